@@ -521,10 +521,10 @@ CKPT_API void ckpt_job_cancel(const ckpt_job* job);
 
 /* A job for a call that blocks: put into the call's options, it lets another thread watch the call (state, bytes_total
  * and bytes_done where there is a measure) and cancel it. ckpt_session_open, ckpt_store_prune, ckpt_store_repair,
- * ckpt_reader_diff, ckpt_reader_copy, ckpt_import and ckpt_export work under such a job, on the caller's thread;
- * cancelled, they return CANCELLED soon, and what they had done by then stays done (prune: what it removed; copy: the
- * parts). Other calls refuse the options (INVALID). A job serves one call. `job` NULL takes it out of the options,
- * which keep it alive otherwise. */
+ * ckpt_reader_diff, ckpt_reader_copy, ckpt_share_open, ckpt_import and ckpt_export work under such a job, on the
+ * caller's thread; cancelled, they return CANCELLED soon, and what they had done by then stays done (prune: what it
+ * removed; copy: the parts). Other calls refuse the options (INVALID). A job serves one call. `job` NULL takes it out
+ * of the options, which keep it alive otherwise. */
 CKPT_API ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_options_set_job(ckpt_options* options, const ckpt_job* job, ckpt_error** err);
 

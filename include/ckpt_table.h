@@ -41,10 +41,12 @@ typedef struct ckpt_table_desc {
  * `column_names` and `columns` have column_count entries (columns[0].struct_size is the size of each); `data` and
  * `data_bytes` have one for each block of the first column, then of the next: the memory of rows 0 to rows_per_block-1,
  * and so on. Row i of each column is at position i or, if `positions` is not NULL, at positions[i] of the column's
- * blocks taken together. Memory is the caller's as that of tensors; pointers and descriptors are copied.
- * Columns lie on the device that device_type and device_id name, ids and positions always in memory of the host. What
- * makes a device's rows must be done, or stand on its default stream. There, rows that are neighbours in memory and in
- * the order of saving are one copy, others a copy each, which is slow.
+ * blocks taken together. Memory is the caller's as that of tensors; pointers and descriptors are copied. Positions are
+ * aligned as uint64_t is, to 8 bytes (else INVALID); ids and columns may be at any address.
+ * Columns lie on the device that device_type and device_id name, and are copied behind what is in `stream` (as
+ * ckpt_tensor_desc has it) when the save is run or started; ids and positions always lie in memory of the host. On a
+ * device, rows that are neighbours in memory and in the order of saving are one copy, others a copy each, which is
+ * slow.
  * The save sorts row numbers, in 8 bytes of memory for each row, and copies no column. An id that is there twice is
  * MISMATCH when the save runs, before it writes; of an id on two ranks see ckpt_load_add_table and ckpt_reader_verify.
  * Statuses: INVALID, EXISTS (the name of the table or of one of its tensors was added before), UNSUPPORTED. */
@@ -52,7 +54,7 @@ CKPT_API ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, cons
                                          const void* ids, uint64_t ids_bytes, const char* const* column_names,
                                          const ckpt_column_desc* columns, const void* const* data,
                                          const uint64_t* data_bytes, const uint64_t* positions, int32_t device_type,
-                                         int32_t device_id, ckpt_error** err);
+                                         int32_t device_id, int64_t stream, ckpt_error** err);
 
 /* ---- reader ----------------------------------------------------------------------------------------------- */
 
@@ -112,13 +114,14 @@ typedef struct ckpt_share_desc {
 /* The rows of a table that a rank wants, counted before memory is made for them. It reads what tells where buckets
  * begin; of MOD all ids, of IDS those near to what is looked for. Rows come in windows, ranges of buckets (IDS: of the
  * list), of which each is loaded by itself, so a table larger than memory can be passed through. `ids`, `id_count`: of
- * IDS, in any order; rows come in that order, without what is missing.
- * Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT (its rows are not
- * sorted), GONE, IO. */
+ * IDS, in any order; rows come in that order, without what is missing. Of a job of the options (ckpt_options_set_job)
+ * bytes_total and bytes_done are those of the ids that MOD reads, and of the list of IDS.
+ * Options: threads. Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT
+ * (its rows are not sorted), GONE, IO, CANCELLED. */
 typedef struct ckpt_share ckpt_share;
 CKPT_API ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const char* table,
                                      const ckpt_share_desc* desc, const uint64_t* ids, uint64_t id_count,
-                                     ckpt_error** err);
+                                     const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_share_free(ckpt_share* share);
 
 typedef struct ckpt_share_info {
@@ -136,16 +139,16 @@ CKPT_API ckpt_status ckpt_share_window_rows(const ckpt_share* share, uint64_t wi
 CKPT_API ckpt_status ckpt_share_missing_at(const ckpt_share* share, uint64_t index, uint64_t* id, ckpt_error** err);
 
 /* Asks for the rows of a window of a share of the same reader: their ids, and of `columns`, names, each the rows in one
- * piece; columns on the device that device_type and device_id name, ids in memory of the host. What uses the columns'
- * memory must be done, or stand on the device's default stream. `ids` may be NULL for a share of kind IDS. Memory holds
- * as many rows as ckpt_share_window_rows tells. Each row is at the same place in all columns; rows come part by part,
- * sorted (IDS: in the order asked for). Ids are checked once they are read, so after memory has changed: an id that two
- * ranks saved is MISMATCH and names both; rows that are not sorted as they should be are FORMAT. Statuses: NOT_FOUND
- * (column), INVALID. */
+ * piece; columns on the device that device_type and device_id name, behind what is in `stream` (as ckpt_tensor_desc has
+ * it) when the load is run or started; ids in memory of the host. `ids` may be NULL for a share of kind IDS. Memory
+ * holds as many rows as ckpt_share_window_rows tells. Each row is at the same place in all columns; rows come part by
+ * part, sorted (IDS: in the order asked for). Ids are checked once they are read, so after memory has changed: an id
+ * that two ranks saved is MISMATCH and names both; rows that are not sorted as they should be are FORMAT. Statuses:
+ * NOT_FOUND (column), INVALID. */
 CKPT_API ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
                                          uint64_t ids_bytes, uint64_t column_count, const char* const* columns,
                                          void* const* data, const uint64_t* data_bytes, int32_t device_type,
-                                         int32_t device_id, ckpt_error** err);
+                                         int32_t device_id, int64_t stream, ckpt_error** err);
 
 #ifdef __cplusplus
 }

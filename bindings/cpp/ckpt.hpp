@@ -385,9 +385,9 @@ class Reader : public detail::Handle<ckpt_reader, ckpt_reader_free> {
     return call.result(std::move(all));
   }
   // Some rows of a table, to load by Load::add_table.
-  Result<Share> share(const std::string& table, const Rowset& rows) const {
+  Result<Share> share(const std::string& table, const Rowset& rows, const Options& options = {}) const {
     return detail::make_first<Share>(ckpt_share_open, get(), detail::Text{"table", table}, &rows.desc(),
-                                     rows.id_list().data(), uint64_t{rows.id_list().size()});
+                                     rows.id_list().data(), uint64_t{rows.id_list().size()}, options);
   }
   Objects objects() const& { return {get(), object_count(), ckpt_reader_object_at}; }
   Objects objects() && = delete;
@@ -491,9 +491,10 @@ class Load : public detail::Handle<ckpt_load, ckpt_load_free> {
     return add_tensor(name, Tensor::of<T>(shape), MutableMemory(container));
   }
   // The rows of a window of a share: their ids, and some columns. `ids` may be empty where the share lists them.
+  // `device`, `stream`: of the columns' memory, as in Rows.
   Result<void> add_table(const Share& share, uint64_t window, MutableMemory ids,
-                         const std::vector<ColumnMemory>& columns) {
-    return detail::add_table(get(), share, window, ids, columns);
+                         const std::vector<ColumnMemory>& columns, Device device = {}, int64_t stream = 0) {
+    return detail::add_table(get(), share, window, ids, columns, device, stream);
   }
   Result<void> add_object(const std::string& name, uint32_t rank, MutableMemory memory) {
     return detail::call(ckpt_load_add_object, get(), detail::Text{"name", name}, rank, memory.data, memory.bytes);

@@ -35,16 +35,18 @@ static inline ckpt_status ckpt_go_save_add_table(ckpt_save* save, const char* na
                                                  const uint8_t* ids, uint64_t ids_bytes, char** column_names,
                                                  const ckpt_column_desc* columns, uint8_t** data,
                                                  const uint64_t* data_bytes, const uint64_t* positions,
+                                                 int32_t device_type, int32_t device_id, int64_t stream,
                                                  ckpt_error** err) {
   return ckpt_save_add_table(save, name, desc, ids, ids_bytes, (const char* const*)column_names, columns,
-                             (const void* const*)data, data_bytes, positions, CKPT_DEVICE_CPU, 0, err);
+                             (const void* const*)data, data_bytes, positions, device_type, device_id, stream, err);
 }
 static inline ckpt_status ckpt_go_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window,
                                                  uint8_t* ids, uint64_t ids_bytes, uint64_t column_count,
                                                  char** columns, uint8_t** data, const uint64_t* data_bytes,
+                                                 int32_t device_type, int32_t device_id, int64_t stream,
                                                  ckpt_error** err) {
   return ckpt_load_add_table(load, share, window, ids, ids_bytes, column_count, (const char* const*)columns,
-                             (void* const*)data, data_bytes, CKPT_DEVICE_CPU, 0, err);
+                             (void* const*)data, data_bytes, device_type, device_id, stream, err);
 }
 static inline ckpt_status ckpt_go_tree_add_bytes(ckpt_tree* tree, const uint8_t* data, uint64_t size,
                                                  ckpt_error** err) {

@@ -127,7 +127,7 @@ func (e *everything) readerCalls() map[string]func() error {
 		"Reader.Tables":      func() error { return first(ckpt.Collect(e.reader.Tables())) },
 		"Reader.Table":       func() error { return first(e.reader.Table("t")) },
 		"Reader.Columns":     func() error { return first(e.reader.Columns("t")) },
-		"Reader.Share":       func() error { return first(e.reader.Share("t", ckpt.AllRows())) },
+		"Reader.Share":       func() error { return first(e.reader.Share(context.Background(), "t", ckpt.AllRows(), nil)) },
 		"Share.WindowRows":   func() error { return first(e.share.WindowRows(0)) },
 		"Share.Missing":      func() error { return first(e.share.Missing()) },
 		"Reader.Objects":     func() error { return first(ckpt.Collect(e.reader.Objects())) },

@@ -4,6 +4,7 @@ package ckpt
 import "C"
 
 import (
+	"context"
 	"iter"
 	"runtime"
 	"unsafe"
@@ -50,7 +51,8 @@ func (c Column) As(dtype DType) Column {
 	return c
 }
 
-// Rows are rows of a sparse table: their ids and columns, in memory of the host. Row i of all columns is that of id i.
+// Rows are rows of a sparse table: their ids and columns. Row i of all columns is that of id i. IDs and Positions are
+// memory of the host; so are the columns' blocks, unless Device names another.
 type Rows struct {
 	IDs          []byte // of IDType
 	IDType       DType  // I64 or U64; of a load also U8, for bytes of either
@@ -58,6 +60,12 @@ type Rows struct {
 	Buckets      uint64   // save only: the buckets of the table, the same on all ranks; 0 is TableBuckets
 	RowsPerBlock uint64   // save only: of columns in several blocks
 	Positions    []uint64 // save only: row i is at Positions[i] of each column's blocks taken together; nil: at i
+
+	// Where the columns' blocks are: 0 is the CPU. Of a device, a block is unsafe.Slice of its address, which Go must
+	// not touch, and lives as that of AddMemory; Stream is as in Tensor.
+	Device   DeviceType
+	DeviceID int32
+	Stream   int64
 }
 
 // RowsOf makes rows of slices. A save needs ids that differ; a load of [RowsByID] can do without ids: []int64(nil).
@@ -141,11 +149,18 @@ func (s *Save) AddTable(name string, rows Rows) error {
 	var cerr *C.ckpt_error
 	status := C.ckpt_go_save_add_table(save, text, &desc, (*C.uint8_t)(ids), C.uint64_t(len(rows.IDs)),
 		unsafe.SliceData(names), unsafe.SliceData(columns), unsafe.SliceData(data.data), unsafe.SliceData(data.bytes),
-		(*C.uint64_t)(positions), &cerr)
+		(*C.uint64_t)(positions), rows.deviceType(), C.int32_t(rows.DeviceID), C.int64_t(rows.Stream), &cerr)
 	return fail(status, cerr)
 }
 
 func (r Rows) count() int { return len(r.IDs) / 8 }
+
+func (r Rows) deviceType() C.int32_t {
+	if r.Device == 0 {
+		return C.CKPT_DEVICE_CPU
+	}
+	return C.int32_t(r.Device)
+}
 
 // columns returns the columns of a save as C takes them, and how many blocks each has.
 func (r Rows) columns(table string) ([]C.ckpt_column_desc, int, error) {
@@ -248,13 +263,17 @@ func (r *Reader) Columns(table string) ([]ColumnInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.columns(info)
+}
+
+func (r *Reader) columns(info TableInfo) ([]ColumnInfo, error) {
 	reader, err := r.h.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer r.h.leave()
 	var in arguments
-	text := in.text(table)
+	text := in.text(info.Name)
 	var columns []ColumnInfo
 	for index := range info.ColumnCount {
 		c := C.ckpt_column_info{struct_size: C.sizeof_ckpt_column_info}
@@ -326,37 +345,38 @@ type Share struct {
 }
 
 // Share finds and counts rows of a sparse table. It reads what tells where buckets begin; of RowsMod all ids, of
-// RowsByID those near to what is looked for. Errors: ErrNotFound (no such table), ErrMismatch (two ranks saved an id
-// of the list), ErrInvalid, ErrIncomplete, ErrCorrupt, ErrFormat, ErrGone, ErrIO.
-func (r *Reader) Share(table string, rows Rowset) (*Share, error) {
+// RowsByID those near to what is looked for. The context cancels it. Options: threads. Errors: ErrNotFound (no such
+// table), ErrMismatch (two ranks saved an id of the list), ErrInvalid, ErrIncomplete, ErrCorrupt, ErrFormat, ErrGone,
+// ErrIO, ErrCancelled.
+func (r *Reader) Share(ctx context.Context, table string, rows Rowset, options Options) (*Share, error) {
 	info, err := r.Table(table)
 	if err != nil {
 		return nil, err
 	}
-	columns, err := r.Columns(table)
+	columns, err := r.columns(info)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := r.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer r.h.leave()
-	var in arguments
 	desc := C.ckpt_share_desc{
 		struct_size: C.sizeof_ckpt_share_desc, kind: rows.kind, bucket_first: C.uint64_t(rows.first),
 		bucket_end: C.uint64_t(rows.end), index: C.uint64_t(rows.index), count: C.uint64_t(rows.count),
 		window_rows: C.uint64_t(rows.windowRows),
 	}
-	var out *C.ckpt_share
-	var cerr *C.ckpt_error
-	if status := C.ckpt_share_open(&out, reader, in.text(table), &desc, (*C.uint64_t)(unsafe.SliceData(rows.ids)),
-		C.uint64_t(len(rows.ids)), &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
+	open := func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*C.ckpt_share, error) {
+		var out *C.ckpt_share
+		var cerr *C.ckpt_error
+		status := C.ckpt_share_open(&out, reader, in[0], &desc, (*C.uint64_t)(unsafe.SliceData(rows.ids)),
+			C.uint64_t(len(rows.ids)), bag, &cerr)
+		return out, fail(status, cerr)
+	}
+	out, err := withContextAndOptions(ctx, &r.h, options, open, table)
+	if err != nil {
+		return nil, err
 	}
 	made := &Share{
 		info: C.ckpt_share_info{struct_size: C.sizeof_ckpt_share_info}, idType: info.IDType, columns: columns,
 	}
+	var cerr *C.ckpt_error
 	own(made, &made.h, newHandle("share", out, func(p *C.ckpt_share) { C.ckpt_share_free(p) }))
 	if status := C.ckpt_share_get(out, &made.info, &cerr); status != C.CKPT_OK {
 		made.Close()
@@ -451,7 +471,8 @@ func (l *Load) AddTable(share *Share, window uint64, rows Rows) error {
 	l.memory.keep(unsafe.Pointer(ids))
 	var cerr *C.ckpt_error
 	status := C.ckpt_go_load_add_table(load, from, C.uint64_t(window), (*C.uint8_t)(ids), C.uint64_t(len(rows.IDs)),
-		C.uint64_t(len(names)), unsafe.SliceData(names), unsafe.SliceData(data.data), unsafe.SliceData(data.bytes), &cerr)
+		C.uint64_t(len(names)), unsafe.SliceData(names), unsafe.SliceData(data.data), unsafe.SliceData(data.bytes),
+		rows.deviceType(), C.int32_t(rows.DeviceID), C.int64_t(rows.Stream), &cerr)
 	return fail(status, cerr)
 }
 

@@ -74,7 +74,7 @@ func sampleTable(t *testing.T) *ckpt.Reader {
 
 func openShare(t testing.TB, reader *ckpt.Reader, rows ckpt.Rowset) *ckpt.Share {
 	t.Helper()
-	share := need[*ckpt.Share](t)(reader.Share("t", rows))
+	share := need[*ckpt.Share](t)(reader.Share(t.Context(), "t", rows, nil))
 	t.Cleanup(func() { share.Close() })
 	return share
 }
@@ -181,7 +181,7 @@ func TestAReaderTellsTablesAndColumns(t *testing.T) {
 	}
 	_, ofTensor := reader.Table("t/row")
 	_, ofColumns := reader.Columns("u")
-	_, ofShare := reader.Share("u", ckpt.AllRows())
+	_, ofShare := reader.Share(t.Context(), "u", ckpt.AllRows(), nil)
 	for _, err := range []error{ofTensor, ofColumns, ofShare} {
 		is(t, err, ckpt.ErrNotFound)
 	}
@@ -193,7 +193,7 @@ func TestTablesAndColumnsMayBeEmptyAndOfAnyType(t *testing.T) {
 		half := ckpt.ColumnOf("half", []uint16{1, 2}).As(ckpt.BF16)
 		ok(t, save.AddTable("t", ckpt.RowsOf([]uint64{1 << 63, 5}, half, ckpt.ColumnOf("seen", []bool{true, false}))))
 	})
-	none := need[*ckpt.Share](t)(reader.Share("none", ckpt.AllRows()))
+	none := need[*ckpt.Share](t)(reader.Share(t.Context(), "none", ckpt.AllRows(), nil))
 	defer none.Close()
 	if none.RowCount() != 0 || none.WindowCount() != 1 {
 		t.Errorf("%d rows in %d windows", none.RowCount(), none.WindowCount())
@@ -225,7 +225,7 @@ func TestAnIDThatTwoRanksSaveIsFoundByLoadAndLookup(t *testing.T) {
 	reader := saveTables(t, func(rank int) ckpt.Rows { return ckpt.RowsOf([]int64{int64(rank), 5}) })
 	load, ids := newLoad(t, reader), make([]int64, 4)
 	ok(t, load.AddTable(openShare(t, reader, ckpt.AllRows()), 0, ckpt.RowsOf(ids)))
-	_, lookup := reader.Share("t", ckpt.RowsByID[int64](5))
+	_, lookup := reader.Share(t.Context(), "t", ckpt.RowsByID[int64](5), ckpt.Options{"threads": 1})
 	for _, err := range []error{load.Run(context.Background()), lookup} {
 		is(t, err, ckpt.ErrMismatch)
 		if made, _ := err.(*ckpt.Error); made == nil || made.Detail("ranks") != "0, 1" {
@@ -256,6 +256,9 @@ func TestTablesThatDoNotFitAreRefusedAndNamed(t *testing.T) {
 	few := ckpt.RowsOf(ids)
 	few.Positions = []uint64{0}
 	refused("1 positions for 2 rows", few)
+	there := ckpt.RowsOf(ids, ckpt.ColumnOf("x", data))
+	there.Device = ckpt.CUDA // which no machine of the tests has
+	is(t, newSave(t, session, "device", nil).AddTable("t", there), ckpt.ErrUnsupported)
 
 	reader := saved(t, nil, func(save *ckpt.Save) {
 		ok(t, save.AddTable("t", ckpt.RowsOf(ids, ckpt.ColumnOf("x", data), ckpt.ColumnOf("b", []bool{true, false}))))
@@ -267,6 +270,7 @@ func TestTablesThatDoNotFitAreRefusedAndNamed(t *testing.T) {
 	is(t, load.AddTable(share, 0, ckpt.RowsOf(ids, ckpt.ColumnOf("x", data[:1]))), ckpt.ErrInvalid)
 	is(t, load.AddTable(share, 0, ckpt.RowsOf(ids, ckpt.ColumnInBlocks("x", [][]float32{data, data}))), ckpt.ErrInvalid)
 	is(t, load.AddTable(share, 0, ckpt.RowsOf(ids, ckpt.ColumnOf("y", data))), ckpt.ErrNotFound)
+	is(t, load.AddTable(share, 0, there), ckpt.ErrUnsupported)
 	is(t, load.AddTable(nil, 0, ckpt.RowsOf(ids)), ckpt.ErrInvalid)
 	share.Close()
 	is(t, load.AddTable(share, 0, ckpt.RowsOf(ids)), ckpt.ErrClosed)

@@ -31,7 +31,7 @@ static Result<save::TableRequest> table_request(const ckpt_table_desc* desc, con
 ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_table_desc* desc, const void* ids,
                                 uint64_t ids_bytes, const char* const* column_names, const ckpt_column_desc* columns,
                                 const void* const* data, const uint64_t* data_bytes, const uint64_t* positions,
-                                int32_t device_type, int32_t device_id, ckpt_error** err) {
+                                int32_t device_type, int32_t device_id, int64_t stream, ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
     auto add = [&]() -> Status {
@@ -40,6 +40,7 @@ ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_ta
       request.ids_bytes = ids_bytes;
       request.positions = positions;
       request.where = {device_type, device_id};
+      request.stream = stream;
       return to.add_table(name, request);
     };
     Status added = add();
@@ -129,7 +130,7 @@ ckpt_status ckpt_reader_table_column_at(const ckpt_reader* reader, const char* n
 // ---- share ----
 
 ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const char* table, const ckpt_share_desc* desc,
-                            const uint64_t* ids, uint64_t id_count, ckpt_error** err) {
+                            const uint64_t* ids, uint64_t id_count, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !reader || !table) return null_status("out, reader or table");
     if (reader->forked()) return forked_status();
@@ -138,11 +139,20 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
     if (id_count != 0 && !ids) return null_status("ids");
     if (id_count != 0 && full.kind != CKPT_SHARE_IDS)
       return Status(CKPT_INVALID, strformat("{} ids for a share of kind {}", id_count, full.kind));
-    CKPT_ASSIGN(auto share, load::Share::open(reader->checkpoint, table,
-                                              {full.kind, full.bucket_first, full.bucket_end, full.index, full.count,
-                                               full.window_rows, std::vector<uint64_t>(ids, ids + id_count)}));
-    *out = new ckpt_share{{}, std::move(share)};
-    return Ok();
+    CKPT_ASSIGN(const auto job, job_for(options));
+    load::ShareRequest request{full.kind,
+                               full.bucket_first,
+                               full.bucket_end,
+                               full.index,
+                               full.count,
+                               full.window_rows,
+                               std::vector<uint64_t>(ids, ids + id_count),
+                               options_of(options).integer("threads")};
+    return job->run(CKPT_JOB_DONE, [&](Job& running) -> Status {
+      CKPT_ASSIGN(auto share, load::Share::open(reader->checkpoint, table, std::move(request), running));
+      *out = new ckpt_share{{}, std::move(share)};
+      return Ok();
+    });
   });
 }
 
@@ -203,13 +213,14 @@ static Status check_room(std::string_view what, const void* data, uint64_t bytes
 ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
                                 uint64_t ids_bytes, uint64_t column_count, const char* const* columns,
                                 void* const* data, const uint64_t* data_bytes, int32_t device_type, int32_t device_id,
-                                ckpt_error** err) {
+                                int64_t stream, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     CKPT_ASSIGN(const load::Share::Window found, window_of(share, window));
     if (column_count != 0 && (!columns || !data || !data_bytes)) return null_status("columns, data or data_bytes");
     const load::Table& table = share->share->table();
-    load::TableRequest request{share->share, window, static_cast<std::byte*>(ids), {}, {device_type, device_id}};
+    load::TableRequest request{share->share, window, static_cast<std::byte*>(ids), {}, {device_type, device_id},
+                               stream};
     if (ids || !share->share->of_ids())
       CKPT_TRY(check_room(table.ids.tensor.name(), ids, ids_bytes, found.rows, sizeof(uint64_t)));
     for (uint64_t i = 0; i < column_count; i++) {

@@ -180,7 +180,7 @@ Status Load::add_table(TableRequest request) {
   for (const auto& [column, data] : request.columns) {
     CKPT_TRY(ask(column->tensor.name()));
     if (rows == 0) continue;
-    auto device = transfers_.note(request.where, data, rows * column->row_bytes, 0);
+    auto device = transfers_.note(request.where, data, rows * column->row_bytes, request.stream);
     if (!device.ok()) return std::move(device).status().in("tensor " + quoted(column->tensor.name()));
     request.device = *device;
   }

@@ -15,9 +15,10 @@ static constexpr uint64_t kStepIds = 64 << 10;    // of a step of IDS, each of w
 uint64_t Share::step_ids() const { return std::min(request_.window_rows - 1, kStepIds - 1) + 1; }
 
 Result<std::shared_ptr<const Share>> Share::open(std::shared_ptr<checkpoint::Checkpoint> checkpoint,
-                                                 std::string_view table, ShareRequest request) {
+                                                 std::string_view table, ShareRequest request, Job& job) {
+  CKPT_TRY(job.check());
   std::shared_ptr<Share> share(new Share(std::move(checkpoint), std::move(request)));
-  CKPT_TRY(share->find(table));
+  CKPT_TRY(share->find(table, job));
   return std::shared_ptr<const Share>(std::move(share));
 }
 
@@ -58,29 +59,35 @@ Status Share::check_request() {
   return Ok();
 }
 
-Status Share::find(std::string_view name) {
+Status Share::find(std::string_view name, Job& job) {
   CKPT_ASSIGN(table_, find_table(*checkpoint_, name));
   CKPT_TRY(check_request());
   CKPT_ASSIGN(parts_, parts_of(*checkpoint_, table_));
   // Before memory is made for what an index claims.
   for (const TablePart& part : parts_) CKPT_TRY(checkpoint_->check_part(part.part, table_.ids.tensor.name()));
-  if (of_ids()) return find_ids();
+  if (of_ids()) return find_ids(job);
   const uint64_t most =
       request_.kind == CKPT_SHARE_MOD ? std::min(request_.window_rows - 1, kFilterRows - 1) + 1 : request_.window_rows;
   CKPT_TRY(read_entries(request_.first, request_.end));
   CKPT_TRY(cut(request_.first, request_.end, most));
-  return add_windows();
+  return add_windows(job);
+}
+
+uint64_t Share::rows_before(const Edge& edge) const {
+  return std::accumulate(edge.at.begin(), edge.at.end(), uint64_t{0});
 }
 
 // A step of a filter gives fewer rows than it looks at: several may be one window.
-Status Share::add_windows() {
+Status Share::add_windows(Job& job) {
   windows_.push_back({0, 0, 0});
+  const bool filters = request_.kind == CKPT_SHARE_MOD;
+  if (filters) job.counters.bytes_total += (rows_before(edges_.back()) - rows_before(edges_[0])) * sizeof(uint64_t);
   for (size_t i = 0; i + 1 < edges_.size(); i++) {
-    uint64_t rows = 0;
-    for (size_t p = 0; p < parts_.size(); p++) rows += edges_[i + 1].at[p] - edges_[i].at[p];
+    uint64_t rows = rows_before(edges_[i + 1]) - rows_before(edges_[i]);
     if (rows == 0) continue;
-    if (request_.kind == CKPT_SHARE_MOD) {
+    if (filters) {
       CKPT_ASSIGN(const Step filtered, step(i));
+      job.counters.bytes_done += rows * sizeof(uint64_t);
       rows = filtered.ids.size();
     }
     const bool another = request_.window_rows != 0 && windows_.back().rows + rows > request_.window_rows;
@@ -97,7 +104,10 @@ Status Share::add_windows() {
 Result<LargeVector<uint64_t>> Share::read(const Table::Column& column, std::span<const RowRun> runs) const {
   LargeVector<uint64_t> values(std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
                                                      [](const RowRun& run) { return run.count; }));
-  CKPT_ASSIGN(auto load, Load::make(checkpoint_, Options()));
+  CKPT_TRY(Errand::current().check());  // the reading has a job of its own
+  Options options;
+  CKPT_TRY(options.set_int("threads", request_.threads));
+  CKPT_ASSIGN(auto load, Load::make(checkpoint_, options));
   auto* to = reinterpret_cast<std::byte*>(values.data());
   for (const RowRun& run : runs) {
     load->add_rows(column, run.first, run.count, to);
@@ -361,7 +371,7 @@ Status Share::find_some(std::span<const uint32_t> wanted, std::span<uint64_t> ro
   return Ok();
 }
 
-Status Share::find_ids() {
+Status Share::find_ids(Job& job) {
   static constexpr size_t kAtOnce = 16 << 10;
   const size_t count = request_.ids.size();
   if (count > UINT32_MAX) return Status(CKPT_INVALID, strformat("a list of {} ids, at most 2^32-1", count));
@@ -374,8 +384,12 @@ Status Share::find_ids() {
   if (count != 0 && !parts_.empty())
     CKPT_TRY(read_entries(format::bucket_of(request_.ids[order.front()], table_.bucket_count),
                           format::bucket_of(request_.ids[order.back()], table_.bucket_count) + 1));
-  for (size_t at = 0; at < count && !parts_.empty(); at += kAtOnce)
-    CKPT_TRY(find_some(std::span(order).subspan(at, std::min(kAtOnce, count - at)), rows));
+  job.counters.bytes_total += count * sizeof(uint64_t);
+  for (size_t at = 0; at < count; at += kAtOnce) {
+    const size_t some = std::min(kAtOnce, count - at);
+    if (!parts_.empty()) CKPT_TRY(find_some(std::span(order).subspan(at, some), rows));
+    job.counters.bytes_done += some * sizeof(uint64_t);
+  }
   for (size_t i = 0; i < count; i++) {
     if (rows[i] == kNotFound) {
       missing_.push_back(request_.ids[i]);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/job.h"
 #include "base/large_memory.h"
 #include "load/table.h"
 #include "load/table_check.h"
@@ -18,6 +19,7 @@ struct ShareRequest {
   uint64_t index = 0, count = 0;   // SLICE, MOD
   uint64_t window_rows = 0;        // 0: one window
   std::vector<uint64_t> ids = {};  // IDS
+  int64_t threads = 0;             // option threads
 };
 
 // Neighbouring rows [first, first + count) of the table, all of part parts[part].
@@ -28,9 +30,10 @@ struct RowRun {
 
 class Share {
  public:
-  // INVALID, NOT_FOUND, FORMAT, MISMATCH, and what a load may say.
+  // Works for `job`, which counts what filters and lists look at. INVALID, NOT_FOUND, FORMAT, MISMATCH, and what a load
+  // may say.
   static Result<std::shared_ptr<const Share>> open(std::shared_ptr<checkpoint::Checkpoint> checkpoint,
-                                                   std::string_view table, ShareRequest request);
+                                                   std::string_view table, ShareRequest request, Job& job);
 
   const std::shared_ptr<checkpoint::Checkpoint>& checkpoint() const { return checkpoint_; }
   const Table& table() const { return table_; }
@@ -71,7 +74,7 @@ class Share {
 
   Share(std::shared_ptr<checkpoint::Checkpoint> checkpoint, ShareRequest request)
       : checkpoint_(std::move(checkpoint)), request_(std::move(request)) {}
-  Status find(std::string_view name);
+  Status find(std::string_view name, Job& job);
   Status check_request();
   Status read_entries(uint64_t begin, uint64_t end);
   Status check_entries(const TablePart& part, const Entries& entries) const;
@@ -88,9 +91,10 @@ class Share {
   Status filter(size_t number, Step* step) const;
   uint64_t step_ids() const;
   uint32_t part_of(uint64_t row) const;
-  Status find_ids();
+  Status find_ids(Job& job);
   Status find_some(std::span<const uint32_t> wanted, std::span<uint64_t> rows) const;
-  Status add_windows();
+  uint64_t rows_before(const Edge& edge) const;
+  Status add_windows(Job& job);
 
   std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
   ShareRequest request_;

@@ -17,7 +17,8 @@ struct TableRequest {
   std::byte* ids = nullptr;  // null: not wanted
   std::vector<std::pair<const Table::Column*, std::byte*>> columns = {};
   device::Location where = {};  // of the columns
-  uint8_t device = 0;           // the same: see device::Memory
+  int64_t stream = 0;           // behind whose work they are copied
+  uint8_t device = 0;           // `where`, as device::Memory has it
 };
 
 // Adds neighbouring rows of a tensor to a plan.

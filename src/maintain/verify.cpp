@@ -112,7 +112,7 @@ static constexpr uint64_t kTableRows = 4 << 20;  // of which the ids are in memo
 
 // Whether the rows of a table are sorted, and no id is in two parts.
 static Status verify_table(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::string_view name, Job& job) {
-  CKPT_ASSIGN(const auto share, load::Share::open(checkpoint, name, {.window_rows = kTableRows}));
+  CKPT_ASSIGN(const auto share, load::Share::open(checkpoint, name, {.window_rows = kTableRows}, job));
   LargeVector<uint64_t> ids;
   for (size_t window = 0; window < share->windows().size(); window++) {
     CKPT_TRY(job.check());

@@ -45,6 +45,7 @@ struct TableRequest {
   const uint64_t* positions;
   std::vector<Column> columns;
   device::Location where;  // of the columns
+  int64_t stream = 0;      // behind whose work they are copied
 };
 
 class Save {

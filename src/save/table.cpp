@@ -26,7 +26,8 @@ Result<uint64_t> rows_of(const TableRequest& request, const TableRequest::Column
   return total;
 }
 
-Status check_desc(const ckpt_table_desc& desc, uint64_t ids_bytes, const void* ids) {
+Status check_desc(const TableRequest& request) {
+  const ckpt_table_desc& desc = request.desc;
   if (desc.bucket_count == 0 || desc.bucket_count > format::kMaxBuckets)
     return Status(CKPT_INVALID,
                   strformat("bucket_count: expected 1 to {}, found {}", format::kMaxBuckets, desc.bucket_count))
@@ -35,8 +36,13 @@ Status check_desc(const ckpt_table_desc& desc, uint64_t ids_bytes, const void* i
     return Status(CKPT_INVALID, strformat("id_dtype: expected I64 or U64, found {}", desc.id_dtype));
   if (desc.block_count > 1 && desc.rows_per_block == 0)
     return Status(CKPT_INVALID, strformat("{} blocks without rows_per_block", desc.block_count));
-  if (desc.row_count != 0 && (!ids || ids_bytes / sizeof(uint64_t) < desc.row_count))
-    return Status(CKPT_INVALID, strformat("{} rows, but {} bytes of ids", desc.row_count, ids ? ids_bytes : 0));
+  const uint64_t ids_bytes = request.ids ? request.ids_bytes : 0;
+  if (ids_bytes / sizeof(uint64_t) < desc.row_count)
+    return Status(CKPT_INVALID, strformat("{} rows, but {} bytes of ids", desc.row_count, ids_bytes));
+  if (reinterpret_cast<uintptr_t>(request.positions) % alignof(uint64_t) != 0)
+    return Status(CKPT_INVALID,
+                  strformat("positions: expected an address that {} divides, found one that is {} beyond",
+                            alignof(uint64_t), reinterpret_cast<uintptr_t>(request.positions) % alignof(uint64_t)));
   return Ok();
 }
 
@@ -67,7 +73,7 @@ Status Save::note_blocks(const TableRequest& request, const TableRequest::Column
     uint64_t rows = column.data_bytes[i] / row_bytes;
     if (request.desc.rows_per_block != 0) rows = std::min(rows, request.desc.rows_per_block);
     if (!column.data[i] || rows == 0) continue;
-    CKPT_ASSIGN(tensor->device, transfers_.note(request.where, column.data[i], rows * row_bytes, 0));
+    CKPT_ASSIGN(tensor->device, transfers_.note(request.where, column.data[i], rows * row_bytes, request.stream));
   }
   return Ok();
 }
@@ -143,7 +149,7 @@ Status Save::add_tensors_of(const TableRequest& request, SaveTable* table) {
 }
 
 Status Save::add_table(std::string_view name, const TableRequest& request) {
-  CKPT_TRY(check_desc(request.desc, request.ids_bytes, request.ids));
+  CKPT_TRY(check_desc(request));
   CKPT_TRY(transfers_.check(request.where));
   format::TableText text{request.desc.bucket_count, {}};
   for (const auto& column : request.columns) {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "api/ranks.h"
+#include "api/tables.h"
 #include "ckpt_file.h"
 
 namespace ckpt_test {
@@ -193,8 +194,39 @@ TEST_P(CallJob, FreedEarlyItIsKeptByTheOptionsAndCancelsNothing) {
   EXPECT_EQ(ckpt_options_set_job(nullptr, nullptr, error), CKPT_INVALID);
 }
 
+// Ids in a bucket each.
+void save_ids(const Session& session, const std::string& label, uint64_t count) {
+  Save save = new_save(session, label);
+  TestTable table{{}, {}};
+  for (uint64_t id = 0; id < count; id++) table.ids.push_back(id);
+  table.add(save.get());
+  Error error;
+  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+}
+
+TEST_P(CallJob, OfAShareCountsTheIdsThatAreLookedAt) {
+  World world(place.uri(), 1);
+  save_ids(world.sessions[0], "a", 1000);
+  const Reader reader = open_reader(world.store);
+  const Ids list{5, 7, 5000};
+  const std::pair<ckpt_share_desc, uint64_t> shares[] = {
+      {of_count(CKPT_SHARE_MOD, 1, 3), 1000}, {share_desc(CKPT_SHARE_IDS), 3}, {share_desc(CKPT_SHARE_ALL), 0}};
+  for (const auto& [desc, ids] : shares) {
+    const Job job = new_job();
+    ckpt_share* share = nullptr;
+    const size_t listed = desc.kind == CKPT_SHARE_IDS ? list.size() : 0;
+    Error error;
+    EXPECT_EQ(ckpt_share_open(&share, reader.get(), "t", &desc, list.data(), listed, under(job).get(), error), CKPT_OK)
+        << error.text();
+    ckpt_share_free(share);
+    EXPECT_EQ(ckpt_job_state(job.get()), CKPT_JOB_DONE);
+    EXPECT_EQ(stats_of(job).bytes_total, 8 * ids);
+    EXPECT_EQ(stats_of(job).bytes_done, 8 * ids);
+  }
+}
+
 // In the middle: as soon as the counters move. Each call has much more to do then.
-TEST(CallJobInTheMiddle, DiffCopyImportAndExportEndSoon) {
+TEST(CallJobInTheMiddle, DiffCopyShareImportAndExportEndSoon) {
   const Scratch scratch;
   const Store store = open_store(scratch / "store");
   const Session session = open_session(store);
@@ -218,12 +250,19 @@ TEST(CallJobInTheMiddle, DiffCopyImportAndExportEndSoon) {
   const Store to = open_store(scratch / "to");
   stopped("copy", [&](auto* bag) { return ckpt_reader_copy(a.get(), to.get(), bag, nullptr, nullptr); });
   EXPECT_EQ(committed_count(to), 0u);
+  save_ids(session, "table", 60000);
+  const Reader table = open_reader(store, "table");
+  const ckpt_share_desc filter = of_count(CKPT_SHARE_MOD, 0, 2, 1);  // looks at the ids one by one
+  ckpt_share* share = nullptr;
+  stopped("share",
+          [&](auto* bag) { return ckpt_share_open(&share, table.get(), "t", &filter, nullptr, 0, bag, nullptr); });
+  EXPECT_EQ(share, nullptr);
   const std::string path = scratch / "x.safetensors";
   stopped("export", [&](auto* bag) { return ckpt_export(a.get(), path.c_str(), bag, nullptr); });
   Error error;
   ASSERT_EQ(ckpt_export(a.get(), path.c_str(), nullptr, error), CKPT_OK) << error.text();
   stopped("import", [&](auto* bag) { return ckpt_import(store.get(), path.c_str(), "l", 1, bag, nullptr, nullptr); });
-  EXPECT_EQ(committed_count(store), 2u);
+  EXPECT_EQ(committed_count(store), 3u);
 }
 
 }  // namespace

@@ -119,10 +119,10 @@ json loaded_table(const ckpt_reader* reader, const ckpt_table_info& info) {
   ckpt_share* share = nullptr;
   ckpt_load* load = nullptr;
   Error error;
-  EXPECT_EQ(ckpt_share_open(&share, reader, info.name, &all, nullptr, 0, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_share_open(&share, reader, info.name, &all, nullptr, 0, nullptr, error), CKPT_OK) << error.text();
   EXPECT_EQ(ckpt_load_new(&load, reader, nullptr, error), CKPT_OK) << error.text();
   EXPECT_EQ(ckpt_load_add_table(load, share, 0, ids.data(), 8 * ids.size(), names.size(), names.data(), data.data(),
-                                sizes.data(), CKPT_DEVICE_CPU, 0, error),
+                                sizes.data(), CKPT_DEVICE_CPU, 0, 0, error),
             CKPT_OK)
       << error.text();
   EXPECT_EQ(ckpt_load_run(load, error), CKPT_OK) << error.text();

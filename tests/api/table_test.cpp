@@ -310,8 +310,8 @@ TEST_P(Tables, WithAnIdOnTwoRanksAreRefusedByLoadLookupAndFilter) {
     const Ids asked{(uint64_t{1} << 60 | 17)};
     ckpt_share* share = nullptr;
     Error error;
-    const ckpt_status status =
-        ckpt_share_open(&share, reader.get(), "t", &desc, asked.data(), desc.kind == CKPT_SHARE_IDS ? 1 : 0, error);
+    const ckpt_status status = ckpt_share_open(&share, reader.get(), "t", &desc, asked.data(),
+                                               desc.kind == CKPT_SHARE_IDS ? 1 : 0, nullptr, error);
     expect_named(outcome_of(status, error));
   }
 }
@@ -395,6 +395,11 @@ TEST_P(Tables, DescribedWronglyAreInvalid) {
   });
   Save save = new_save(world.sessions[0], "a");
   Error error;
+  TestTable shifted{{1, 2, 3}};
+  shifted.positions_shift = 4;
+  shifted.positions = {0, 1, 2, 0};
+  EXPECT_EQ(shifted.try_add(save.get(), "shifted", error), CKPT_INVALID);
+  EXPECT_NE(error.text().find("positions"), std::string::npos) << error.text();
   EXPECT_EQ(ckpt_save_set_attr(save.get(), "t", "ckpt.table", "mod 5", error), CKPT_INVALID);
 }
 
@@ -405,7 +410,7 @@ TEST_P(Tables, AskedForWronglyAreInvalidOrNotFound) {
   Reader reader = open_reader(world.store), other = open_reader(world.store);
   auto opened = [&](const ckpt_share_desc& desc, const char* table = "t", const Ids& ids = {}) {
     ckpt_share* share = nullptr;
-    return ckpt_share_open(&share, reader.get(), table, &desc, ids.data(), ids.size(), nullptr);
+    return ckpt_share_open(&share, reader.get(), table, &desc, ids.data(), ids.size(), nullptr, nullptr);
   };
   EXPECT_EQ(opened(range_desc(5, 4)), CKPT_INVALID);
   EXPECT_EQ(opened(range_desc(0, 65537)), CKPT_INVALID);
@@ -423,7 +428,7 @@ TEST_P(Tables, AskedForWronglyAreInvalidOrNotFound) {
   void* data[] = {memory.data()};
   auto add = [&](const Load& to, uint64_t window, uint64_t ids, const char* column, uint64_t size) {
     return ckpt_load_add_table(to.get(), share.get(), window, memory.data(), ids, 1, &column, data, &size,
-                               CKPT_DEVICE_CPU, 0, nullptr);
+                               CKPT_DEVICE_CPU, 0, 0, nullptr);
   };
   EXPECT_EQ(add(load, 1, 24, "seen", 9), CKPT_NOT_FOUND);
   EXPECT_EQ(add(load, 0, 23, "seen", 9), CKPT_INVALID);

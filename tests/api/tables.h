@@ -42,6 +42,7 @@ struct TestTable {
   uint64_t buckets = CKPT_TABLE_BUCKETS;
   int32_t id_dtype = CKPT_DTYPE_I64;
   std::vector<uint64_t> positions = {};  // empty: rows lie in the order of ids
+  size_t positions_shift = 0;            // bytes between their beginning and the address that is given
   uint64_t rows_per_block = 0;           // 0: one block
   std::vector<Bytes> memory = {};        // by column, then block
 
@@ -88,8 +89,10 @@ struct TestTable {
     desc.rows_per_block = rows_per_block;
     desc.column_count = static_cast<uint32_t>(columns.size());
     desc.block_count = columns.empty() ? 0 : static_cast<uint32_t>(memory.size() / columns.size());
+    const auto* at = reinterpret_cast<const char*>(positions.data()) + positions_shift;
     return ckpt_save_add_table(save, name, &desc, ids.data(), ids.size() * 8, names.data(), descs.data(), data.data(),
-                               sizes.data(), positions.empty() ? nullptr : positions.data(), CKPT_DEVICE_CPU, 0, error);
+                               sizes.data(), positions.empty() ? nullptr : reinterpret_cast<const uint64_t*>(at),
+                               CKPT_DEVICE_CPU, 0, 0, error);
   }
   void add(ckpt_save* save, const char* name = "t") {
     Error error;
@@ -141,7 +144,7 @@ inline Share open_share(const Reader& reader, const ckpt_share_desc& desc, const
                         const char* table = "t") {
   ckpt_share* share = nullptr;
   Error error;
-  EXPECT_EQ(ckpt_share_open(&share, reader.get(), table, &desc, ids.data(), ids.size(), error), CKPT_OK)
+  EXPECT_EQ(ckpt_share_open(&share, reader.get(), table, &desc, ids.data(), ids.size(), nullptr, error), CKPT_OK)
       << error.text();
   return Share(share);
 }
@@ -174,7 +177,7 @@ inline Outcome load_window(const Reader& reader, const Share& share, uint64_t wi
   Load load = new_load(reader, settings);
   Error error;
   ckpt_status status = ckpt_load_add_table(load.get(), share.get(), window, ids->data(), rows * 8, columns.size(),
-                                           names.data(), data.data(), sizes.data(), CKPT_DEVICE_CPU, 0, error);
+                                           names.data(), data.data(), sizes.data(), CKPT_DEVICE_CPU, 0, 0, error);
   if (status != CKPT_OK) return outcome_of(status, error);
   ckpt_job* started = nullptr;
   EXPECT_EQ(ckpt_load_start(load.get(), &started, error), CKPT_OK) << error.text();

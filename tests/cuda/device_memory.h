@@ -77,6 +77,27 @@ inline void run(const ckpt_test::Load& load) {
   EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
 }
 
+// Late copies, so that nothing is right by luck.
+class Devices : public ::testing::Test {
+ protected:
+  Devices() {
+    if (fake()) fake()->delay_us(0, 300);
+  }
+  ~Devices() override {
+    if (!fake()) return;
+    fake()->fail_call(0, 0);
+    fake()->fail_copy(0, 0);
+    fake()->delay_us(0, 0);
+  }
+  int device_count() {
+    int count = 0;
+    must(cudaGetDeviceCount(&count));
+    return count;
+  }
+
+  ckpt_test::StorePlace place{"dir"};
+};
+
 // Tests that inject errors, or count, need the fake.
 #define NEEDS_THE_FAKE() \
   if (!::cuda_test::fake()) GTEST_SKIP() << "NVIDIA's library cannot be made to fail"

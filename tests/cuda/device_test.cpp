@@ -18,32 +18,10 @@ using ckpt_test::new_save;
 using ckpt_test::open_reader;
 using ckpt_test::Options;
 using ckpt_test::pattern;
-using ckpt_test::StorePlace;
 using ckpt_test::whole;
 using ckpt_test::World;
 
 constexpr int64_t kMiB = 1 << 20;
-
-// Late copies, so that nothing is right by luck.
-class Devices : public ::testing::Test {
- protected:
-  Devices() {
-    if (fake()) fake()->delay_us(0, 300);
-  }
-  ~Devices() override {
-    if (!fake()) return;
-    fake()->fail_call(0, 0);
-    fake()->fail_copy(0, 0);
-    fake()->delay_us(0, 0);
-  }
-  int device_count() {
-    int count = 0;
-    must(cudaGetDeviceCount(&count));
-    return count;
-  }
-
-  StorePlace place{"dir"};
-};
 
 enum class How { kRun, kStart, kInPlace };
 struct Case {

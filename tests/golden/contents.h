@@ -254,7 +254,7 @@ inline ckpt_status add_table(ckpt_save* save, const Table& table, uint32_t rank,
     sizes.push_back(column.rows[rank].size());
   }
   return ckpt_save_add_table(save, table.name.c_str(), &desc, table.ids[rank].data(), 8 * desc.row_count, names.data(),
-                             columns.data(), data.data(), sizes.data(), nullptr, CKPT_DEVICE_CPU, 0, err);
+                             columns.data(), data.data(), sizes.data(), nullptr, CKPT_DEVICE_CPU, 0, 0, err);
 }
 
 inline ckpt_status add_all(ckpt_save* save, const Contents& contents, uint32_t rank, ckpt_error** err) {

@@ -195,7 +195,7 @@ class Recis : public StoreTest {
     all.struct_size = sizeof all;
     ckpt_share* share = nullptr;
     uint64_t count = 0;
-    must([&](auto** err) { return ckpt_share_open(&share, reader, table.c_str(), &all, nullptr, 0, err); });
+    must([&](auto** err) { return ckpt_share_open(&share, reader, table.c_str(), &all, nullptr, 0, nullptr, err); });
     must([&](auto** err) { return ckpt_share_window_rows(share, 0, &count, err); });
     std::vector<int64_t> ids(count);
     std::string data(count * row_bytes, '\0');
@@ -206,7 +206,7 @@ class Recis : public StoreTest {
     must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
     must([&](auto** err) {
       return ckpt_load_add_table(load, share, 0, ids.data(), count * 8, 1, &name, &memory, &bytes, CKPT_DEVICE_CPU, 0,
-                                 err);
+                                 0, err);
     });
     must([&](auto** err) { return ckpt_load_run(load, err); });
     ckpt_load_free(load);
@@ -378,7 +378,7 @@ TEST_P(NativeTable, InAModelIsExportedBesideTheModel) {
   const uint64_t sizes[] = {embedding.size(), count.size()};
   must([&](auto** err) {
     return ckpt_save_add_table(save, "net/emb", &desc, ids.data(), 24, names, columns, data, sizes, nullptr,
-                               CKPT_DEVICE_CPU, 0, err);
+                               CKPT_DEVICE_CPU, 0, 0, err);
   });
   const ckpt_tensor_desc dense = describe(CKPT_DTYPE_F32, {2});
   must([&](auto** err) {

@@ -158,6 +158,12 @@ void OptionsTest::use_reader() {
     Handle<ckpt_report, ckpt_report_free> report;
     ckpt_reader_diff(reader_.it, reader_.it, bag, &report.it, nullptr);
   });
+  expect_reads("share", [&](auto* bag) {
+    ckpt_share_desc all{};
+    all.struct_size = sizeof all;
+    Handle<ckpt_share, ckpt_share_free> share;
+    ckpt_share_open(&share.it, reader_.it, "none", &all, nullptr, 0, bag, nullptr);
+  });
   expect_reads("copy", [&](auto* bag) { ckpt_reader_copy(reader_.it, store_.it, bag, nullptr, nullptr); });
   expect_reads("load", [&](auto* bag) {
     Handle<ckpt_load, ckpt_load_free> load;
@@ -181,6 +187,12 @@ void OptionsTest::use_files() {
   expect_hands_on("import", [&](auto* bag) {
     EXPECT_EQ(ckpt_import(store_.it, path.c_str(), "b", 1, bag, nullptr, nullptr), CKPT_OK);
   });
+}
+
+// A second row would be shown, and never be looked at.
+TEST(Options, HaveOneRowForEachKey) {
+  Keys keys;
+  for (const OptionRow& row : option_rows()) EXPECT_TRUE(keys.emplace(row.key).second) << row.key;
 }
 
 TEST_F(OptionsTest, UsedByNamesTheCallsThatReadAnOption) {

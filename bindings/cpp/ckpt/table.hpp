@@ -29,6 +29,8 @@ struct Rows {
   uint64_t bucket_count = CKPT_TABLE_BUCKETS;
   uint64_t rows_per_block = 0;          // of columns in several blocks
   const uint64_t* positions = nullptr;  // where in the blocks each row is; null: row i is row i
+  Device device = {};                   // of the columns' memory; ids and positions are the host's
+  int64_t stream = 0;                   // of a CUDA device: behind whose work it is copied (ckpt_tensor_desc::stream)
 };
 
 // Which rows of a table to load.
@@ -131,12 +133,12 @@ inline Result<void> add_table(ckpt_save* save, const std::string& name, const Ro
     }
   }
   call(ckpt_save_add_table, save, Text{"name", name}, &desc, rows.ids, rows.count * sizeof(uint64_t), names.data(),
-       columns.data(), data.data(), bytes.data(), rows.positions, int32_t{CKPT_DEVICE_CPU}, 0);
+       columns.data(), data.data(), bytes.data(), rows.positions, rows.device.type, rows.device.id, rows.stream);
   return call.done();
 }
 
 inline Result<void> add_table(ckpt_load* load, const Share& share, uint64_t window, MutableMemory ids,
-                              const std::vector<ColumnMemory>& columns) {
+                              const std::vector<ColumnMemory>& columns, Device device, int64_t stream) {
   std::vector<const char*> names;
   std::vector<void*> data;
   std::vector<uint64_t> bytes;
@@ -148,7 +150,7 @@ inline Result<void> add_table(ckpt_load* load, const Share& share, uint64_t wind
     bytes.push_back(column.memory.bytes);
   }
   call(ckpt_load_add_table, load, share.get(), window, ids.data, ids.bytes, uint64_t{columns.size()}, names.data(),
-       data.data(), bytes.data(), int32_t{CKPT_DEVICE_CPU}, 0);
+       data.data(), bytes.data(), device.type, device.id, stream);
   return call.done();
 }
 

@@ -875,12 +875,12 @@ function ckpt_session_mirror(session, out, err)
     @blocking libckpt.ckpt_session_mirror(session::Ptr{ckpt_session}, out::Ptr{Ptr{ckpt_job}},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
-function ckpt_save_add_table(save, name, desc, ids, ids_bytes, column_names, columns, data, data_bytes, positions, device_type, device_id, err)
+function ckpt_save_add_table(save, name, desc, ids, ids_bytes, column_names, columns, data, data_bytes, positions, device_type, device_id, stream, err)
     @blocking libckpt.ckpt_save_add_table(save::Ptr{ckpt_save}, name::Cstring, desc::Ptr{ckpt_table_desc},
         ids::Ptr{Cvoid}, ids_bytes::UInt64, column_names::Ptr{Cstring},
         columns::Ptr{ckpt_column_desc}, data::Ptr{Ptr{Cvoid}}, data_bytes::Ptr{UInt64},
         positions::Ptr{UInt64}, device_type::Int32, device_id::Int32,
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+        stream::Int64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_reader_table_count(reader)
     @ccall libckpt.ckpt_reader_table_count(reader::Ptr{ckpt_reader})::UInt64
@@ -897,10 +897,10 @@ function ckpt_reader_table_column_at(reader, table, index, out, err)
     @ccall libckpt.ckpt_reader_table_column_at(reader::Ptr{ckpt_reader}, table::Cstring, index::UInt32,
         out::Ptr{ckpt_column_info}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
-function ckpt_share_open(out, reader, table, desc, ids, id_count, err)
+function ckpt_share_open(out, reader, table, desc, ids, id_count, options, err)
     @blocking libckpt.ckpt_share_open(out::Ptr{Ptr{ckpt_share}}, reader::Ptr{ckpt_reader}, table::Cstring,
         desc::Ptr{ckpt_share_desc}, ids::Ptr{UInt64}, id_count::UInt64,
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+        options::Ptr{ckpt_options}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_share_free(share)
     @blocking libckpt.ckpt_share_free(share::Ptr{ckpt_share})::Cvoid
@@ -917,11 +917,11 @@ function ckpt_share_missing_at(share, index, id, err)
     @blocking libckpt.ckpt_share_missing_at(share::Ptr{ckpt_share}, index::UInt64, id::Ptr{UInt64},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
-function ckpt_load_add_table(load, share, window, ids, ids_bytes, column_count, columns, data, data_bytes, device_type, device_id, err)
+function ckpt_load_add_table(load, share, window, ids, ids_bytes, column_count, columns, data, data_bytes, device_type, device_id, stream, err)
     @blocking libckpt.ckpt_load_add_table(load::Ptr{ckpt_load}, share::Ptr{ckpt_share}, window::UInt64,
         ids::Ptr{Cvoid}, ids_bytes::UInt64, column_count::UInt64, columns::Ptr{Cstring},
         data::Ptr{Ptr{Cvoid}}, data_bytes::Ptr{UInt64}, device_type::Int32, device_id::Int32,
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+        stream::Int64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_tree_new(out, err)
     @ccall libckpt.ckpt_tree_new(out::Ptr{Ptr{ckpt_tree}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status

@@ -1,7 +1,7 @@
 # Sparse tables: rows by 64-bit id, saved by the ranks that have them, loaded by any other number of ranks.
 
 """
-    add_table!(save, name, ids, columns...; buckets = 65536, positions, dtypes)
+    add_table!(save, name, ids, columns...; buckets = 65536, positions, dtypes, device = (:CPU, 0), stream = 0)
 
 Adds this rank's rows of sparse table `name`: `ids`, a vector of Int64 or UInt64 that differ, and columns such as
 `"embedding" => matrix`. The last dimension of a column's array counts rows, so a row of a matrix of the table is a
@@ -12,14 +12,17 @@ without rows may leave it out.
 * A column may be a vector of such arrays, as a hash table has it in slabs: all but the last have equally many rows
 * `positions`: where each row lies, from 1, in the slabs of each column taken together (a copy of it is made)
 * `dtypes`: of columns whose Julia type does not say it: `dtypes = Dict("embedding" => :bf16)` for an array of UInt16
+* `device`: where the memory of the columns is, and `stream`, behind whose work it is copied, as for tensors
 
 Throws INVALID, EXISTS (the name was added already); ArgumentError and DimensionMismatch if the memory does not fit. An
 id that is there twice is MISMATCH when the save runs, before it writes; one that two ranks have is found by loads and
 by [`verify`](@ref).
 """
 function add_table!(save::Save, name::AbstractString, ids::AbstractVector, columns::Pair...;
-                    buckets = CKPT_TABLE_BUCKETS, positions = nothing, dtypes = Dict{String,Any}())
+                    buckets = CKPT_TABLE_BUCKETS, positions = nothing, dtypes = Dict{String,Any}(),
+                    device = (:CPU, 0), stream = 0)
     check_ids(ids)
+    kind, number = number_of(DEVICES, device[1]), device[2]
     places = isnothing(positions) ? nothing : UInt64[at - 1 for at in positions]
     isnothing(places) || length(places) == length(ids) ||
         throw(DimensionMismatch("$(length(places)) positions for $(length(ids)) ids"))
@@ -40,7 +43,7 @@ function add_table!(save::Save, name::AbstractString, ids::AbstractVector, colum
             with_memory(places) do at, _
                 call_alone(save.handle) do pointer, err
                     ckpt_save_add_table(pointer, name, desc, first, size, names, descs, data, bytes, at,
-                                        CKPT_DEVICE_CPU, 0, err)
+                                        kind, number, stream, err)
                 end
             end
         end
@@ -155,7 +158,7 @@ end
 # ---- shares ----
 
 """
-    Share(reader, table; slice, buckets, mod, ids, window_rows = 0)
+    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, threads)
 
 The rows of a sparse table that this rank wants, counted before arrays are made for them. Without a keyword these are
 all rows; or
@@ -182,7 +185,7 @@ struct Share <: Resource
 end
 
 function Share(reader::Reader, name::AbstractString; slice = nothing, buckets = nothing, mod = nothing, ids = nothing,
-               window_rows = 0)
+               window_rows = 0, options...)
     given = [kind for (kind, value) in [:SLICE => slice, :BUCKETS => buckets, :MOD => mod, :IDS => ids]
              if !isnothing(value)]
     length(given) < 2 || throw(ArgumentError("a share takes one of slice, buckets, mod and ids"))
@@ -191,8 +194,10 @@ function Share(reader::Reader, name::AbstractString; slice = nothing, buckets = 
     from, to = isnothing(buckets) ? (0, 0) : (first(buckets), last(buckets) + 1)
     desc = Ref(ckpt_share_desc(sizeof(ckpt_share_desc), kind, from, to, index, count, window_rows))
     list = isnothing(ids) ? UInt64[] : id_bits(ids)
-    handle = use(reader.handle) do pointer
-        made((out, err) -> ckpt_share_open(out, pointer, name, desc, list, length(list), err), ckpt_share)
+    handle = with_options(options) do bag
+        use(reader.handle) do pointer
+            made((out, err) -> ckpt_share_open(out, pointer, name, desc, list, length(list), bag, err), ckpt_share)
+        end
     end
     out = sized(ckpt_share_info)
     call((pointer, err) -> ckpt_share_get(pointer, out, err), handle)
@@ -227,16 +232,18 @@ end
 # ---- loads ----
 
 """
-    add_table!(load, share, window, ids, columns...)
+    add_table!(load, share, window, ids, columns...; device = (:CPU, 0), stream = 0)
 
 Asks for the rows of a window, from 1, of a share of the same reader: their ids in the vector `ids`, and any columns,
 such as `"embedding" => matrix`, in arrays whose last dimension counts rows, as in `add_table!(save, …)`. They have
 room for [`window_rows`](@ref) rows or more, in one piece. Which rows are where, the ids tell; of `Share(…; ids)` rows
-come in the order asked for, and `ids` may be `nothing`. Throws NOT_FOUND (no such column), INVALID; ArgumentError for
-elements of another type. The load throws MISMATCH if two ranks saved an id, and FORMAT if rows are not sorted as they
-should be; arrays have changed then.
+come in the order asked for, and `ids` may be `nothing`. `device` and `stream` are those of the columns' memory, as in
+`add_table!(save, …)`. Throws NOT_FOUND (no such column), INVALID; ArgumentError for elements of another type. The load
+throws MISMATCH if two ranks saved an id, and FORMAT if rows are not sorted as they should be; arrays have changed then.
 """
-function add_table!(load::Load, share::Share, window::Integer, ids::Union{AbstractVector,Nothing}, columns::Pair...)
+function add_table!(load::Load, share::Share, window::Integer, ids::Union{AbstractVector,Nothing}, columns::Pair...;
+                    device = (:CPU, 0), stream = 0)
+    kind, number = number_of(DEVICES, device[1]), device[2]
     isnothing(ids) || check_ids(ids)
     isnothing(ids) || dtype_of(eltype(ids)) === share.id_dtype ||
         throw(ArgumentError("ids of $(nameof(share.id_dtype)) into a $(typeof(ids))"))
@@ -251,7 +258,7 @@ function add_table!(load::Load, share::Share, window::Integer, ids::Union{Abstra
             use(share.handle) do from
                 call_alone(load.handle) do pointer, err
                     ckpt_load_add_table(pointer, from, window - 1, first, size, length(arrays), list, data, bytes,
-                                        CKPT_DEVICE_CPU, 0, err)
+                                        kind, number, stream, err)
                 end
             end
         end

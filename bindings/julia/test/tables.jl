@@ -64,7 +64,7 @@ end
     @test sort(load_windows(reader, Share(reader, "t"))) == wanted
     bucket = [id for id in wanted if reinterpret(UInt64, [id])[1] % 64 == 5]
     @test sort(load_windows(reader, Share(reader, "t"; buckets = 5:5))) == bucket
-    share = Share(reader, "t"; window_rows = 30)
+    share = Share(reader, "t"; window_rows = 30, threads = 1)
     @test share.window_count >= 7 && share.most_rows <= 30
     @test sort(load_windows(reader, share)) == wanted
     @test status_of(() -> Ckpt.window_rows(share, share.window_count + 1)) === :NOT_FOUND
@@ -147,18 +147,21 @@ end
         @test refused(ids, "a\0b" => data) === ArgumentError
         @test refused(ids, "x" => data, "y" => [data[1:1], data[2:2]]) === DimensionMismatch
         @test refused(ids; positions = [1]) === DimensionMismatch
+        @test refused(ids, "x" => data; device = (:CUDA, 0)) === :UNSUPPORTED  # which no machine of the tests has
         @test refused(ids, "x" => data; positions = [1, 3]) === Nothing  # is found when the save runs
         save = Save(session, "b")
         add_table!(save, "t", ids, "x" => data)
         run(save)
         reader = Reader(store)
         share = Share(reader, "t")
-        loaded(arguments...) = status_of(() -> add_table!(Load(reader), share, 1, arguments...))
+        loaded(arguments...; settings...) =
+            status_of(() -> add_table!(Load(reader), share, 1, arguments...; settings...))
         @test loaded(ids, "x" => Int32[0, 0]) === ArgumentError
         @test loaded(UInt64[0, 0]) === ArgumentError
         @test loaded(ids, "x" => data[1:1]) === :INVALID
         @test loaded(ids, "y" => data) === :NOT_FOUND
         @test loaded(nothing) === :INVALID
+        @test loaded(ids, "x" => data; device = (:CUDA, 0)) === :UNSUPPORTED
         close(share)
         @test loaded(ids) === InvalidStateException
     end

@@ -70,7 +70,8 @@ def rows_of(r: Runner) -> ckpt.Rowset:
 
 def share_open(r: Runner) -> None:
     window = int(r.key("window") or "0")
-    r.put(0, r.get(1, ckpt.Reader).share(r.words[2], rows_of(r), window_rows=window))
+    r.put(0, r.get(1, ckpt.Reader).share(r.words[2], rows_of(r), window_rows=window, options=r.options,
+                                             job=r.call_job()))
 
 
 def share_of(r: Runner) -> ckpt.Share:

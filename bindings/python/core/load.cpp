@@ -20,29 +20,32 @@ void LoadObject::add_table(const ShareObject& share, nb::handle ids, nb::dict co
   const auto rows = share.get();
   const Alone alone(&busy_, "Load");
   Kept kept;
-  const auto memory = [&](nb::handle array) -> const Memory& {
-    kept.push_back(row_memory(array, true));
+  const auto keep = [&](nb::object memory) -> const Memory& {
+    kept.push_back(std::move(memory));
     return nb::cast<const Memory&>(kept.back());
   };
   ckpt::MutableMemory to;
   if (!ids.is_none()) {
-    const Memory& given = memory(ids);
+    const Memory& given = keep(host_memory(ids, true, "ids"));
     if (given.dtype != CKPT_DTYPE_I64 && given.dtype != CKPT_DTYPE_U64)
       raise(CKPT_INVALID, "ids: expected memory of i64 or u64, found " + ckpt::dtype_name(given.dtype));
     to = ckpt::MutableMemory(given.data, given.bytes);
   }
+  Place place;
   std::vector<ckpt::ColumnMemory> into;
   for (const auto& [key, value] : columns) {
     const std::string column = text(key, "a column's name");
     try {
-      into.push_back(column_memory(share, column, memory(value)));
+      const Memory& given = keep(row_memory(value, true));
+      place.take(given);
+      into.push_back(column_memory(share, column, given));
     } catch (nb::python_error& error) {
       if (error.matches(nb::module_::import_("ckpt.errors").attr("Error")))
         error.value().attr("_name_tensor")(share.table().name + ("/" + column));
       throw;
     }
   }
-  load->add_table(*rows, window, to, into);
+  load->add_table(*rows, window, to, into, place.device, place.stream);
   for (nb::object& one : kept) kept_.push_back(std::move(one));
 }
 
@@ -77,8 +80,9 @@ static void bind_load_adds(nb::class_<LoadObject>& load) {
                    "window: int = 0) -> None"),
            "Reads the rows of a window of a share of the same reader: their ids into `ids` (None for a share of "
            "Rowset.ids, if they are not wanted), and of each column the rows into an array of its dtype and shape, "
-           "or into raw bytes (u8); all are contiguous memory of the CPU for Share.rows_of(window) rows or more, which "
-           "the load keeps until it has ended. Each row is at the same place in all of them.")
+           "or into raw bytes (u8); all are contiguous memory for Share.rows_of(window) rows or more, which the load "
+           "keeps until it has ended: the ids' of the CPU, the columns' of the CPU or of one CUDA device. Each row is "
+           "at the same place in all of them.")
       .def("add_object", &LoadObject::add_object, nb::arg("name"), nb::arg("data"), nb::arg("rank") = 0,
            nb::sig("def add_object(self, name: str, data: object, rank: int = 0) -> None"),
            "Reads the shared object `name`, or the one of `rank`, into writable memory of Reader.object(name, "

@@ -209,9 +209,10 @@ static void bind_save_tables(nb::class_<SaveObject>& save) {
       "Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each "
       "once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list "
       "of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With "
-      "`positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous "
-      "memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a "
-      "row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.");
+      "`positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous, "
+      "ids and positions in memory of the CPU, columns in that of the CPU or of one CUDA device; they are not copied, "
+      "and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. "
+      "Columns and bucket_count are those of all ranks.");
 }
 
 void bind_save(nb::module_& m) {

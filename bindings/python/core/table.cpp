@@ -43,13 +43,15 @@ Block block_of(const Memory& memory, nb::handle raw) {
 }
 
 // The blocks of one column. Sets the rows of a block, which are those of the first block of the table.
-ckpt::Column column_of(const std::string& name, nb::handle value, nb::handle raw, TableRows& out) {
+ckpt::Column column_of(const std::string& name, nb::handle value, nb::handle raw, Place* place, TableRows& out) {
   const bool several = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
   ckpt::Column column{name, 0, {}, {}};
   uint64_t rows = 0;
   const auto add = [&](nb::handle array, bool last) {
     out.kept.push_back(row_memory(array, false));
-    const Block block = block_of(nb::cast<const Memory&>(out.kept.back()), raw);
+    const Memory& memory = nb::cast<const Memory&>(out.kept.back());
+    place->take(memory);
+    const Block block = block_of(memory, raw);
     if (column.blocks.empty()) {
       column.dtype = block.dtype;
       column.row = block.row;
@@ -88,7 +90,7 @@ void named(const std::string& tensor, Function&& function) {
 
 // A list of 64-bit integers: its Memory.
 nb::object numbers(nb::handle array, const char* what) {
-  nb::object kept = row_memory(array, false);
+  nb::object kept = host_memory(array, false, what);
   const Memory& memory = nb::cast<const Memory&>(kept);
   if (memory.shape.size() != 1 || (memory.dtype != CKPT_DTYPE_I64 && memory.dtype != CKPT_DTYPE_U64))
     differ(CKPT_INVALID, what, "i64 or u64 in one dimension", to_text(memory.dtype, memory.shape));
@@ -128,9 +130,34 @@ nb::object row_memory(nb::handle array, bool writable) {
   nb::object kept = Memory::of(array, writable);
   const Memory& memory = nb::cast<const Memory&>(kept);
   if (!memory.contiguous()) raise(CKPT_UNSUPPORTED, "the memory of a table's rows must be contiguous");
-  if (memory.device_type != CKPT_DEVICE_CPU && memory.device_type != CKPT_DEVICE_CUDA_HOST)
-    raise(CKPT_UNSUPPORTED, "the rows of a table lie in memory of the CPU; copy them there");
   return kept;
+}
+
+static std::string place_text(const Memory& memory) {
+  const std::string stream = memory.stream == 0 ? "" : ", stream " + std::to_string(memory.stream);
+  return "device " + std::to_string(memory.device_type) + ":" + std::to_string(memory.device_id) + stream;
+}
+
+nb::object host_memory(nb::handle array, bool writable, const char* what) {
+  nb::object kept = row_memory(array, writable);
+  const Memory& memory = nb::cast<const Memory&>(kept);
+  if (memory.device_type != CKPT_DEVICE_CPU)
+    raise(CKPT_UNSUPPORTED,
+          std::string(what) + " of a table lie in memory of the CPU, found " + place_text(memory) +
+              " (DLPack's numbers): copy them there",
+          {{"expected", "1"}, {"found", std::to_string(memory.device_type)}});
+  return kept;
+}
+
+void Place::take(const Memory& memory) {
+  if (!known_) {
+    known_ = true;
+    device = memory.device();
+    stream = memory.stream;
+    first_ = place_text(memory);
+  }
+  if (memory.device_type != device.type || memory.device_id != device.id || memory.stream != stream)
+    differ(CKPT_INVALID, "columns of one table", first_ + " (DLPack's numbers)", place_text(memory));
 }
 
 TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns, uint64_t bucket_count,
@@ -154,6 +181,7 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
       out.rows.positions = static_cast<const uint64_t*>(memory.data);
     });
   }
+  Place place;
   for (const auto& [key, value] : columns) {
     const std::string name = text(key, "a column's name");
     nb::object shaped;
@@ -161,18 +189,20 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
       nb::object found = raw.attr("get")(key);
       if (!found.is_none()) shaped = std::move(found);
     }
-    named(table + "/" + name, [&] { out.rows.columns.push_back(column_of(name, value, shaped, out)); });
+    named(table + "/" + name, [&] { out.rows.columns.push_back(column_of(name, value, shaped, &place, out)); });
   }
+  out.rows.device = place.device;
+  out.rows.stream = place.stream;
   return out;
 }
 
 ShareObject::ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string& table, nb::handle rows,
-                         uint64_t window_rows)
+                         uint64_t window_rows, const ckpt::Options& options)
     : Held(
           [&] {
             ckpt::Rowset wanted = rowset(rows);
             wanted.window(window_rows);
-            return unlocked([&] { return reader->share(table, wanted); });
+            return unlocked([&] { return reader->share(table, wanted, options); });
           }(),
           "Share"),
       reader_(std::move(reader)),
@@ -221,13 +251,17 @@ void bind_table(nb::module_& m) {
   share
       .def(
           "__init__",
-          [](ShareObject* self, const ReaderObject& reader, nb::handle table, nb::handle rows, uint64_t window_rows) {
-            new (self) ShareObject(reader.get(), text(table, "table"), rows, window_rows);
+          [](ShareObject* self, const ReaderObject& reader, nb::handle table, nb::handle rows, uint64_t window_rows,
+             nb::handle mapping, const JobObject* job, const nb::kwargs& keywords) {
+            const JobOptions chosen(mapping, keywords, job);
+            new (self) ShareObject(reader.get(), text(table, "table"), rows, window_rows, chosen);
           },
           nb::arg("reader"), nb::arg("table"), nb::arg("rows").none() = nb::none(), nb::kw_only(),
-          nb::arg("window_rows") = 0,
+          nb::arg("window_rows") = 0, nb::arg("options").none() = nb::none(), nb::arg("job").none() = nb::none(),
+          nb::arg("keywords"),
           nb::sig("def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, "
-                  "window_rows: int = 0) -> None"),
+                  "window_rows: int = 0, options: collections.abc.Mapping[str, int | str] | None = None, "
+                  "job: Job | None = None, **keywords: int | str) -> None"),
           "`rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads "
           "what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for.")
       .def_prop_ro(

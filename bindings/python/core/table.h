@@ -19,7 +19,8 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
 // Some rows of a table. It keeps the engine's reader, from which names are borrowed.
 class ShareObject : public Held<ckpt::Share> {
  public:
-  ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string& table, nb::handle rows, uint64_t window_rows);
+  ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string& table, nb::handle rows, uint64_t window_rows,
+              const ckpt::Options& options);
   const ckpt::TableInfo& table() const { return table_; }
   const std::vector<ckpt::ColumnInfo>& columns() const { return columns_; }
 
@@ -29,8 +30,21 @@ class ShareObject : public Held<ckpt::Share> {
   std::vector<ckpt::ColumnInfo> columns_;
 };
 
-// Memory of the host for rows of a table, in row-major order, by its Memory.
+// Memory for rows of a table, in row-major order, by its Memory. Of `what`, ids or positions, it is the host's.
 nb::object row_memory(nb::handle array, bool writable);
+nb::object host_memory(nb::handle array, bool writable, const char* what);
+// Where the columns of one table lie: all on one device, behind one stream.
+class Place {
+ public:
+  // INVALID if it is not where those before it are.
+  void take(const Memory& memory);
+  ckpt::Device device;
+  int64_t stream = 0;
+
+ private:
+  bool known_ = false;
+  std::string first_;  // where the first is
+};
 // Where the rows of a column go: an array of its dtype and shape, or raw bytes. MISMATCH if it is neither.
 ckpt::ColumnMemory column_memory(const ShareObject& share, const std::string& column, const Memory& memory);
 

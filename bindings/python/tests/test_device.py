@@ -35,6 +35,9 @@ class DeviceArray(Producer):
         assert cudart.cudaMemcpy(self.address, content, ctypes.c_size_t(len(content)), DEFAULT) == 0
         self.place, self.offset, self.device_id = self.address.value, 0, device_id
 
+    def __len__(self) -> int:
+        return self.content_size
+
     def get(self) -> bytes:
         out = ctypes.create_string_buffer(self.content_size)
         assert self.cudart.cudaMemcpy(out, self.address, ctypes.c_size_t(self.content_size), DEFAULT) == 0
@@ -87,6 +90,107 @@ def test_a_state_on_a_device_is_loaded_into_arrays_on_it(cudart: Any, tmp_path: 
     target = {"model": {"w": DeviceArray(cudart, bytes(5000), 1)}, "step": 0}
     ckpt.load(tmp_path / "store", into=target)
     assert target["model"]["w"].get() == content
+
+
+def test_columns_of_a_table_are_saved_from_a_device_and_loaded_to_one(cudart: Any, store: ckpt.Store) -> None:
+    ids = list(range(1000, 0, -1))  # the save sorts the rows
+    rows, more = os.urandom(1000), os.urandom(1000)
+    ckpt.save(store, {"emb": ckpt.Table(ids, {"x": DeviceArray(cudart, rows, 1), "y": DeviceArray(cudart, more, 1)})})
+    found = ckpt.load(store, into={"emb": ckpt.Rowset.ids(ids)})["emb"]
+    assert (found.columns["x"].tobytes(), found.columns["y"].tobytes()) == (rows, more)
+    there = {name: DeviceArray(cudart, bytes(3), 2) for name in ("x", "y")}
+    ckpt.load(store, into={"emb": ckpt.Table([7, 1000, 1], there)})
+    assert there["x"].get() == bytes([rows[993], rows[0], rows[999]])
+    assert there["y"].get() == bytes([more[993], more[0], more[999]])
+    with ckpt.Reader(store) as reader, reader.share("emb") as share, ckpt.Load(reader) as load:
+        loaded, to = np.zeros(1000, np.int64), DeviceArray(cudart, bytes(1000))
+        load.add_table(share, loaded, {"x": to})
+        load.run()
+    assert to.get() == bytes(rows[1000 - id] for id in loaded)
+
+
+class TorchArray(DeviceArray):
+    """What torch says of an array of bytes on a device."""
+
+    requires_grad = False
+
+    def detach(self) -> TorchArray:
+        return self
+
+
+@pytest.fixture
+def stream(cudart: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """torch's current stream, in which copies are late."""
+    class Fake(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_void_p) for name in ("counts", "fail_call", "fail_copy", "delay_us", "reset_peak")]
+
+    delay = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(Fake.in_dll(cudart, "ckpt_fake_cudart").delay_us)
+    made, non_blocking = ctypes.c_void_p(), 1
+    assert cudart.cudaStreamCreateWithFlags(ctypes.byref(made), non_blocking) == 0
+    torch = types.ModuleType("torch")  # which needs a GPU to have such arrays
+    current = types.SimpleNamespace(cuda_stream=made.value)
+    torch.Tensor, torch.cuda = TorchArray, types.SimpleNamespace(  # type: ignore[attr-defined]
+        current_stream=lambda device: current)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    delay(2000, 4000)
+    yield made.value or 0
+    delay(0, 0)
+    assert cudart.cudaStreamDestroy(made) == 0
+
+
+def write_late(cudart: Any, array: DeviceArray, content: bytes, stream: int) -> DeviceArray:
+    """As what a training has put into a stream."""
+    source = DeviceArray(cudart, content)
+    for _ in range(20):
+        assert cudart.cudaMemcpyAsync(array.address, source.address, ctypes.c_size_t(len(content)), DEFAULT,
+                                      ctypes.c_void_p(stream)) == 0
+    return source
+
+
+def test_what_torchs_current_stream_still_makes_is_saved(cudart: Any, store: ckpt.Store, session: ckpt.Session,
+                                                         stream: int) -> None:
+    content, rows = os.urandom(1 << 20), os.urandom(1000)
+    tensor, column = TorchArray(cudart, bytes(len(content))), TorchArray(cudart, bytes(1000))
+    with ckpt.Save(session, "a") as save:
+        save.add_tensor("w", tensor)
+        save.add_table("emb", np.arange(1000), {"x": column})
+        kept = [write_late(cudart, tensor, content, stream), write_late(cudart, column, rows, stream)]
+        save.run()
+    assert len(kept) == 2
+    with ckpt.Reader(store, "a") as reader:
+        assert load_one(reader, "w", bytearray(len(content))) == content
+        found = reader.share("emb", ckpt.Rowset.ids(np.arange(1000))).read(framework="numpy")
+        assert found.columns["x"].tobytes() == rows
+
+
+def test_a_load_writes_rows_after_what_torchs_current_stream_still_does(
+        cudart: Any, store: ckpt.Store, session: ckpt.Session, stream: int) -> None:
+    rows = os.urandom(1000)
+    with ckpt.Save(session, "a") as save:
+        save.add_table("emb", np.arange(1000), {"x": np.frombuffer(rows, "u1")})
+        save.run()
+    column = TorchArray(cudart, bytes(1000))
+    with ckpt.Reader(store) as reader, ckpt.Load(reader) as load:
+        with reader.share("emb", ckpt.Rowset.ids(np.arange(1000))) as share:
+            load.add_table(share, None, {"x": column})
+        kept = write_late(cudart, column, os.urandom(1000), stream)
+        load.run()
+    assert cudart.cudaStreamSynchronize(ctypes.c_void_p(stream)) == 0 and kept.get() != rows
+    assert column.get() == rows
+
+
+def test_what_a_table_cannot_have_on_a_device_is_refused_by_name(cudart: Any, session: ckpt.Session) -> None:
+    ids, there = np.arange(10), DeviceArray(cudart, bytes(10))
+    columns = {"x": there, "y": DeviceArray(cudart, bytes(10), 1)}
+    with ckpt.Save(session, "a") as save, pytest.raises(ckpt.InvalidError, match="2:0, stream 1.*found.*2:1") as caught:
+        save.add_table("emb", ids, columns)
+    assert caught.value.details["tensor"] == "emb/y"
+    with ckpt.Save(session, "b") as save, pytest.raises(ckpt.InvalidError, match="2:0, stream 1.*found.*1:0"):
+        save.add_table("emb", ids, {"x": there, "y": np.zeros(10)})
+    with ckpt.Save(session, "c") as save, pytest.raises(ckpt.UnsupportedError, match="positions.*memory of the CPU"):
+        save.add_table("emb", ids, {"x": there}, positions=there)
+    with ckpt.Save(session, "d") as save, pytest.raises(ckpt.UnsupportedError, match="ids.*memory of the CPU"):
+        save.add_table("emb", there, {"x": there})
 
 
 def test_memory_of_the_host_that_is_said_to_be_a_devices_is_invalid(cudart: Any, session: ckpt.Session) -> None:

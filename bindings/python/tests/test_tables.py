@@ -343,6 +343,9 @@ def test_tables_of_torch_load_as_torch(store: ckpt.Store, torch: Any) -> None:
     ckpt.load(store, into={"emb": ckpt.Table(torch.tensor([2, 3]), {"w": mine})})
     assert mine.tolist() == [[4, 5], [0, 1]]
     assert state["emb"].take([2]).columns["w"].tolist() == [[4, 5]]
+    elsewhere = ckpt.Table([1], {"w": torch.zeros(1, device="meta")})
+    with pytest.raises(ckpt.UnsupportedError, match="column 'w': it is on device meta, copy it to the CPU"):
+        elsewhere.to_arrow()
     with pytest.raises(ckpt.UnsupportedError, match="column 'w': numpy has no torch.bfloat16"):
         state["emb"].to_arrow()
     assert isinstance(ckpt.load(store, framework="torch")["plain"].ids, torch.Tensor)

@@ -82,7 +82,7 @@ static ckpt_status run_save(runner* r) {
   ckpt_status status = ckpt_save_add_table(get(r, 0, SAVE), word(r, 1), &from->desc, from->ids ? from->ids->data : NULL,
                                            from->ids ? from->ids->size : 0, names, descs, data, sizes,
                                            from->positions ? (const uint64_t*)(const void*)from->positions->data : NULL,
-                                           CKPT_DEVICE_CPU, 0, &r->error);
+                                           CKPT_DEVICE_CPU, 0, 0, &r->error);
   free(names);
   free(descs);
   free(data);
@@ -154,9 +154,9 @@ static ckpt_status run_open(runner* r) {
   if (pair_of(r, "mod", &desc.index, &desc.count)) desc.kind = CKPT_SHARE_MOD;
   desc.window_rows = (uint64_t)integer_of(r, "window", 0);
   ckpt_share* made = NULL;
-  ckpt_status status =
-      ckpt_share_open(&made, get(r, 1, READER), word(r, 2), &desc,
-                      list ? (const uint64_t*)(const void*)list->data : NULL, list ? list->size / 8 : 0, &r->error);
+  ckpt_status status = ckpt_share_open(&made, get(r, 1, READER), word(r, 2), &desc,
+                                       list ? (const uint64_t*)(const void*)list->data : NULL,
+                                       list ? list->size / 8 : 0, r->options, &r->error);
   return keep(r, 0, SHARE, made, status);
 }
 
@@ -207,7 +207,7 @@ static ckpt_status run_load(runner* r) {
     sizes[count] = to->size;
   }
   return ckpt_load_add_table(get(r, 0, LOAD), get(r, 1, SHARE), unsigned_integer(r, 2), ids ? ids->data : NULL,
-                             ids ? ids->size : 0, count, columns, data, sizes, CKPT_DEVICE_CPU, 0, &r->error);
+                             ids ? ids->size : 0, count, columns, data, sizes, CKPT_DEVICE_CPU, 0, 0, &r->error);
 }
 
 const command table_commands[] = {

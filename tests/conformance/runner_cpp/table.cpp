@@ -96,7 +96,7 @@ ckpt::Rowset rows_of(Runner& runner, const Call& call) {
 
 void run_open(Runner& runner, const Call& call) {
   const auto& reader = runner.get<ckpt::Reader>(call[1]);
-  runner.put(call[0], reader.share(call[2], rows_of(runner, call).window(number(call, "window", 0))));
+  runner.put(call[0], reader.share(call[2], rows_of(runner, call).window(number(call, "window", 0)), call.options));
 }
 
 void run_info(Runner& runner, const Call& call) {

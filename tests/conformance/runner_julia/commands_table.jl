@@ -56,7 +56,7 @@ command("share.open") do call
                          slice = isnothing(slice) ? nothing : Tuple(slice),
                          mod = isnothing(mod) ? nothing : Tuple(mod),
                          ids = isnothing(ids) ? nothing : reinterpret(UInt64, named(call, ids)),
-                         window_rows = parse(Int, key(call, "window", "0"))))
+                         window_rows = parse(Int, key(call, "window", "0")), settings(call)...))
 end
 
 command("share.info") do call

@@ -197,26 +197,27 @@ ckpt_status __wrap_ckpt_load_add_tensors(ckpt_load* load, uint64_t count, const 
 ckpt_status __wrap_ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_table_desc* desc, const void* ids,
                                        uint64_t ids_bytes, const char* const* names, const ckpt_column_desc* columns,
                                        const void* const* data, const uint64_t* bytes, const uint64_t* positions,
-                                       int32_t type, int32_t id, ckpt_error** err) {
+                                       int32_t type, int32_t id, int64_t stream, ckpt_error** err) {
   if (!desc || !data || !bytes || type != CKPT_DEVICE_CPU)
     return __real_ckpt_save_add_table(save, name, desc, ids, ids_bytes, names, columns, data, bytes, positions, type,
-                                      id, err);
+                                      id, stream, err);
   const std::span blocks(data, desc->column_count * std::max(desc->block_count, 1u));
   return add_twins(owners().saves, save, blocks, bytes, [&](const void* const* there, int number) {
     return __real_ckpt_save_add_table(save, name, desc, ids, ids_bytes, names, columns, there, bytes, positions,
-                                      CKPT_DEVICE_CUDA, number, err);
+                                      CKPT_DEVICE_CUDA, number, stream, err);
   });
 }
 
 ckpt_status __wrap_ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
                                        uint64_t ids_bytes, uint64_t count, const char* const* columns,
                                        void* const* data, const uint64_t* bytes, int32_t type, int32_t id,
-                                       ckpt_error** err) {
+                                       int64_t stream, ckpt_error** err) {
   if (!data || !bytes || type != CKPT_DEVICE_CPU)
-    return __real_ckpt_load_add_table(load, share, window, ids, ids_bytes, count, columns, data, bytes, type, id, err);
+    return __real_ckpt_load_add_table(load, share, window, ids, ids_bytes, count, columns, data, bytes, type, id,
+                                      stream, err);
   return add_twins(owners().loads, load, std::span(data, count), bytes, [&](void* const* there, int number) {
     return __real_ckpt_load_add_table(load, share, window, ids, ids_bytes, count, columns, there, bytes,
-                                      CKPT_DEVICE_CUDA, number, err);
+                                      CKPT_DEVICE_CUDA, number, stream, err);
   });
 }
 

@@ -108,7 +108,7 @@ func runShareOpen(r *runner) {
 			rows = rowset(uint64(pair[0]), uint64(pair[1]))
 		}
 	}
-	r.put(0, try(get[*ckpt.Reader](r, 1).Share(r.words[2], rows.Window(r.number("window")))))
+	r.put(0, try(get[*ckpt.Reader](r, 1).Share(r.context(), r.words[2], rows.Window(r.number("window")), r.options)))
 }
 
 func runShareInfo(r *runner) {

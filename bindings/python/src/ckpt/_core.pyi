@@ -411,7 +411,7 @@ class Save:
 
     def add_table(self, name: str, ids: object, columns: dict[str, Any], *, bucket_count: int = 65536, positions: object = None, raw: Mapping[str, tuple[int | str, Sequence[int]]] | None = None) -> None:
         """
-        Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With `positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous memory of the CPU; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.
+        Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With `positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous, ids and positions in memory of the CPU, columns in that of the CPU or of one CUDA device; they are not copied, and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. Columns and bucket_count are those of all ranks.
         """
 
     def set_attr(self, key: str, value: str, tensor: str | None = None) -> None:
@@ -576,7 +576,7 @@ class Share:
     The rows of a sparse table that a rank loads, counted before memory is made for them, and cut into windows. Several threads may use it at once.
     """
 
-    def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, window_rows: int = 0) -> None:
+    def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, window_rows: int = 0, options: collections.abc.Mapping[str, int | str] | None = None, job: Job | None = None, **keywords: int | str) -> None:
         """
         `rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for.
         """
@@ -633,7 +633,7 @@ class Load:
 
     def add_table(self, share: Share, ids: object, columns: dict[str, Any], window: int = 0) -> None:
         """
-        Reads the rows of a window of a share of the same reader: their ids into `ids` (None for a share of Rowset.ids, if they are not wanted), and of each column the rows into an array of its dtype and shape, or into raw bytes (u8); all are contiguous memory of the CPU for Share.rows_of(window) rows or more, which the load keeps until it has ended. Each row is at the same place in all of them.
+        Reads the rows of a window of a share of the same reader: their ids into `ids` (None for a share of Rowset.ids, if they are not wanted), and of each column the rows into an array of its dtype and shape, or into raw bytes (u8); all are contiguous memory for Share.rows_of(window) rows or more, which the load keeps until it has ended: the ids' of the CPU, the columns' of the CPU or of one CUDA device. Each row is at the same place in all of them.
         """
 
     def add_object(self, name: str, data: object, rank: int = 0) -> None:

@@ -28,7 +28,8 @@ class Table:
     `ids`: int64 or uint64, each once on all ranks together. `columns`: by name an array (numpy, torch) of shape
     (rows, ...), row i of which belongs to ids[i]. To save, a column may also be a list of such arrays, the blocks of a
     hash table: all of the same number of rows, except for the last of each column. With `positions`, row i is that one
-    of the blocks taken together. The arrays are contiguous memory of the CPU and are not copied.
+    of the blocks taken together. Columns are contiguous memory of the CPU, or all of one CUDA device, and are not
+    copied. Ids and positions are memory of the CPU: those of torch that are not are copied there.
 
     All ranks have the same columns and the same `bucket_count`; a rank without rows may leave the table out. `missing`
     has the ids that a load was asked for and that the table lacks.
@@ -36,10 +37,10 @@ class Table:
 
     def __init__(self, ids: Ids, columns: Mapping[str, Any], *, bucket_count: int = TABLE_BUCKETS,
                  positions: Any = None, missing: Sequence[int] = ()) -> None:
-        self.ids = _as_integers(ids)
+        self.ids = _on_host(_as_integers(ids))
         self.columns: dict[str, Any] = dict(columns)
         self.bucket_count = bucket_count
-        self.positions = None if positions is None else _as_integers(positions)
+        self.positions = None if positions is None else _on_host(_as_integers(positions))
         self.missing = tuple(missing)
 
     def __len__(self) -> int:
@@ -160,7 +161,7 @@ class Rowset:
     @staticmethod
     def ids(ids: Ids, columns: Sequence[str] | None = None) -> Rowset:
         """Those of these ids (int64 or uint64, or integers), in this order, without those that the table lacks."""
-        return Rowset("ids", listed=_as_integers(ids), columns=columns)
+        return Rowset("ids", listed=_on_host(_as_integers(ids)), columns=columns)
 
     def __repr__(self) -> str:
         what = f"{len(self.listed)} ids" if self.kind == "ids" else f"{self.kind} {self.first}, {self.second}"
@@ -172,8 +173,10 @@ class Share(_core.Share):
     whole buckets, so that a table larger than memory can be passed through. Opening it reads what tells where buckets
     begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for. Several threads may use it at once."""
 
-    def __init__(self, reader: _core.Reader, table: str, rows: Rowset | None = None, *, window_rows: int = 0) -> None:
-        super().__init__(reader, table, rows, window_rows=window_rows)
+    def __init__(self, reader: _core.Reader, table: str, rows: Rowset | None = None, *, window_rows: int = 0,
+                 options: Mapping[str, int | str] | None = None, job: _core.Job | None = None,
+                 **keywords: int | str) -> None:
+        super().__init__(reader, table, rows, window_rows=window_rows, options=options, job=job, **keywords)
         self._reader = reader
         self._wanted = None if rows is None else rows.columns
 
@@ -275,6 +278,19 @@ def _as_integers(ids: Ids) -> Any:
     return array("q" if all(id < 2**63 for id in listed) else "Q", listed)
 
 
+def _on_host(ids: Ids) -> Any:
+    """The ids themselves, or those of a tensor on another device as a copy."""
+    return ids.cpu() if framework_name_of(ids) == "torch" and _is_elsewhere(ids) else ids
+
+
+def _is_elsewhere(values: Any) -> bool:
+    """Whether the array is in memory that is not the host's."""
+    if framework_name_of(values) == "torch":
+        return values.device.type != "cpu"
+    cpu, pinned = 1, 3
+    return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] not in (cpu, pinned)
+
+
 def _detached(value: Any) -> Any:
     return value.detach() if framework_name_of(value) == "torch" else value
 
@@ -297,8 +313,10 @@ def _numpy(values: Any, name: str = "id") -> Any:
     import numpy
     try:
         return values.detach().numpy() if framework_name_of(values) == "torch" else numpy.asarray(values)
-    except TypeError as error:  # torch has dtypes that numpy lacks
-        raise error_of(Status.UNSUPPORTED, f"column '{name}': numpy has no {values.dtype}",
+    except TypeError as error:  # torch has dtypes that numpy lacks, and a device's memory is not the host's
+        why = f"it is on device {values.device}, copy it to the CPU" if _is_elsewhere(values) else (
+            f"numpy has no {values.dtype}")
+        raise error_of(Status.UNSUPPORTED, f"column '{name}': {why}",
                        {"tensor": name, "found": str(values.dtype)}) from error
 
 

@@ -1183,6 +1183,7 @@ unsafe extern "C" {
         positions: *const u64,
         device_type: i32,
         device_id: i32,
+        stream: i64,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -1329,6 +1330,7 @@ unsafe extern "C" {
         desc: *const ckpt_share_desc,
         ids: *const u64,
         id_count: u64,
+        options: *const ckpt_options,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }
@@ -1394,6 +1396,7 @@ unsafe extern "C" {
         data_bytes: *const u64,
         device_type: i32,
         device_id: i32,
+        stream: i64,
         err: *mut *mut ckpt_error,
     ) -> ckpt_status;
 }

@@ -44,8 +44,8 @@ pub trait Id: AnyBits + sealed::Bits {}
 impl Id for i64 {}
 impl Id for u64 {}
 
-/// Memory of rows that a save reads: a slice that it borrows, or [`SharedMemory`]. It has elements of the column's
-/// dtype, or is bytes.
+/// Memory of rows that a save reads: a slice that it borrows, [`SharedMemory`], or [by pointer](Self::raw). It has
+/// elements of the column's dtype, or is bytes.
 #[derive(Clone, Debug)]
 pub struct RowMemory<'a> {
     block: Block<'a>,
@@ -56,7 +56,17 @@ pub struct RowMemory<'a> {
 enum Block<'a> {
     Lent(&'a [u8]),
     Shared(SharedMemory),
+    Raw(Address, u64),
 }
+
+/// Of memory that the caller answers for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address(pub(crate) *const c_void);
+
+// SAFETY: it is only handed to the library, on whatever thread; who made it answers for the memory.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
 
 impl<'a, E: Element> From<&'a [E]> for RowMemory<'a> {
     fn from(data: &'a [E]) -> Self {
@@ -80,16 +90,28 @@ impl From<SharedMemory> for RowMemory<'_> {
 }
 
 impl RowMemory<'_> {
+    /// `bytes` bytes by pointer, for other languages and devices: the rows of a column that
+    /// [`Rows::device`] says the place of.
+    ///
+    /// # Safety
+    /// `data` points to so many readable bytes on that device, which live and do not change until each save that they
+    /// are added to is staged, has ended, or is dropped without being started.
+    #[must_use]
+    pub unsafe fn raw(data: *const c_void, bytes: u64) -> Self {
+        RowMemory { block: Block::Raw(Address(data), bytes), dtype: check_element::<u8> }
+    }
+
     fn get(&self) -> (*const c_void, u64) {
         match &self.block {
             Block::Lent(bytes) => (bytes.as_ptr().cast(), bytes.len() as u64),
             Block::Shared(memory) => (memory.data().cast(), memory.len() as u64),
+            Block::Raw(address, bytes) => (address.0, *bytes),
         }
     }
 
     fn keep(&self) -> Option<Keep> {
         match &self.block {
-            Block::Lent(_) => None,
+            Block::Lent(_) | Block::Raw(..) => None,
             Block::Shared(memory) => Some(Arc::clone(&memory.keep)),
         }
     }
@@ -119,6 +141,8 @@ pub struct Rows<'a> {
     rows_per_block: u64,
     positions: Option<RowMemory<'a>>,
     columns: Vec<Column<'a>>,
+    device: Device,
+    stream: i64,
     /// What the library cannot take; `add_table` reports it.
     fault: Option<Error>,
 }
@@ -143,7 +167,8 @@ impl<'a> Rows<'a> {
         let ids = ids.into();
         let fault = (ids.dtype)(dtype).map_err(|error| error.prefixed("ids: ")).err();
         let columns = Vec::new();
-        Rows { id_dtype: dtype, ids, buckets: TABLE_BUCKETS, rows_per_block: 0, positions: None, columns, fault }
+        let (device, stream, buckets) = (Device::CPU, 0, TABLE_BUCKETS);
+        Rows { id_dtype: dtype, ids, buckets, rows_per_block: 0, positions: None, columns, device, stream, fault }
     }
 
     /// Adds a column, one of whose rows has this dtype and shape (empty: one element); `data` has the rows one after
@@ -212,6 +237,14 @@ impl<'a> Rows<'a> {
         let fault = (positions.dtype)(Dtype::U64).map_err(|error| error.prefixed("positions: ")).err();
         self.fault = self.fault.or(fault);
         self.positions = Some(positions);
+        self
+    }
+
+    /// The columns are memory of this device ([`RowMemory::raw`]; ids and positions stay the host's), copied behind
+    /// the work of `stream`, as [`TensorDesc::stream`](crate::TensorDesc::stream) has it.
+    #[must_use]
+    pub fn device(mut self, device: Device, stream: i64) -> Self {
+        (self.device, self.stream) = (device, stream);
         self
     }
 
@@ -322,8 +355,9 @@ impl<'a> Save<'a> {
                 data.as_ptr(),
                 bytes.as_ptr(),
                 positions.cast(),
-                Device::CPU.kind.0,
-                Device::CPU.id,
+                rows.device.kind.0,
+                rows.device.id,
+                rows.stream,
                 err,
             )
         })

@@ -9,8 +9,9 @@ use crate::dtype::{bytes_of_mut, check_element, AnyBits, Dtype};
 use crate::error::{check, Error, Result};
 use crate::handle::{c_text, c_texts, pointers, sized, Handle};
 use crate::load::{Load, Slot};
+use crate::options::Options;
 use crate::reader::Reader;
-use crate::rows::Id;
+use crate::rows::{Address, Id};
 use crate::tensor::Device;
 
 /// Which rows of a sparse table to load.
@@ -88,13 +89,20 @@ impl Reader {
     /// `NOT_FOUND` (no such table), `MISMATCH` (two ranks saved an id of the list), `INCOMPLETE`, `CORRUPT`, `FORMAT`,
     /// `GONE`, `IO`.
     pub fn share(&self, table: &str, rows: &Rowset) -> Result<Share> {
+        self.share_with(table, rows, &Options::new())
+    }
+
+    /// The same with options, such as a job that cancels it. Options: `threads`.
+    pub fn share_with(&self, table: &str, rows: &Rowset, options: &Options) -> Result<Share> {
+        let bag = options.bag()?;
         let columns = self.columns(table)?.iter().map(|column| (column.name().to_owned(), column.dtype())).collect();
         let id_dtype = self.table(table)?.id_dtype();
         let name = c_text(table)?;
         let handle = Handle::make(|out, err| {
-            let (reader, ids) = (self.handle.get(), &rows.ids);
-            // SAFETY: name, description and list live until the call returns; the share keeps the checkpoint open.
-            unsafe { sys::ckpt_share_open(out, reader, name.as_ptr(), &rows.raw, ids.as_ptr(), ids.len() as u64, err) }
+            let (reader, count) = (self.handle.get(), rows.ids.len() as u64);
+            let (desc, ids) = (&rows.raw, rows.ids.as_ptr());
+            // SAFETY: all that is pointed to lives until the call returns; the share keeps the checkpoint open.
+            unsafe { sys::ckpt_share_open(out, reader, name.as_ptr(), desc, ids, count, bag.get(), err) }
         })?;
         let mut raw = sized!(ckpt_share_info);
         // SAFETY: the handle is alive; `raw` is ours and has its size set.
@@ -153,6 +161,7 @@ impl Share {
 enum Target<'a> {
     Lent(&'a mut [u8], fn(Dtype) -> Result<()>),
     Held(Slot<u8>, Bound<usize>, Bound<usize>),
+    Raw(Address, u64),
 }
 
 impl<'a> Target<'a> {
@@ -167,10 +176,18 @@ impl<'a> Target<'a> {
 
 /// Memory for the rows of a window: for their ids, and for any of the columns, each in one piece. Row `i` of all of
 /// them belongs together. Which rows are where, the ids tell; of [`Rowset::ids`] rows come in the order asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RowsMut<'a> {
     ids: Option<Target<'a>>,
     columns: Vec<(String, Target<'a>)>,
+    device: Device,
+    stream: i64,
+}
+
+impl Default for RowsMut<'_> {
+    fn default() -> Self {
+        RowsMut { ids: None, columns: Vec::new(), device: Device::CPU, stream: 0 }
+    }
 }
 
 impl<'a> RowsMut<'a> {
@@ -207,6 +224,25 @@ impl<'a> RowsMut<'a> {
         self.columns.push((name.to_owned(), Target::held(slot, range)));
         self
     }
+
+    /// Column `name` goes to `bytes` bytes by pointer, for other languages and devices.
+    ///
+    /// # Safety
+    /// `data` points to so many writable bytes on the device that [`device`](Self::device) names. They live, and nobody
+    /// else uses them, until the load has ended or is dropped without being started.
+    #[must_use]
+    pub unsafe fn column_raw(mut self, name: &str, data: *mut c_void, bytes: u64) -> Self {
+        self.columns.push((name.to_owned(), Target::Raw(Address(data), bytes)));
+        self
+    }
+
+    /// The columns are memory of this device ([`column_raw`](Self::column_raw); ids stay the host's), written behind
+    /// the work of `stream`, as [`TensorDesc::stream`](crate::TensorDesc::stream) has it.
+    #[must_use]
+    pub fn device(mut self, device: Device, stream: i64) -> Self {
+        (self.device, self.stream) = (device, stream);
+        self
+    }
 }
 
 impl<'a> Load<'a> {
@@ -241,8 +277,9 @@ impl<'a> Load<'a> {
                 pointers(&names).as_ptr(),
                 data.as_ptr(),
                 bytes.as_ptr(),
-                Device::CPU.kind.0,
-                Device::CPU.id,
+                rows.device.kind.0,
+                rows.device.id,
+                rows.stream,
                 err,
             )
         })
@@ -258,6 +295,7 @@ impl<'a> Load<'a> {
                 let (data, bytes) = self.buffers.part(slot, dtype, (first, end))?;
                 Ok((data.cast(), bytes as u64))
             }
+            Target::Raw(address, bytes) => Ok((address.0.cast_mut(), bytes)),
         }
     }
 }

@@ -3,7 +3,8 @@
 mod common;
 
 use ckpt::{
-    Dtype, FindingKind, Load, Options, Reader, Rows, RowsMut, Rowset, Save, Session, Share, SharedMemory, Status, Store,
+    Device, DeviceKind, Dtype, FindingKind, Load, Options, Reader, RowMemory, Rows, RowsMut, Rowset, Save, Session,
+    Share, SharedMemory, Status, Store,
 };
 use common::memory_store;
 
@@ -241,7 +242,7 @@ fn what_does_not_fit_is_refused_and_named() {
     save.add_table("t", &Rows::new(&ids).column("x", Dtype::F32, &[], &data)).unwrap();
     save.run().unwrap();
     let reader = Reader::open(&store, "latest").unwrap();
-    let share = reader.share("t", &Rowset::all()).unwrap();
+    let share = reader.share_with("t", &Rowset::all(), &Options::new().set("threads", 1)).unwrap();
     let (mut ids, mut wrong, mut few, mut unsigned) = ([0i64; 2], [0i32; 2], [0f32; 1], [0u64; 2]);
     let add = |rows: RowsMut<'_>| Load::new(&reader).unwrap().add_table(&share, 0, rows).unwrap_err();
     assert!(add(RowsMut::new().ids(&mut ids).column("x", &mut wrong)).message().contains("found i32"));
@@ -249,4 +250,33 @@ fn what_does_not_fit_is_refused_and_named() {
     assert_eq!(add(RowsMut::new().ids(&mut ids).column("x", &mut few)).detail("found"), Some("4"));
     assert_eq!(add(RowsMut::new().column("x", &mut few)).status(), Status::INVALID);
     assert_eq!(add(RowsMut::new().ids(&mut ids).column("y", &mut few)).status(), Status::NOT_FOUND);
+}
+
+#[test]
+fn columns_are_where_the_rows_say() {
+    let (store, session) = memory_store();
+    let (ids, data) = ([3i64, 1], [1f32, 2.0]);
+    let bytes = size_of_val(&data) as u64;
+    let column = || {
+        // SAFETY: `data` outlives the saves.
+        let memory = unsafe { RowMemory::raw(data.as_ptr().cast(), bytes) };
+        Rows::new(&ids).column("x", Dtype::F32, &[], memory)
+    };
+    let cuda = Device { kind: DeviceKind::CUDA, id: 0 }; // which no machine of the tests has
+    let error = Save::new(&session, "a", None).unwrap().add_table("t", &column().device(cuda, -1)).unwrap_err();
+    assert_eq!(error.status(), Status::UNSUPPORTED);
+    let mut save = Save::new(&session, "b", None).unwrap();
+    save.add_table("t", &column()).unwrap();
+    save.run().unwrap();
+    let reader = Reader::open(&store, "latest").unwrap();
+    let share = reader.share("t", &Rowset::ids(&ids)).unwrap();
+    let mut loaded = [0f32; 2];
+    // SAFETY: `loaded` outlives the loads, and nobody else uses it.
+    let rows = |to: &mut [f32; 2]| unsafe { RowsMut::new().column_raw("x", to.as_mut_ptr().cast(), bytes) };
+    let there = rows(&mut loaded).device(cuda, -1);
+    assert_eq!(Load::new(&reader).unwrap().add_table(&share, 0, there).unwrap_err().status(), Status::UNSUPPORTED);
+    let mut load = Load::new(&reader).unwrap();
+    load.add_table(&share, 0, rows(&mut loaded)).unwrap();
+    load.run().unwrap();
+    assert_eq!(loaded, data);
 }

@@ -107,7 +107,8 @@ fn open(runner: &mut Runner, call: &Call) -> Outcome {
         Rowset::all()
     };
     let window = call.key_number("window")?.unwrap_or(0) as usize;
-    let share = runner.get::<Reader>(call, 1)?.share(call.text(2)?, &rows.window(window))?;
+    let (reader, settings) = (runner.get::<Reader>(call, 1)?, runner.settings(call)?);
+    let share = reader.share_with(call.text(2)?, &rows.window(window), &settings)?;
     runner.put(call, 0, share)
 }
 
