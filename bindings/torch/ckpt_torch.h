@@ -155,7 +155,7 @@ struct State {
   Optimizers optimizers;
   Others others;             // rank 0's are saved
   Others per_rank = {};      // each rank's own, such as its place in the data; a rank that saved none gets rank 0's
-  SparseTables tables = {};  // the rows that each rank has, under names that others lack; load_table loads them
+  SparseTables tables = {};  // the rows that each rank has, by names that others lack, or paths; load_table loads them
 };
 
 // Saves and loads an optimizer that ckpt does not know. It knows SGD, Adam, AdamW, Adagrad, RMSprop, LBFGS and classes

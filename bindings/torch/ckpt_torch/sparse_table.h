@@ -25,19 +25,22 @@ struct SparseTable {
 };
 using SparseTables = std::map<std::string, SparseTable>;
 
-// Adds this rank's rows to a save of ckpt.hpp; all ranks give the table the same columns. Contiguous tensors of the CPU
-// are read where they lie, others are copied there. Keep what it returns until the save is staged. INVALID for tensors
-// that do not fit each other; an id that is there twice is MISMATCH when the save runs.
+// Adds this rank's rows to a save of ckpt.hpp; all ranks give the table the same columns. Contiguous columns of the CPU
+// are read where they lie, and those of one CUDA device too, behind its current stream; columns of several devices, and
+// ids, are copied to the CPU. Keep what it returns until the save is staged. INVALID for tensors that do not fit each
+// other; an id that is there twice is MISMATCH when the save runs.
 std::vector<at::Tensor> add_table(ckpt::Save& save, const std::string& name, const SparseTable& table,
                                   uint64_t bucket_count = CKPT_TABLE_BUCKETS);
 
-// Loads rows into new tensors of the CPU: all, a slice, buckets, a remainder, or those of a list of ids, in its order.
-// `columns`: only these; empty: all. NOT_FOUND, MISMATCH (two ranks saved an id), and what else a load throws.
+// Loads rows into new tensors: all, a slice, buckets, a remainder, or those of a list of ids, in its order. `columns`:
+// only these; empty: all. `device`: of the columns, the CPU or CUDA (else UNSUPPORTED); ids are the CPU's. NOT_FOUND,
+// MISMATCH (two ranks saved an id), and what else a load throws.
 SparseTable load_table(const ckpt::Reader& reader, const std::string& name,
-                       const ckpt::Rowset& rows = ckpt::Rowset::all(), const std::vector<std::string>& columns = {});
+                       const ckpt::Rowset& rows = ckpt::Rowset::all(), const std::vector<std::string>& columns = {},
+                       at::Device device = at::kCPU);
 // The same for one window of a share of table `name`, where the rows are too many for memory.
 SparseTable load_window(const ckpt::Reader& reader, const std::string& name, const ckpt::Share& share, uint64_t window,
-                        const std::vector<std::string>& columns = {});
+                        const std::vector<std::string>& columns = {}, at::Device device = at::kCPU);
 
 }  // namespace ckpt_torch
 #endif  // CKPT_TORCH_SPARSE_TABLE_H

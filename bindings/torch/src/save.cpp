@@ -65,10 +65,39 @@ void check_keys(const State& state) {
       if (others == &state.per_rank && state.others.contains(key))
         fail(CKPT_INVALID, in_quotes(key) + " is in others and in per_rank: a key is in one of them");
     }
-  for (const auto& [name, table] : state.tables)
-    if (state.others.contains(name) || state.per_rank.contains(name) ||
-        std::count(std::begin(kReserved), std::end(kReserved), name) != 0)
-      fail(CKPT_INVALID, "sparse table " + in_quotes(name) + " has the name of another part of the state");
+  for (const auto& [name, table] : state.tables) {
+    const std::string top = name.substr(0, name.find('/'));
+    bool taken = state.others.contains(top) || state.per_rank.contains(top) ||
+                 std::count(std::begin(kReserved), std::end(kReserved), top) != 0;
+    for (size_t end = name.find('/'); end != name.npos; end = name.find('/', end + 1))
+      taken = taken || state.tables.count(name.substr(0, end)) != 0;
+    if (taken) fail(CKPT_INVALID, "sparse table " + in_quotes(name) + " has the name of another part of the state");
+  }
+}
+
+// Tables whose names are paths lie in dicts, as those of Python do. Names that begin alike follow each other.
+void collect_tables(Collector& out, const SparseTables& tables) {
+  std::string inside;  // the dicts that are open, each with a slash after it
+  for (const auto& named : tables) {
+    const std::string& name = named.first;
+    while (name.compare(0, inside.size(), inside) != 0) {
+      out.tree().end();
+      inside.pop_back();
+      inside.erase(inside.find_last_of('/') + 1);
+    }
+    for (size_t end = name.find('/', inside.size()); end != name.npos; end = name.find('/', inside.size())) {
+      out.tree().key(name.substr(inside.size(), end - inside.size()));
+      out.tree().begin(CKPT_NODE_DICT);
+      inside = name.substr(0, end + 1);
+    }
+    out.tree().key(name.substr(inside.size()));
+    out.tree().begin_record(kTableClass);
+    out.tree().key("data");
+    out.tree().add_tensor(name);
+    out.tree().end();
+  }
+  for (const char c : inside)
+    if (c == '/') out.tree().end();
 }
 
 void collect_per_rank(Collector& out, const State& state) {
@@ -99,14 +128,7 @@ void collect(Collector& out, const State& state, const OptimizerHooks& hooks) {
     out.tree().key(key);
     out.value(value, Holder::kRank0, key);
   }
-  for (const auto& named : state.tables) {
-    if (out.rank() != 0) break;
-    out.tree().key(named.first);
-    out.tree().begin_record(kTableClass);
-    out.tree().key("data");
-    out.tree().add_tensor(named.first);
-    out.tree().end();
-  }
+  if (out.rank() == 0) collect_tables(out, state.tables);
   if (out.rank() == 0) collect_per_rank(out, state);
   out.tree().end();
 }

@@ -36,6 +36,16 @@ std::map<std::string, uint64_t> internal::table_sizes(const std::string& name, c
   return sizes;
 }
 
+// Where the engine finds the columns: where they are, if that is one device that it reaches, else on the CPU.
+static at::Device device_of(const SparseTable& table) {
+  std::optional<at::Device> device;
+  for (const auto& [column, tensor] : table.columns) {
+    if (!tensor.defined() || !is_reachable(tensor) || (device && *device != tensor.device())) return at::kCPU;
+    device = tensor.device();
+  }
+  return device.value_or(at::kCPU);
+}
+
 std::vector<at::Tensor> add_table(ckpt::Save& save, const std::string& name, const SparseTable& table,
                                   uint64_t bucket_count) {
   return guarded([&] {
@@ -44,11 +54,14 @@ std::vector<at::Tensor> add_table(ckpt::Save& save, const std::string& name, con
     rows.ids = memory[0].data_ptr();
     rows.count = static_cast<uint64_t>(memory[0].numel());
     rows.bucket_count = bucket_count;
+    const at::Device device = device_of(table);
     for (const auto& [column, tensor] : table.columns) {
       const std::string where = name + "/" + column;
       check_column(where, tensor, memory[0].numel());
-      memory.push_back(to_plain(tensor).to(at::kCPU).contiguous());
+      memory.push_back(to_plain(tensor).to(device).contiguous());
       const Memory plain = memory_of(memory.back(), where);
+      if (plain.bytes != 0) rows.device = plain.device;
+      if (plain.bytes != 0) rows.stream = plain.desc.stream;
       const ckpt::Extents row(plain.desc.shape + 1, plain.desc.shape + plain.desc.ndim);
       rows.columns.push_back({column, plain.desc.dtype, row, {{plain.data, plain.bytes}}});
     }
@@ -58,7 +71,7 @@ std::vector<at::Tensor> add_table(ckpt::Save& save, const std::string& name, con
 }
 
 // A tensor for the rows of a column. UNSUPPORTED for a dtype that this LibTorch lacks.
-static at::Tensor empty_column(const ckpt::ColumnInfo& info, int64_t rows) {
+static at::Tensor empty_column(const ckpt::ColumnInfo& info, int64_t rows, at::Device device) {
   const auto type = scalar_type_of(info.dtype);
   if (!type)
     fail(CKPT_UNSUPPORTED, "column " + in_quotes(info.name) + " is " + ckpt_dtype_name(info.dtype) +
@@ -70,15 +83,11 @@ static at::Tensor empty_column(const ckpt::ColumnInfo& info, int64_t rows) {
   std::copy_n(info.shape, CKPT_MAX_NDIM, row.shape);
   std::vector<int64_t> shape = torch_shape(row);
   shape.insert(shape.begin(), rows);
-  return at::empty(shape, *type);
-}
-
-static ckpt::MutableMemory memory_to_fill(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<uint64_t>(tensor.numel()) * tensor.element_size()};
+  return at::empty(shape, at::TensorOptions().dtype(*type).device(device));
 }
 
 SparseTable load_window(const ckpt::Reader& reader, const std::string& name, const ckpt::Share& share, uint64_t window,
-                        const std::vector<std::string>& columns) {
+                        const std::vector<std::string>& columns, at::Device device) {
   return guarded([&] {
     if (reader.table(name).id_dtype != CKPT_DTYPE_I64)
       fail(CKPT_UNSUPPORTED, "table " + in_quotes(name) + " has ids of u64, LibTorch's are int64", {{"tensor", name}});
@@ -86,13 +95,21 @@ SparseTable load_window(const ckpt::Reader& reader, const std::string& name, con
     SparseTable table{at::empty({rows}, at::kLong), {}};
     for (const ckpt::ColumnInfo& info : reader.columns(name))
       if (columns.empty() || std::find(columns.begin(), columns.end(), info.name) != columns.end())
-        table.columns.emplace(info.name, empty_column(info, rows));
+        table.columns.emplace(info.name, empty_column(info, rows, device));
     std::vector<ckpt::ColumnMemory> memory;
-    for (const auto& [column, tensor] : table.columns) memory.push_back({column, memory_to_fill(tensor)});
+    Memory last{};  // as all columns are
+    for (const auto& [column, tensor] : table.columns) {
+      if (!is_reachable(tensor))
+        fail(CKPT_UNSUPPORTED, "table " + in_quotes(name) + " cannot be loaded to " + device.str() +
+                                   ": load it to the CPU, then copy it there");
+      last = memory_of(tensor, name + "/" + column);
+      memory.push_back({column, {last.data, last.bytes}});
+    }
     for (const std::string& column : columns)
       if (table.columns.count(column) == 0) memory.push_back({column, {}});  // the load names it
     auto load = ckpt::Load::create(reader);
-    load.add_table(share, window, memory_to_fill(table.ids), memory);
+    const Memory ids = memory_of(table.ids, name + "/ids");
+    load.add_table(share, window, {ids.data, ids.bytes}, memory, last.device, last.desc.stream);
     load.run();
     for (const uint64_t id : share.missing()) table.missing.push_back(static_cast<int64_t>(id));
     return table;
@@ -100,12 +117,12 @@ SparseTable load_window(const ckpt::Reader& reader, const std::string& name, con
 }
 
 SparseTable load_table(const ckpt::Reader& reader, const std::string& name, const ckpt::Rowset& rows,
-                       const std::vector<std::string>& columns) {
+                       const std::vector<std::string>& columns, at::Device device) {
   return guarded([&] {
     const auto share = reader.share(name, rows);
     if (share.info().window_count > 1)
       fail(CKPT_INVALID, "load_table loads all rows at once; load_window loads one window after the other");
-    return load_window(reader, name, share, 0, columns);
+    return load_window(reader, name, share, 0, columns, device);
   });
 }
 

@@ -6,6 +6,12 @@
 namespace ckpt_torch {
 namespace internal {
 
+// Tables, in dicts or by themselves, and nothing else.
+static bool is_of_tables(const Node& node) {
+  if (node.kind != CKPT_NODE_DICT || node.child_count == 0) return is_table(node);
+  return std::all_of(node.begin(), node.end(), is_of_tables);
+}
+
 static bool contains(const std::vector<Node>& nodes, const Node& node) {
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node& one) { return one.number() == node.number(); });
 }
@@ -70,7 +76,7 @@ c10::IValue LoadPlan::build_dict(const Node& node, const std::vector<Node>& with
   c10::impl::GenericDict dict(key_type, c10::AnyType::get());
   for (const Node& child : node) {
     if (contains(without, child)) continue;
-    if (is_table(child)) {
+    if (is_of_tables(child)) {
       note(child, "a sparse table is not among others: load_table loads its rows");
       continue;
     }
@@ -107,6 +113,10 @@ c10::IValue LoadPlan::build_record(const Node& node, const std::vector<Node>& wi
 }
 
 c10::IValue LoadPlan::build(const Node& node, const std::vector<Node>& without, const Fresh& tensors) {
+  if (is_table(node)) {  // in a list, where the others keep their places
+    note(node, "a sparse table is not among others: load_table loads its rows");
+    return {};
+  }
   auto found = tensors.find(node.number());
   if (found != tensors.end()) return found->second().to(options_.map_location);
   switch (node.kind) {

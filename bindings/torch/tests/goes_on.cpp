@@ -1,47 +1,162 @@
 // A small training that goes on where the last one stopped, in this language or in Python (goes_on.py, which has the
-// same training and compares): trains to STEPS, prints the parameters, what the checkpoint knows, and what is kept.
+// same training and compares): trains to STEPS, prints the parameters, what the checkpoint knows, the rows of sparse
+// tables, and what is kept.
 //
-//   goes_on STORE STEPS
+//   goes_on checkpointer|recis STORE STEPS      recis: under RecIS' manager
 #include <ckpt_torch.h>
 #include <ckpt_torch/checkpointer.h>
+#include <ckpt_torch/recis.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cstdio>
+#include <string>
 
-int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  torch::set_num_threads(1);
-  torch::nn::Linear model(4, 3);
-  {
+namespace {
+
+// Rows by id: an embedding of two numbers, and a slot of an optimizer.
+class Rows : public ckpt_torch::recis::HashTable {
+ public:
+  std::vector<std::string> columns() const override { return {"embedding", "exp_avg"}; }
+  ckpt_torch::SparseTable export_rows() const override {
+    const auto count = static_cast<int64_t>(rows_.size());
+    ckpt_torch::SparseTable out{torch::empty({count}, torch::kLong),
+                                {{"embedding", torch::empty({count, 2})}, {"exp_avg", torch::empty({count})}}};
+    int64_t i = 0;
+    for (const auto& [id, row] : rows_) {
+      out.ids[i] = id;
+      out.columns.at("embedding")[i] = torch::tensor({row[0], row[1]});
+      out.columns.at("exp_avg")[i++] = row[2];
+    }
+    return out;
+  }
+  void insert_rows(const ckpt_torch::SparseTable& rows) override {
+    for (int64_t i = 0; i < rows.ids.numel(); i++) {
+      const auto embedding = rows.columns.at("embedding")[i];
+      rows_[rows.ids[i].item<int64_t>()] = {embedding[0].item<float>(), embedding[1].item<float>(),
+                                            rows.columns.at("exp_avg")[i].item<float>()};
+    }
+  }
+  void clear() override { rows_.clear(); }
+
+  // What a step does: the rows change, and one is new.
+  void learn(int64_t id) {
+    for (auto& row : rows_)
+      for (float& number : row.second) number += 0.25f;
+    rows_[id] = {static_cast<float>(id), static_cast<float>(-id), 0.5f};
+  }
+  void print(const char* name) const {
+    std::printf("%s:", name);
+    for (const auto& [id, row] : rows_) std::printf(" %ld (%g %g %g)", static_cast<long>(id), row[0], row[1], row[2]);
+    std::printf("\n");
+  }
+
+ private:
+  std::map<int64_t, std::array<float, 3>> rows_;
+};
+
+struct Training {
+  Training() {
     torch::NoGradGuard guard;
     for (auto& parameter : model->parameters()) parameter.fill_(0.5);
   }
-  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.1));
-  ckpt_torch::CheckpointerOptions options;
-  options.every = 1;
-  options.keep_last = 2;
-  options.keep_best = ckpt_torch::KeepBest{"loss", "max", 1};  // the first step's
-  int64_t samples = 0;
-  auto state = [&] { return ckpt_torch::State{model, optimizer, {{"samples", samples}}}; };
-  ckpt_torch::Checkpointer keeper(argv[1], options);
-  auto restored = state();
-  const auto start = keeper.restore(restored);
-  samples = restored.others.at("samples").toInt();
-  const auto x = torch::arange(20).reshape({5, 4}) / 20.0;
-  for (int64_t n = start ? start->step + 1 : 1; n <= std::stoll(argv[2]); n++) {
+  double step(int64_t n) {
     optimizer.zero_grad();
     const auto loss = (model->forward(x) - 1).pow(2).sum();
     loss.backward();
     optimizer.step();
     samples += 5;
-    keeper.step(n, state(), {{"loss", loss.item<double>()}}, {{"epoch", static_cast<double>(n / 2)}});
+    items.learn(n);
+    users.learn(-n);
+    return loss.item<double>();
+  }
+  void print() const {
+    for (const auto& parameter : model->parameters()) {
+      const auto flat = parameter.detach().reshape({-1});
+      for (int64_t i = 0; i < flat.numel(); i++) std::printf("%.9g ", flat[i].item<double>());
+    }
+    std::printf("\nsamples %ld\n", static_cast<long>(samples));
+    items.print("items");
+    users.print("users");
+  }
+
+  torch::nn::Linear model{4, 3};
+  torch::optim::Adam optimizer{model->parameters(), torch::optim::AdamOptions(0.1)};
+  torch::Tensor x = torch::arange(20).reshape({5, 4}) / 20.0;
+  Rows items, users;
+  int64_t samples = 0;
+};
+
+void train(const std::string& store, int64_t steps) {
+  Training training;
+  ckpt_torch::CheckpointerOptions options;
+  options.every = 1;
+  options.keep_last = 2;
+  options.keep_best = ckpt_torch::KeepBest{"loss", "max", 1};  // the first step's
+  ckpt_torch::Checkpointer keeper(store, options);
+  auto state = [&] {
+    return ckpt_torch::State{
+        training.model,
+        training.optimizer,
+        {{"samples", training.samples}},
+        {},
+        {{"emb/items", training.items.export_rows()}, {"emb/users", training.users.export_rows()}}};
+  };
+  auto restored = state();
+  const auto start = keeper.restore(restored);
+  training.samples = restored.others.at("samples").toInt();
+  if (start) {
+    const auto reader = ckpt::Reader::open(ckpt::Store::open(store), start->id);
+    training.items.insert_rows(ckpt_torch::load_table(reader, "emb/items"));
+    training.users.insert_rows(ckpt_torch::load_table(reader, "emb/users"));
+  }
+  for (int64_t n = start ? start->step + 1 : 1; n <= steps; n++) {
+    const double loss = training.step(n);
+    keeper.step(n, state(), {{"loss", loss}}, {{"epoch", static_cast<double>(n / 2)}});
   }
   keeper.close();
-  for (const auto& parameter : model->parameters()) {
-    const auto flat = parameter.detach().reshape({-1});
-    for (int64_t i = 0; i < flat.numel(); i++) std::printf("%.9g ", flat[i].item<double>());
+  training.print();
+  std::printf("went on from %ld with epoch %.0f\n", start ? static_cast<long>(start->step) : 0L,
+              start ? start->counters.at("epoch") : -1);
+}
+
+void train_recis(const std::string& store, int64_t steps) {
+  Training training;
+  ckpt_torch::recis::ManagerOptions options;
+  options.models = training.model;
+  options.optimizers = training.optimizer;
+  options.tables = {{"items", &training.items}, {"users", &training.users}};
+  options.save_interval = 1;
+  options.max_keep = 2;
+  ckpt_torch::recis::CheckpointManager manager(store, options);
+  std::string note = "none";
+  manager.register_for_checkpointing(
+      "note", [&] { return c10::IValue(note); }, [&](const c10::IValue& value) { note = value.toStringRef(); });
+  manager.register_io_state(
+      "train_io",
+      [&] {
+        c10::Dict<std::string, int64_t> place;
+        place.insert("samples", training.samples);
+        return c10::IValue(place);
+      },
+      [&](const c10::IValue& value) { training.samples = value.toGenericDict().at("samples").toInt(); });
+  const int64_t start = manager.restore();
+  const std::string found = note;
+  while (manager.global_step() < steps) {
+    training.step(manager.global_step() + 1);
+    note = "step " + std::to_string(manager.global_step() + 1);
+    manager.step();
   }
-  std::printf("\nsamples %ld, went on from %ld with epoch %.0f\n", static_cast<long>(samples),
-              start ? static_cast<long>(start->step) : 0L, start ? start->counters.at("epoch") : -1);
-  for (const auto& info : ckpt::Store::open(argv[1]).list()) std::printf("%s\n", info.label);
+  manager.close();
+  training.print();
+  std::printf("went on from %ld with note %s\n", static_cast<long>(start), found.c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  torch::set_num_threads(1);
+  (std::string(argv[1]) == "recis" ? train_recis : train)(argv[2], std::stoll(argv[3]));
+  for (const auto& info : ckpt::Store::open(argv[2]).list()) std::printf("%s\n", info.label);
 }

@@ -1,47 +1,122 @@
 #!/usr/bin/env python3
-"""A run whose trainers are in two languages: LibTorch's Checkpointer goes on with what Python's saved, and back.
+"""A run whose trainers are in two languages: LibTorch's Checkpointer and RecIS manager go on with what Python's saved,
+and back.
 
     goes_on.py PROGRAM WORK           PROGRAM: goes_on of goes_on.cpp, with the LibTorch of the torch that is imported
 
 The same training as goes_on.cpp. Each trains three steps of nine, in turns; parameters must be those of a run by one
-language (but for the last bits: the two Adams round differently; a step without its moments is off by 0.01), and what
-is kept (the last two, and the best) the same. The last line is "N passed, N failed".
+language (but for the last bits: the two Adams round differently; a step without its moments is off by 0.01), and the
+rows of sparse tables, what else was saved, and what is kept, the same. The last line is "N passed, N failed".
 """
 import os
 import subprocess
 import sys
 
 import ckpt
+import ckpt.recis
+import numpy as np
 import torch
 
 
+class Rows:
+    """A hash table: by id an embedding of two numbers, and a slot of an optimizer."""
+
+    columns = ("embedding", "exp_avg")
+
+    def __init__(self):
+        self.rows = {}
+
+    def export_rows(self):
+        values = np.array(list(self.rows.values()), np.float32).reshape(-1, 3)
+        return ckpt.Table(np.fromiter(self.rows, np.int64), {"embedding": values[:, :2].copy(),
+                                                             "exp_avg": values[:, 2].copy()})
+
+    def insert_rows(self, ids, columns):
+        for id, (first, second), slot in zip(ids.tolist(), columns["embedding"].tolist(), columns["exp_avg"].tolist()):
+            self.rows[id] = [first, second, slot]
+
+    def clear(self):
+        self.rows.clear()
+
+    def learn(self, id):
+        """What a step does: the rows change, and one is new."""
+        self.rows = {known: [number + 0.25 for number in row] for known, row in self.rows.items()}
+        self.rows[id] = [float(id), float(-id), 0.5]
+
+    def __str__(self):
+        return " ".join("{} ({:g} {:g} {:g})".format(id, *row) for id, row in sorted(self.rows.items()))
+
+
+class Training:
+    def __init__(self):
+        torch.set_num_threads(1)
+        self.model = torch.nn.Linear(4, 3)
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.fill_(0.5)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.1)
+        self.x = torch.arange(20).reshape(5, 4) / 20.0
+        self.samples, self.items, self.users = 0, Rows(), Rows()
+
+    def step(self, n):
+        self.optimizer.zero_grad()
+        loss = (self.model(self.x) - 1).pow(2).sum()
+        loss.backward()
+        self.optimizer.step()
+        self.samples += 5
+        self.items.learn(n)
+        self.users.learn(-n)
+        return loss.item()
+
+    def dump_io_state(self):
+        return {"samples": self.samples}
+
+    def load_io_state(self, state):
+        self.samples = state["samples"]
+
+    def told(self, store, went_on):
+        """What goes_on.cpp prints."""
+        values = "".join(f"{value:.9g} " for one in self.model.parameters() for value in one.detach().flatten())
+        return "\n".join([values, f"samples {self.samples}", f"items: {self.items}", f"users: {self.users}", went_on,
+                          *(info.label for info in ckpt.Store(store).list())])
+
+
 def train(store, steps):
-    """What goes_on.cpp prints."""
-    torch.set_num_threads(1)
-    model = torch.nn.Linear(4, 3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.fill_(0.5)
-    optimizer = torch.optim.Adam(model.parameters(), 0.1)
-    state = {"model": model, "optimizer": optimizer, "samples": 0}
-    x = torch.arange(20).reshape(5, 4) / 20.0
+    training = Training()
+    state = {"model": training.model, "optimizer": training.optimizer, "samples": 0,
+             "emb": {"items": ckpt.Rowset.all(), "users": ckpt.Rowset.all()}}
     with ckpt.Checkpointer(store, every=1, keep_last=2, keep_best=("loss", "max", 1)) as keeper:
         start = keeper.restore(state)
+        training.samples = state["samples"]
+        for name, table in state["emb"].items() if start else ():
+            getattr(training, name).insert_rows(table.ids, table.columns)
         for n in range(start.step + 1 if start else 1, steps + 1):
-            optimizer.zero_grad()
-            loss = (model(x) - 1).pow(2).sum()
-            loss.backward()
-            optimizer.step()
-            state["samples"] += 5
-            keeper.step(n, state, metrics={"loss": loss.item()}, epoch=n // 2)
-    values = "".join(f"{value:.9g} " for parameter in model.parameters() for value in parameter.detach().flatten())
-    known = (f"samples {state['samples']}, went on from {start.step if start else 0} "
-             f"with epoch {start.counters['epoch'] if start else -1:.0f}")
-    return "\n".join([values, known, *(info.label for info in ckpt.Store(store).list())])
+            loss = training.step(n)
+            state["samples"] = training.samples
+            state["emb"] = {"items": training.items.export_rows(), "users": training.users.export_rows()}
+            keeper.step(n, state, metrics={"loss": loss}, epoch=n // 2)
+    return training.told(store, f"went on from {start.step if start else 0} "
+                                f"with epoch {start.counters['epoch'] if start else -1:.0f}")
 
 
-def run(program, store, steps):
-    return subprocess.run([program, store, str(steps)], check=True, capture_output=True, text=True).stdout.strip()
+def train_recis(store, steps):
+    training = Training()
+    with ckpt.recis.CheckpointManager(store, training.model, save_interval=1, max_keep=2,
+                                      tables={"items": training.items, "users": training.users}) as manager:
+        manager.register_for_checkpointing("optimizer", training.optimizer)
+        manager.register_for_checkpointing("note", "none")
+        manager.register_io_state("train_io", training)
+        start = manager.restore()
+        found = manager.get_extra_data("note")
+        while manager.global_step < steps:
+            training.step(manager.global_step + 1)
+            manager.set_extra_data("note", f"step {manager.global_step + 1}")
+            manager.step()
+    return training.told(store, f"went on from {start} with note {found}")
+
+
+def run(program, mode, store, steps):
+    return subprocess.run([program, mode, store, str(steps)], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def is_same(expected, found):
@@ -52,20 +127,25 @@ def is_same(expected, found):
 
 def main():
     program, work = sys.argv[1:]
-    python, libtorch = train, lambda store, steps: run(program, store, steps)
-    wanted = [train(os.path.join(work, "alone"), steps) for steps in (3, 6, 9)]
-    passed = 0
-    for name, turns in (("Python, LibTorch, Python", (python, libtorch, python)),
-                        ("LibTorch, Python, LibTorch", (libtorch, python, libtorch))):
-        found = [turn(os.path.join(work, name.replace(", ", "-")), steps) for turn, steps in zip(turns, (3, 6, 9))]
-        same = [is_same(expected, got) for expected, got in zip(wanted, found)]
-        passed += all(same)
-        for right, expected, got in zip(same, wanted, found):
-            if not right:
-                print(f"{name}: expected\n{expected}\nfound\n{got}")
-        print(f"   {name}: {'ok' if all(same) else 'FAILED'}")
-    print(f"{passed} passed, {2 - passed} failed")
-    sys.exit(passed != 2)
+    passed = failed = 0
+    for mode, python in (("checkpointer", train), ("recis", train_recis)):
+        def libtorch(store, steps):
+            return run(program, mode, store, steps)
+
+        wanted = [python(os.path.join(work, mode, "alone"), steps) for steps in (3, 6, 9)]
+        for name, turns in (("Python, LibTorch, Python", (python, libtorch, python)),
+                            ("LibTorch, Python, LibTorch", (libtorch, python, libtorch))):
+            store = os.path.join(work, mode, name.replace(", ", "-"))
+            found = [turn(store, steps) for turn, steps in zip(turns, (3, 6, 9))]
+            same = [is_same(expected, got) for expected, got in zip(wanted, found)]
+            passed += all(same)
+            failed += not all(same)
+            for right, expected, got in zip(same, wanted, found):
+                if not right:
+                    print(f"{mode}, {name}: expected\n{expected}\nfound\n{got}")
+            print(f"   {mode}: {name}: {'ok' if all(same) else 'FAILED'}")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed != 0)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ TEST(SparseTables, GiveTheRowsOfListedIdsInTheirOrderAndListWhatIsMissing) {
   EXPECT_EQ(found.columns.size(), 1u);
   EXPECT_EQ(found.missing, std::vector<int64_t>{1000});
   expect_error([&] { ct::load_table(reader, "items", ckpt::Rowset::all(), {"none"}); }, CKPT_NOT_FOUND, "none");
+  expect_error([&] { ct::load_table(reader, "items", ckpt::Rowset::all(), {}, at::kMeta); }, CKPT_UNSUPPORTED, "meta");
 }
 
 TEST(SparseTables, AreCountedAndRefusedBeforeTheFirstStep) {
@@ -75,6 +76,58 @@ TEST(SparseTables, AreCountedAndRefusedBeforeTheFirstStep) {
   EXPECT_EQ(good.names, (std::map<std::string, uint64_t>{{"t/ids", 16}, {"t/x", 32}}));
   EXPECT_EQ(good.bytes, 48u);
   EXPECT_FALSE(keeper.check({{}, {}, {}, {}, {{"t", {ids, {{"x", at::zeros({3})}}}}}}).ok());
+}
+
+// A table of one row.
+const ct::SparseTable& a_row() {
+  static const ct::SparseTable table{at::tensor({5}, at::kLong), {}};
+  return table;
+}
+
+TEST(SparseTables, WhoseNamesArePathsLieInDictsAsThoseOfPythonDo) {
+  StorePlace place;
+  ct::Session keeper(place.uri());
+  const auto& row = a_row();
+  keeper.save({{}, {}, {{"epoch", 3}}, {}, {{"emb/a/x", row}, {"emb/a/y", row}, {"emb/b", row}, {"top", row}}});
+  const auto reader = newest(place.uri());
+  const auto tree = reader.tree();
+  const auto root = tree.root();
+  const std::vector<std::pair<std::string, ckpt::Node>> found{{"emb/a/x", root["emb"]["a"]["x"]},
+                                                              {"emb/a/y", root["emb"]["a"]["y"]},
+                                                              {"emb/b", root["emb"]["b"]},
+                                                              {"top", root["top"]}};
+  EXPECT_EQ(root.child_count, 3u);
+  for (const auto& [name, node] : found) {
+    EXPECT_EQ(node.text_view(), "ckpt.Table") << name;
+    EXPECT_EQ(node["data"].text_view(), name);
+    EXPECT_TRUE(at::equal(ct::load_table(reader, name).ids, row.ids)) << name;
+  }
+}
+
+TEST(SparseTables, AreLeftOutOfDictsAndListsOfOthers) {
+  StorePlace place;
+  auto save = ckpt::Save::create(ckpt::Session::open(ckpt::Store::open(place.uri())), "a");
+  std::string json = "{";
+  for (const std::string name : {"list/0", "only/x", "both/x"}) {
+    ct::add_table(save, name, a_row());
+    json += (name[0] == 'l'   ? "\"list\":["
+             : name[0] == 'o' ? "\"only\":{\"x\":"
+                              : "\"both\":{\"n\":1,\"x\":") +
+            R"({"$":"record","class":"ckpt.Table","items":{"data":{"$":"tensor","name":")" + name + "\"}}}" +
+            (name[0] == 'l'   ? ",2],"
+             : name[0] == 'o' ? "},"
+                              : "}}");
+  }
+  save.add_tree(ckpt::Tree::parse(json));
+  save.run();
+  const ct::Loaded loaded = ct::Session(place.uri()).load({});
+  EXPECT_EQ(loaded.ignored.size(), 3u);
+  EXPECT_FALSE(loaded.others.contains("only"));
+  EXPECT_EQ(loaded.others.at("both").toGenericDict().size(), 1u);
+  const auto list = loaded.others.at("list").toListRef();
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_TRUE(list[0].isNone());
+  EXPECT_EQ(list[1].toInt(), 2);
 }
 
 TEST(SparseTables, PassThroughInWindows) {
@@ -135,6 +188,8 @@ TEST(SparseTables, WhoseTensorsDoNotFitAreRefusedAndNamed) {
   refused("t", {ids, {{"x", at::Tensor()}}}, "'t/x'");
   refused("epoch", {ids, {}}, "another part");
   refused("model", {ids, {}}, "another part");
+  refused("epoch/t", {ids, {}}, "another part");
+  expect_error([&] { keeper.save({{}, {}, {}, {}, {{"t", {ids, {}}}, {"t/u", {ids, {}}}}}); }, CKPT_INVALID, "'t/u'");
 }
 
 }  // namespace
