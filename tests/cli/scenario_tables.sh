@@ -83,6 +83,57 @@ written = b"".join(struct.pack("<2f", *map(float, row[1:])) for row in rows[1:])
 assert rows[0] == ["id", "emb.0", "emb.1"] and written == open("floats.bin", "rb").read(), rows
 END
 
+# So do all numbers of 8 and 16 bits: a text is nearer to its own number than to any other of the format. What the
+# numbers are, struct tells and, of 8 bits, their definition.
+save_table narrow a emb
+expect 0 cat narrow emb --csv; cp .out narrow.csv
+python3 - <<'END' || fail "narrow floats differ"
+import bisect, csv, math, struct
+
+FLOAT8 = {"e3m4": (4, 3, "ieee"), "e4m3": (3, 7, "ieee"), "e4m3b11fnuz": (3, 11, "fnuz"), "e4m3fn": (3, 7, "fn"),
+          "e4m3fnuz": (3, 8, "fnuz"), "e5m2": (2, 15, "ieee"), "e5m2fnuz": (2, 16, "fnuz")}
+
+def number(dtype, bits):
+    if dtype == "f16":
+        return struct.unpack("<e", bits.to_bytes(2, "little"))[0]
+    if dtype == "bf16":
+        return struct.unpack("<f", (bits << 16).to_bytes(4, "little"))[0]
+    if dtype == "f8_e8m0fnu":
+        return math.nan if bits == 255 else 2.0 ** (bits - 127)
+    mantissa, bias, specials = FLOAT8[dtype[3:]]
+    sign, rest = (-1.0 if bits & 128 else 1.0), bits & 127
+    exponent, fraction = rest >> mantissa, (rest & (1 << mantissa) - 1) / 2.0**mantissa
+    if specials == "ieee" and exponent == (127 >> mantissa):
+        return math.nan if fraction else sign * math.inf
+    if specials == "fn" and rest == 127 or specials == "fnuz" and bits == 128:
+        return math.nan
+    return sign * (2.0 ** (exponent - bias) * (1 + fraction) if exponent else 2.0 ** (1 - bias) * fraction)
+
+def is_shown(value, text, finite):
+    shown = float(text)
+    if not math.isfinite(value):
+        return str(value) == text
+    at = bisect.bisect_left(finite, value)
+    others = finite[max(at - 1, 0):at] + finite[at + 1:at + 2]
+    exact = value != int(value) or abs(value) >= 1e6 or shown == value
+    return exact and math.copysign(1, shown) == math.copysign(1, value) and all(
+        abs(shown - value) < abs(shown - other) for other in others)
+
+header, *rows = csv.reader(open("narrow.csv", newline=""))
+rows.sort(key=lambda row: int(row[0]))
+assert [row[0] for row in rows] == [str(i) for i in range(256)]
+seen = 0
+for dtype in dict.fromkeys(name.split(".")[0] for name in header[1:]):
+    places = [i for i, name in enumerate(header) if name.split(".")[0] == dtype]
+    texts = [row[place] for row in rows for place in places]
+    numbers = [number(dtype, bits) for bits in range(len(texts))]
+    finite = sorted({value for value in numbers if math.isfinite(value)})
+    for bits, (value, text) in enumerate(zip(numbers, texts)):
+        assert is_shown(value, text, finite), (dtype, bits, value, text)
+    seen += len(texts)
+assert seen == 2 * 65536 + 8 * 256, seen
+END
+
 # Two checkpoints, row by row, whatever ranks saved them.
 save_ranks two a 4 '4 2 -1' '' '7 1'
 expect 0 diff store two; says '^equal: '
