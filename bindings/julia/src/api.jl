@@ -879,8 +879,8 @@ function ckpt_save_add_table(save, name, desc, ids, ids_bytes, column_names, col
     @blocking libckpt.ckpt_save_add_table(save::Ptr{ckpt_save}, name::Cstring, desc::Ptr{ckpt_table_desc},
         ids::Ptr{Cvoid}, ids_bytes::UInt64, column_names::Ptr{Cstring},
         columns::Ptr{ckpt_column_desc}, data::Ptr{Ptr{Cvoid}}, data_bytes::Ptr{UInt64},
-        positions::Ptr{UInt64}, device_type::Int32, device_id::Int32,
-        stream::Int64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+        positions::Ptr{UInt64}, device_type::Int32, device_id::Int32, stream::Int64,
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_reader_table_count(reader)
     @ccall libckpt.ckpt_reader_table_count(reader::Ptr{ckpt_reader})::UInt64
