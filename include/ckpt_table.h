@@ -1,5 +1,19 @@
 /* ckpt_table.h - sparse tables: rows by id, saved by the ranks that have them, loaded by any other number of ranks.
- * ckpt.h includes this file.
+ * ckpt.h includes this file. A rank saves its n rows, and another, of `world`, loads its share of all (ckpt.h says how
+ * saves, readers and loads are made and run):
+ *
+ *   ckpt_table_desc table = {.struct_size = sizeof table, .id_dtype = CKPT_DTYPE_I64, .row_count = n,
+ *                            .bucket_count = CKPT_TABLE_BUCKETS, .column_count = 1};
+ *   ckpt_column_desc column = {.struct_size = sizeof column, .dtype = CKPT_DTYPE_F32, .ndim = 1, .shape = {16}};
+ *   const char *name = "embedding";   const void *rows = embedding;   uint64_t bytes = n * 16 * sizeof(float);
+ *   ckpt_save_add_table(save, "items", &table, ids, n * 8, &name, &column, &rows, &bytes, NULL, CKPT_DEVICE_CPU, 0, 0,
+ *                       &err);
+ *
+ *   ckpt_share_desc slice = {.struct_size = sizeof slice, .kind = CKPT_SHARE_SLICE, .index = rank, .count = world};
+ *   ckpt_share *share;   ckpt_share_open(&share, reader, "items", &slice, NULL, 0, NULL, &err);
+ *   uint64_t count;      ckpt_share_window_rows(share, 0, &count, &err);     then make memory for so many rows
+ *   void *to = embedding;   bytes = count * 16 * sizeof(float);
+ *   ckpt_load_add_table(load, share, 0, ids, count * 8, 1, &name, &to, &bytes, CKPT_DEVICE_CPU, 0, 0, &err);
  */
 #ifndef CKPT_TABLE_H
 #define CKPT_TABLE_H
