@@ -107,17 +107,12 @@ TEST(SparseTables, WhoseNamesArePathsLieInDictsAsThoseOfPythonDo) {
 TEST(SparseTables, AreLeftOutOfDictsAndListsOfOthers) {
   StorePlace place;
   auto save = ckpt::Save::create(ckpt::Session::open(ckpt::Store::open(place.uri())), "a");
-  std::string json = "{";
-  for (const std::string name : {"list/0", "only/x", "both/x"}) {
+  const auto table = [&](const std::string& name) {
     ct::add_table(save, name, a_row());
-    json += (name[0] == 'l'   ? "\"list\":["
-             : name[0] == 'o' ? "\"only\":{\"x\":"
-                              : "\"both\":{\"n\":1,\"x\":") +
-            R"({"$":"record","class":"ckpt.Table","items":{"data":{"$":"tensor","name":")" + name + "\"}}}" +
-            (name[0] == 'l'   ? ",2],"
-             : name[0] == 'o' ? "},"
-                              : "}}");
-  }
+    return R"({"$":"record","class":"ckpt.Table","items":{"data":{"$":"tensor","name":")" + name + "\"}}}";
+  };
+  const std::string json = "{\"list\":[" + table("list/0") + ",2],\"only\":{\"x\":" + table("only/x") +
+                           "},\"both\":{\"n\":1,\"x\":" + table("both/x") + "}}";
   save.add_tree(ckpt::Tree::parse(json));
   save.run();
   const ct::Loaded loaded = ct::Session(place.uri()).load({});
