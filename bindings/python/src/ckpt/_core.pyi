@@ -576,7 +576,7 @@ class Share:
     The rows of a sparse table that a rank loads, counted before memory is made for them, and cut into windows. Several threads may use it at once.
     """
 
-    def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, window_rows: int = 0, options: collections.abc.Mapping[str, int | str] | None = None, job: Job | None = None, **keywords: int | str) -> None:
+    def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, window_rows: int = 0, options: Mapping[str, int | str] | None = None, job: Job | None = None, **keywords: int | str) -> None:
         """
         `rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for.
         """

@@ -286,7 +286,7 @@ def _on_host(ids: Ids) -> Any:
 def _is_elsewhere(values: Any) -> bool:
     """Whether the array is in memory that is not the host's."""
     if framework_name_of(values) == "torch":
-        return values.device.type != "cpu"
+        return bool(values.device.type != "cpu")
     cpu, pinned = 1, 3
     return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] not in (cpu, pinned)
 
