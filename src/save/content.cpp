@@ -43,26 +43,42 @@ SaveMemory SaveTensor::memory() const {
           extent};
 }
 
-uint64_t RowSource::position_of(uint64_t at) const {
-  if (order) at = order[at];
-  return positions ? positions[at] : at;
-}
-
-const std::byte* RowSource::row_at(uint64_t at) const {
-  return at < rows_per_block ? blocks[0] + at * row_bytes
-                             : blocks[at / rows_per_block] + at % rows_per_block * row_bytes;
+// A row is a miss in all caches, and most of the time goes by waiting for it. So rows are looked up and fetched a good
+// way ahead, and into the second-level cache: there are more such requests under way at once than the first level has
+// places for. The last byte may lie in another line than the first. kRow: the size of a row, if the compiler knows it.
+template <uint64_t kRow>
+static void copy_rows(const RowSource source, uint64_t at, uint64_t count, std::byte* to) {
+  static constexpr uint64_t kAhead = 32;
+  const uint64_t size = kRow ? kRow : source.row_bytes;
+  const std::byte* ahead[kAhead];
+  auto fetch = [&](uint64_t i) {
+    const std::byte* row = ahead[i % kAhead] = source.row(at + i);
+    __builtin_prefetch(row, 0, 2);
+    __builtin_prefetch(row + size - 1, 0, 2);
+  };
+  for (uint64_t i = 0; i < std::min(count, kAhead); i++) fetch(i);
+  uint64_t i = 0;
+  for (; i + kAhead < count; i++, to += size) {
+    std::memcpy(to, ahead[i % kAhead], size);
+    fetch(i + kAhead);
+  }
+  for (; i < count; i++, to += size) std::memcpy(to, ahead[i % kAhead], size);
 }
 
 void RowSource::copy(uint64_t first, MutableBytes to) const {
-  static constexpr uint64_t kAhead = 16;  // rows that are fetched while others are copied
-  uint64_t at = first / row_bytes, skip = first % row_bytes;
-  const uint64_t end = (first + to.size() + row_bytes - 1) / row_bytes;
-  for (size_t done = 0; done < to.size(); at++, skip = 0) {
-    if (at + kAhead < end) __builtin_prefetch(row(at + kAhead));
-    const size_t size = std::min<uint64_t>(row_bytes - skip, to.size() - done);
-    std::memcpy(to.data() + done, row(at) + skip, size);
-    done += size;
+  uint64_t at = first / row_bytes;
+  if (const uint64_t skip = first % row_bytes; skip != 0) {
+    const uint64_t size = std::min<uint64_t>(row_bytes - skip, to.size());
+    std::memcpy(to.data(), row(at++) + skip, size);
+    to = to.subspan(size);
   }
+  const uint64_t rows = to.size() / row_bytes, left = to.size() % row_bytes;
+  auto copy = row_bytes == 8    ? copy_rows<8>
+              : row_bytes == 32 ? copy_rows<32>
+              : row_bytes == 64 ? copy_rows<64>
+                                : copy_rows<0>;
+  copy(*this, at, rows, to.data());
+  if (left != 0) std::memcpy(to.data() + rows * row_bytes, row(at + rows), left);
 }
 
 device::Transfers::Runs RowSource::runs() const {

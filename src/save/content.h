@@ -35,8 +35,15 @@ struct RowSource {
   const uint64_t* positions = nullptr;  // of the row with each number; null: its number
   const uint64_t* order = nullptr;      // row numbers in the order of saving; null: as they are
 
-  uint64_t position_of(uint64_t at) const;  // among the rows of all blocks
-  const std::byte* row_at(uint64_t position) const;
+  // Among the rows of all blocks.
+  uint64_t position_of(uint64_t at) const {
+    if (order) at = order[at];
+    return positions ? positions[at] : at;
+  }
+  const std::byte* row_at(uint64_t at) const {
+    return at < rows_per_block ? blocks[0] + at * row_bytes
+                               : blocks[at / rows_per_block] + at % rows_per_block * row_bytes;
+  }
   const std::byte* row(uint64_t at) const { return row_at(position_of(at)); }
   // Bytes from byte `first` on of all rows one after another: copied, or told run by run where the rows are a device's.
   void copy(uint64_t first, MutableBytes to) const;

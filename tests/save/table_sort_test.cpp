@@ -72,6 +72,45 @@ TEST(TableSort, OrdersAnyIdsByBucketThenId) {
   }
 }
 
+// More rows and fewer than are fetched ahead; sizes of which the compiler knows and does not; a piece may begin and end
+// within a row, as chunks of large rows do.
+TEST(RowSource, CopiesRowsOfAnySizeFromAnyByteOn) {
+  std::mt19937_64 random(3);
+  for (uint64_t row_bytes : {1, 4, 8, 31, 32, 64, 100, 4096}) {
+    const uint64_t rows = 200, in_block = 23;
+    std::vector<std::vector<uint8_t>> memory;
+    std::vector<const std::byte*> blocks;
+    for (uint64_t block = 0; block * in_block < 2 * rows; block++) {
+      std::vector<uint8_t>& bytes = memory.emplace_back(in_block * row_bytes);
+      std::ranges::generate(bytes, [&] { return static_cast<uint8_t>(random()); });
+      blocks.push_back(reinterpret_cast<const std::byte*>(bytes.data()));
+    }
+    std::vector<uint64_t> positions(2 * rows), order(rows);
+    std::iota(positions.begin(), positions.end(), uint64_t{0});
+    std::iota(order.begin(), order.end(), uint64_t{0});
+    std::ranges::shuffle(positions, random);
+    std::ranges::shuffle(order, random);
+    const RowSource source{.blocks = blocks.data(),
+                           .rows_per_block = in_block,
+                           .row_bytes = row_bytes,
+                           .positions = positions.data(),
+                           .order = order.data()};
+    std::vector<uint8_t> all;
+    for (uint64_t number : order) {
+      const uint64_t at = positions[number];
+      const auto row = memory[at / in_block].begin() + static_cast<ptrdiff_t>(at % in_block * row_bytes);
+      all.insert(all.end(), row, row + static_cast<ptrdiff_t>(row_bytes));
+    }
+    for (int i = 0; i < 50; i++) {
+      const uint64_t first = random() % (all.size() + 1), size = random() % (all.size() - first + 1);
+      std::vector<uint8_t> copied(size);
+      source.copy(first, std::as_writable_bytes(std::span(copied)));
+      ASSERT_TRUE(std::ranges::equal(copied, std::span(all).subspan(first, size)))
+          << size << " bytes of rows of " << row_bytes << " from byte " << first << " on";
+    }
+  }
+}
+
 // So many rows that there are parts, sorted by digits; ids of which the first bits tell all, some or nothing.
 TEST(TableSort, OrdersManyRowsWhateverTheirIdsHaveInCommon) {
   std::mt19937_64 random(2);
