@@ -162,16 +162,16 @@ Status TableSort::twice(const Key& a, const Key& b) const {
       .with("found", a.id);
 }
 
-// Parts are counted at the same time, and several may be in one entry.
+// Parts are counted at the same time, and several may be in one entry. Of rows whose bits are equal the buckets need
+// not ascend. There is one division for each run of rows.
 void TableSort::count_entries(std::span<const uint64_t> numbers) {
-  auto entry_of = [this](uint64_t number) {
-    const uint64_t bits = number >> row_bits_;
-    return (bucket_shift_ == 0 ? bits >> id_bits_ : bucket_of(id(row_of(number)))) / entry_buckets_;
+  auto bucket = [this](uint64_t number) {
+    return bucket_shift_ == 0 ? number >> row_bits_ >> id_bits_ : bucket_of(id(row_of(number)));
   };
   for (size_t i = 0; i < numbers.size();) {
-    const uint64_t entry = entry_of(numbers[i]);
+    const uint64_t entry = bucket(numbers[i]) / entry_buckets_, least = entry * entry_buckets_;
     const size_t first = i;
-    while (i < numbers.size() && entry_of(numbers[i]) == entry) i++;
+    while (i < numbers.size() && bucket(numbers[i]) - least < entry_buckets_) i++;
     std::atomic_ref<uint64_t>(table_.buckets[entry]).fetch_add(i - first, std::memory_order_relaxed);
   }
 }
