@@ -1,6 +1,7 @@
 // Writes one part. A few threads stage its blocks (copy and hash them, only hash them, or encode them). The blocks get
 // their places in the file in order, so that a part's layout does not depend on timing. A queue writes them and keeps
-// several transfers in flight: the disk never waits for a hash, and no thread waits for the disk.
+// several transfers in flight: the disk never waits for a hash, and no thread waits for the disk. Where rows of tables
+// are gathered there are more threads instead, which write what they staged.
 #include "save/part_writer.h"
 
 #include <cstring>
@@ -84,7 +85,8 @@ class PartWriter {
   std::vector<fb::Chunk> chunks_;
   std::unique_ptr<BlockStager> stager_;
   std::unique_ptr<store::Writer> file_;
-  unsigned threads_ = 1;
+  unsigned threads_ = 1;  // that work at once,
+  unsigned workers_ = 1;  // and all, with those that wait for the disk
   uint64_t buffer_bytes_ = 0;
   size_t reserve_ = 0;  // buffers that staging leaves to encoding
 
@@ -94,6 +96,7 @@ class PartWriter {
   StagingBuffers buffers_;
   std::vector<BlockState> blocks_;
   size_t next_stage_ = 0, next_arrive_ = 0, next_encode_ = 0, next_submit_ = 0, in_flight_ = 0, written_ = 0;
+  size_t working_ = 0;               // threads that stage or encode a block
   size_t staged_ = 0, fetched_ = 0;  // blocks; the first `fetched_` blocks are known to have left devices
   bool all_staged_ = false;
   uint64_t file_end_ = kAlign;
@@ -175,8 +178,15 @@ Status PartWriter::make_buffers(bool encodes) {
   const bool fresh = copies_ && had < count * buffer_bytes_;
   buffers_ =
       StagingBuffers(std::move(memory), buffer_bytes_, count, sure, fresh, [this] { return session_.arena_room(); });
-  job_.counters.threads = threads_;
+  job_.counters.threads = workers_ = threads_;
   if (blocks < 2) return Ok();
+  // While rows are gathered the processors are busy, and each time that a block passes from one thread to another, it
+  // waits for one of them; so does the thread of the kernel that ends what io_uring writes into a fresh file. So the
+  // threads that gather rows also write them.
+  if (std::ranges::any_of(content_.tables, [](const SaveTable& table) { return !table.order.empty(); })) {
+    workers_ += traits_.write_depth;
+    return Ok();
+  }
   CKPT_ASSIGN(queue_, session_.store().make_queue(traits_.write_depth));
   job_.counters.io_engine = static_cast<uint32_t>(queue_->engine());
   return Ok();
@@ -209,7 +219,7 @@ Status PartWriter::write() {
 }
 
 Status PartWriter::write_blocks() {
-  Status done = run_parallel(threads_, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); });
+  Status done = run_parallel(workers_, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); });
   if (!done.ok()) file_->abandon();  // a block that has its place may never be submitted
   return done;
 }
@@ -263,23 +273,28 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     in_flight_++;
     return Step::kSubmit;
   }
-  bool in_place = next_stage_ < count && stays_in_place(next_stage_);
-  if (next_stage_ < count && (in_place || buffers_.has(reserve_ + 1))) {
+  auto begin = [&](Step step) {
+    working_++;
+    return step;
+  };
+  const bool may_work = working_ < threads_;
+  const bool in_place = may_work && next_stage_ < count && stays_in_place(next_stage_);
+  if (may_work && next_stage_ < count && (in_place || buffers_.has(reserve_ + 1))) {
     *block = next_stage_++;
     if (!in_place) take_buffer();
-    return Step::kStage;
+    return begin(Step::kStage);
   }
   while (next_arrive_ < next_stage_ && !layout_.blocks[next_arrive_].on_device) next_arrive_++;
-  if (next_arrive_ < next_stage_ && blocks_[next_arrive_].phase == Phase::kFetching) {
+  if (may_work && next_arrive_ < next_stage_ && blocks_[next_arrive_].phase == Phase::kFetching) {
     *block = next_arrive_++;
-    return Step::kArrive;
+    return begin(Step::kArrive);
   }
   auto encodes_copy = [this](const Block& next) { return next.encoded && keeps_copy(next); };
   while (next_encode_ < next_stage_ && !encodes_copy(layout_.blocks[next_encode_])) next_encode_++;
-  if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && buffers_.has(1)) {
+  if (may_work && next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && buffers_.has(1)) {
     *block = next_encode_++;
     take_buffer();
-    return Step::kEncode;
+    return begin(Step::kEncode);
   }
   changed_.wait_for(lock, std::chrono::milliseconds(50));
   return Step::kWait;
@@ -365,6 +380,7 @@ Status PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch
 
 void PartWriter::finish_stage(size_t index, BlockState state, bool staged) {
   std::lock_guard lock(mutex_);
+  working_--;
   blocks_[index] = std::move(state);
   if (staged) staged_++;
   look_whether_staged();
