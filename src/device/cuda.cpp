@@ -27,10 +27,24 @@ Status failure(const Runtime& runtime, int device, const char* call, cuda::Error
       return failure((runtime), (device), #function, cuda_error);                                     \
   } while (0)
 
+// For as long as it lives, calls of this thread do no harm to what other threads capture into a graph, nor are they
+// refused for that: none of them concerns a stream that is captured.
+class Uncaptured {
+ public:
+  explicit Uncaptured(const Runtime& runtime) : runtime_(runtime) { exchange(); }
+  Uncaptured(const Uncaptured&) = delete;
+  ~Uncaptured() { exchange(); }
+
+ private:
+  void exchange() { (void)runtime_.cudaThreadExchangeStreamCaptureMode(&mode_); }
+  const Runtime& runtime_;
+  int mode_ = cuda::kCaptureModeRelaxed;
+};
+
 // Makes a device the thread's current one, and gives the caller's own back at the end.
 class Current {
  public:
-  explicit Current(const Runtime& runtime) : runtime_(runtime) {}
+  explicit Current(const Runtime& runtime) : runtime_(runtime), uncaptured_(runtime) {}
   ~Current() {
     if (before_ >= 0) (void)runtime_.cudaSetDevice(before_);
   }
@@ -45,6 +59,7 @@ class Current {
 
  private:
   const Runtime& runtime_;
+  Uncaptured uncaptured_;
   int before_ = -1;
 };
 
@@ -52,6 +67,7 @@ class CudaFence final : public Fence {
  public:
   CudaFence(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
   ~CudaFence() override {
+    const Uncaptured uncaptured(runtime_);
     if (event_) (void)runtime_.cudaEventDestroy(event_);
   }
   // The device must be current.
@@ -61,12 +77,14 @@ class CudaFence final : public Fence {
     return Ok();
   }
   Result<bool> reached() const override {
+    const Uncaptured uncaptured(runtime_);
     const cuda::Error error = runtime_.cudaEventQuery(event_);
     if (error == cuda::kNotReady) return false;
     if (error == cuda::kSuccess) return true;
     return failure(runtime_, device_, "cudaEventQuery", error);
   }
   Status wait() const override {
+    const Uncaptured uncaptured(runtime_);
     CKPT_CUDA(runtime_, device_, cudaEventSynchronize, event_);
     return Ok();
   }
@@ -92,6 +110,7 @@ class CudaStream final : public Stream {
   ~CudaStream() override {
     if (!stream_) return;
     drain();
+    const Uncaptured uncaptured(runtime_);
     (void)runtime_.cudaStreamDestroy(stream_);
   }
   Status open() {
@@ -101,6 +120,7 @@ class CudaStream final : public Stream {
     return Ok();
   }
   Status follow(const Fence& fence) override {
+    const Uncaptured uncaptured(runtime_);
     CKPT_CUDA(runtime_, device_, cudaStreamWaitEvent, stream_, static_cast<const CudaFence&>(fence).event(), 0);
     return Ok();
   }
@@ -115,7 +135,10 @@ class CudaStream final : public Stream {
     return Ok();
   }
   Result<std::unique_ptr<Fence>> fence() override { return record(runtime_, device_, stream_); }
-  void drain() override { (void)runtime_.cudaStreamSynchronize(stream_); }
+  void drain() override {
+    const Uncaptured uncaptured(runtime_);
+    (void)runtime_.cudaStreamSynchronize(stream_);
+  }
 
  private:
   const Runtime& runtime_;
@@ -142,7 +165,17 @@ class CudaDriver final : public Driver {
   }
   // CUDA's handles of its default streams are DLPack's numbers 1 and 2; any other number is a handle.
   Result<std::unique_ptr<Fence>> fence_of(int device, int64_t stream) override {
-    return record(runtime_, device, reinterpret_cast<cuda::StreamHandle>(stream));
+    const auto handle = reinterpret_cast<cuda::StreamHandle>(stream);
+    Current current(runtime_);
+    CKPT_TRY(current.set(device));
+    int captured = cuda::kNotCaptured;
+    CKPT_CUDA(runtime_, device, cudaStreamIsCapturing, handle, &captured);
+    if (captured != cuda::kNotCaptured)
+      return Status(CKPT_INVALID, strformat("{}: the stream is being captured into a graph, so its work is not done: "
+                                            "save or load before or after that",
+                                            name_of(device)))
+          .with("device", name_of(device));
+    return record(runtime_, device, handle);
   }
   Result<std::unique_ptr<Stream>> make_stream(int device) override {
     auto stream = std::make_unique<CudaStream>(runtime_, device);
@@ -156,6 +189,7 @@ class CudaDriver final : public Driver {
     return Ok();
   }
   void unpin(void* memory) override {
+    const Uncaptured uncaptured(runtime_);
     if (runtime_.cudaHostUnregister(memory) != cuda::kSuccess) (void)runtime_.cudaGetLastError();
   }
 

@@ -38,6 +38,8 @@ static const char* find_functions(void* library, Runtime* out) {
   CKPT_FIND(cudaStreamDestroy);
   CKPT_FIND(cudaStreamSynchronize);
   CKPT_FIND(cudaStreamWaitEvent);
+  CKPT_FIND(cudaStreamIsCapturing);
+  CKPT_FIND(cudaThreadExchangeStreamCaptureMode);
   CKPT_FIND(cudaEventCreateWithFlags);
   CKPT_FIND(cudaEventDestroy);
   CKPT_FIND(cudaEventRecord);

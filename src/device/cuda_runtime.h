@@ -19,6 +19,7 @@ inline constexpr Error kSuccess = 0, kMemoryAllocation = 2, kInsufficientDriver 
 inline constexpr int kMemoryUnregistered = 0, kMemoryHost = 1, kMemoryDevice = 2, kMemoryManaged = 3;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostRegisterPortable = 1;
 inline constexpr int kMemcpyDefault = 4;
+inline constexpr int kCaptureModeRelaxed = 2, kNotCaptured = 0;
 
 // cudaPointerAttributes of 13; that of 12 ends before `reserved`.
 struct PointerAttributes {
@@ -43,6 +44,8 @@ struct Runtime {
   Error (*cudaStreamDestroy)(StreamHandle stream);
   Error (*cudaStreamSynchronize)(StreamHandle stream);
   Error (*cudaStreamWaitEvent)(StreamHandle stream, EventHandle event, unsigned flags);
+  Error (*cudaStreamIsCapturing)(StreamHandle stream, int* status);
+  Error (*cudaThreadExchangeStreamCaptureMode)(int* mode);
   Error (*cudaEventCreateWithFlags)(EventHandle* event, unsigned flags);
   Error (*cudaEventDestroy)(EventHandle event);
   Error (*cudaEventRecord)(EventHandle event, StreamHandle stream);

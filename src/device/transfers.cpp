@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/convert.h"
+#include "device/packing.h"
 #include "plan/box.h"
 
 namespace ckpt::device {
@@ -38,6 +38,7 @@ class RunCopies {
   }
   // `rows` runs at equal distances.
   void add_rows(const Copy& copy) {
+    if (copy.rows == 1) return add(copy.to, copy.from, copy.bytes);
     const bool fits = copy.to_pitch >= copy.bytes && copy.from_pitch >= copy.bytes && copy.to_pitch <= kMostPitch &&
                       copy.from_pitch <= kMostPitch;
     if (!fits) {
@@ -74,6 +75,32 @@ uint64_t unit_width(uint16_t dtype) { return static_cast<uint64_t>(dtype_bits(dt
 
 std::span<const uint64_t> steps_of(const Memory& memory) {
   return {memory.strides.data(), static_cast<size_t>(memory.ndim)};
+}
+
+// The element of a memory that begins at `begin`.
+uint64_t place_in(const Memory& memory, const Shape& coordinates, const Shape& begin) {
+  uint64_t place = 0;
+  for (int d = 0; d < memory.ndim; d++) place += (coordinates[d] - begin[d]) * memory.strides[static_cast<size_t>(d)];
+  return place;
+}
+
+// A range of elements is fetched as a few boxes. Each is packed where its elements belong.
+struct PackedBox {
+  Box box;
+  Packing packing;
+  uint64_t begin, memory;  // bytes before it: of the range, and of the memory
+};
+std::vector<PackedBox> parts_of(const Memory& from, const Shape& extent, uint64_t first, uint64_t count) {
+  const Box whole = Box::whole(extent);
+  const uint64_t width = unit_width(from.dtype);
+  std::vector<PackedBox> parts;
+  uint64_t at = 0;
+  for (const Box& box : plan::boxes_of_range(whole, first, count)) {
+    parts.push_back({box, Packing(box.extent, steps_of(from), width), at * width,
+                     place_in(from, box.offset, whole.offset) * width});
+    at += box.volume();
+  }
+  return parts;
 }
 
 }  // namespace
@@ -230,18 +257,27 @@ Status Transfers::end_bounce() {
 
 Status Transfers::begin_gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count,
                                std::byte* out) {
-  const uint64_t width = unit_width(from.dtype);
-  const Box box = Box::whole(extent);
   RunCopies copies(stream_of(from.device));
-  plan::for_each_strided_run(box, first, first + count, box, steps_of(from), [&](const plan::StridedRun& run) {
-    std::byte* to = out + run.source * width;
-    const std::byte* in = from.data + run.target * width;
-    if (run.target_stride == 1)
-      copies.add(to, in, run.count * width);
-    else
-      copies.add_rows({to, in, width, run.count, width, run.target_stride * width});
-  });
+  for (const PackedBox& part : parts_of(from, extent, first, count))
+    part.packing.for_each_copy([&](const Packing::Rows& rows) {
+      copies.add_rows({out + part.begin + rows.packed, from.data + part.memory + rows.memory, rows.bytes, rows.rows,
+                       rows.packed_pitch, rows.memory_pitch});
+    });
   return copies.end();
+}
+
+bool Transfers::needs_order(const Memory& from, const Shape& extent, uint64_t first, uint64_t count) {
+  return std::ranges::any_of(parts_of(from, extent, first, count),
+                             [](const PackedBox& part) { return !part.packing.in_order(); });
+}
+
+void Transfers::put_in_order(const std::byte* fetched, const Memory& from, const Shape& extent, uint64_t first,
+                             uint64_t count, std::byte* out) {
+  for (const PackedBox& part : parts_of(from, extent, first, count)) {
+    const Memory packed{const_cast<std::byte*>(fetched) + part.begin, from.dtype, part.packing.strides(), from.ndim};
+    const uint64_t volume = part.box.volume();
+    device::gather(packed, part.box.extent, 0, volume, {out + part.begin, volume * unit_width(from.dtype)});
+  }
 }
 
 Status Transfers::begin_gather(uint8_t device, const Runs& runs, uint64_t first, MutableBytes out) {
@@ -257,7 +293,8 @@ Status Transfers::begin_gather(uint8_t device, const Runs& runs, uint64_t first,
 }
 
 Status Transfers::pass(uint8_t device, uint64_t piece_bytes, MutableBytes out,
-                       const std::function<Status(uint64_t, MutableBytes)>& begin) {
+                       const std::function<Status(uint64_t, MutableBytes)>& begin,
+                       const std::function<void(uint64_t, Bytes)>& end) {
   for (uint64_t at = 0, size; at < out.size(); at += size) {
     size = std::min<uint64_t>(piece_bytes, out.size() - at);
     CKPT_ASSIGN(MutableBytes piece, take_piece());
@@ -266,7 +303,7 @@ Status Transfers::pass(uint8_t device, uint64_t piece_bytes, MutableBytes out,
       auto fence = this->fence(device);
       status = fence.ok() ? (*fence)->wait() : std::move(fence).status();
     }
-    if (status.ok()) std::memcpy(out.data() + at, piece.data(), size);
+    if (status.ok()) end(at, piece.first(size));
     if (!status.ok()) stream_of(device).drain();
     give_piece(piece, nullptr);
     CKPT_TRY(std::move(status));
@@ -276,29 +313,42 @@ Status Transfers::pass(uint8_t device, uint64_t piece_bytes, MutableBytes out,
 
 Status Transfers::gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out) {
   const uint64_t width = unit_width(from.dtype);
-  return pass(from.device, kPieceBytes / width * width, out.first(count * width), [&](uint64_t at, MutableBytes piece) {
-    return begin_gather(from, extent, first + at / width, piece.size() / width, piece.data());
-  });
+  return pass(
+      from.device, kPieceBytes / width * width, out.first(count * width),
+      [&](uint64_t at, MutableBytes piece) {
+        return begin_gather(from, extent, first + at / width, piece.size() / width, piece.data());
+      },
+      [&](uint64_t at, Bytes piece) {
+        put_in_order(piece.data(), from, extent, first + at / width, piece.size() / width, out.data() + at);
+      });
 }
 
 Status Transfers::gather(uint8_t device, const Runs& runs, uint64_t first, MutableBytes out) {
-  return pass(device, kPieceBytes, out,
-              [&](uint64_t at, MutableBytes piece) { return begin_gather(device, runs, first + at, piece); });
+  return pass(
+      device, kPieceBytes, out,
+      [&](uint64_t at, MutableBytes piece) { return begin_gather(device, runs, first + at, piece); },
+      [&](uint64_t at, Bytes piece) { std::memcpy(out.data() + at, piece.data(), piece.size()); });
 }
 
-// `raw` is in pinned memory, its elements are `width` bytes wide.
-Status Transfers::scatter_piece(Bytes raw, uint64_t width, const Box& stored, uint64_t first, uint64_t count,
-                                const Box& wanted, const Memory& to, uint64_t* copied) {
+// `piece`, which is pinned, has room for all elements of the chunk.
+Status Transfers::scatter_piece(const ChunkElements& chunk, const Box& wanted, const Memory& to, MutableBytes piece,
+                                uint64_t* copied) {
+  const uint64_t width = unit_width(to.dtype);
   RunCopies copies(stream_of(to.device));
-  plan::for_each_strided_run(stored, first, first + count, wanted, steps_of(to), [&](const plan::StridedRun& run) {
-    const std::byte* in = raw.data() + run.source * width;
-    std::byte* out = to.data + run.target * width;
-    if (run.target_stride == 1)
-      copies.add(out, in, run.count * width);
-    else
-      copies.add_rows({out, in, width, run.count, run.target_stride * width, width});
-    *copied += run.count;
-  });
+  std::byte* at = piece.data();
+  for (const Box& range : plan::boxes_of_range(chunk.stored, chunk.first, chunk.count)) {
+    const Box box = plan::intersect(range, wanted);
+    if (box.volume() == 0) continue;
+    const Packing packing(box.extent, steps_of(to), width);
+    const Memory packed{at, to.dtype, packing.strides(), to.ndim};
+    *copied += device::scatter(chunk.bytes, chunk.dtype, chunk.stored, chunk.first, chunk.count, box, packed);
+    std::byte* out = to.data + place_in(to, box.offset, wanted.offset) * width;
+    packing.for_each_copy([&](const Packing::Rows& rows) {
+      copies.add_rows(
+          {out + rows.memory, at + rows.packed, rows.bytes, rows.rows, rows.memory_pitch, rows.packed_pitch});
+    });
+    at += packing.units() * width;
+  }
   return copies.end();
 }
 
@@ -309,12 +359,8 @@ Result<uint64_t> Transfers::scatter(Bytes chunk, uint16_t stored_dtype, const Bo
   for (uint64_t at = 0, size; at < count; at += size) {
     size = std::min(most, count - at);
     CKPT_ASSIGN(MutableBytes piece, take_piece());
-    const std::byte* in = chunk.data() + at * in_width;
-    if (stored_dtype != to.dtype && convertible(stored_dtype, to.dtype))
-      convert(stored_dtype, in, to.dtype, piece.data(), size, 1);
-    else
-      std::memcpy(piece.data(), in, size * width);
-    Status status = scatter_piece(piece, width, stored, first + at, size, wanted, to, &copied);
+    const ChunkElements part{chunk.subspan(at * in_width, size * in_width), stored_dtype, stored, first + at, size};
+    Status status = scatter_piece(part, wanted, to, piece, &copied);
     std::unique_ptr<Fence> busy;
     if (status.ok()) {
       auto fence = this->fence(to.device);

@@ -60,8 +60,13 @@ class Transfers {
 
   // As device::gather, of a device's memory. Returns when the elements are there.
   Status gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, MutableBytes out);
-  // The same into pinned memory, and returns before; a fence that is made afterwards tells when they are there.
+  // The same into pinned memory, and returns before; a fence that is made afterwards tells when they are there. They
+  // are then in the order in which the device has them (packing.h).
   Status begin_gather(const Memory& from, const Shape& extent, uint64_t first, uint64_t count, std::byte* out);
+  // Whether that is another order than theirs, and if so, what puts them in order. `out` is other memory.
+  static bool needs_order(const Memory& from, const Shape& extent, uint64_t first, uint64_t count);
+  static void put_in_order(const std::byte* fetched, const Memory& from, const Shape& extent, uint64_t first,
+                           uint64_t count, std::byte* out);
   // The same of bytes that lie anywhere in a device's memory: `runs` calls `add` for each run of bytes [first, end),
   // with the number of the block of memory that holds it: no copy may reach from one into another.
   using AddRun = std::function<void(const std::byte* from, uint64_t bytes, uint64_t block)>;
@@ -99,13 +104,22 @@ class Transfers {
   Status check_place(Location where, const void* memory) const;
   Stream& stream_of(uint8_t device) { return *devices_[device - 1].stream; }
   Status make_bounce();
-  // Fills `out` through pinned memory: begin(at, piece) begins to fill a piece, as bytes from `at` of `out` on.
+  // Fills `out` through pinned memory: begin(at, piece) begins to fill a piece, for bytes from `at` of `out` on;
+  // end(at, piece) copies it there.
   Status pass(uint8_t device, uint64_t piece_bytes, MutableBytes out,
-              const std::function<Status(uint64_t at, MutableBytes piece)>& begin);
+              const std::function<Status(uint64_t at, MutableBytes piece)>& begin,
+              const std::function<void(uint64_t at, Bytes piece)>& end);
   Result<MutableBytes> take_piece();
   void give_piece(MutableBytes memory, std::unique_ptr<Fence> busy);
-  Status scatter_piece(Bytes raw, uint64_t width, const Box& stored, uint64_t first, uint64_t count, const Box& wanted,
-                       const Memory& to, uint64_t* copied);
+  // Elements [first, first + count) of a stored box.
+  struct ChunkElements {
+    Bytes bytes;
+    uint16_t dtype;
+    const Box& stored;
+    uint64_t first, count;
+  };
+  Status scatter_piece(const ChunkElements& chunk, const Box& wanted, const Memory& to, MutableBytes piece,
+                       uint64_t* copied);
 
   Driver* driver_ = nullptr;
   std::vector<Device> devices_;  // by number - 1

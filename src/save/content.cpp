@@ -113,6 +113,15 @@ Status SaveTensor::begin_gather(uint64_t first, MutableBytes to, device::Transfe
   return transfers.begin_gather(from.memory, from.extent, first, to.size() / width, to.data());
 }
 
+void SaveTensor::end_gather(uint64_t first, MutableBytes fetched, std::vector<std::byte>* scratch) const {
+  if (gathered || contiguous) return;
+  const SaveMemory from = memory();
+  const uint64_t count = fetched.size() / width;
+  if (!device::Transfers::needs_order(from.memory, from.extent, first, count)) return;
+  scratch->assign(fetched.begin(), fetched.end());
+  device::Transfers::put_in_order(scratch->data(), from.memory, from.extent, first, count, fetched.data());
+}
+
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,
                         std::pmr::memory_resource* memory) {
   bool contiguous = request.bytes == 0 || plan::is_contiguous(request.memory_extent.span(), request.memory.strides);

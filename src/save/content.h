@@ -86,8 +86,10 @@ struct SaveTensor {
   // it is the host's. Then `transfers` may be null.
   void gather(uint64_t first, MutableBytes to) const;
   Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
-  // The same from a device into pinned memory, and returns before: see Transfers::begin_gather.
+  // The same from a device into pinned memory, and returns before; end_gather() once they are there, which may need
+  // `scratch`: see Transfers::begin_gather.
   Status begin_gather(uint64_t first, MutableBytes to, device::Transfers& transfers) const;
+  void end_gather(uint64_t first, MutableBytes fetched, std::vector<std::byte>* scratch) const;
 };
 
 // Copies a checked tensor into `memory`. `name` must live as long as `memory`.

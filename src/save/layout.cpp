@@ -217,12 +217,20 @@ uint64_t chunk_raw_size(const Item& item, uint64_t number) {
   return std::min(item.chunk_raw, item.size - number * item.chunk_raw);
 }
 
+static uint64_t first_of_chunk(const Item& item, uint64_t number) {
+  return item.first + number * item.chunk_raw / item.tensor->width;
+}
+
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
-  item.tensor->gather(item.first + number * item.chunk_raw / item.tensor->width, to);
+  item.tensor->gather(first_of_chunk(item, number), to);
 }
 
 Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers) {
-  return item.tensor->begin_gather(item.first + number * item.chunk_raw / item.tensor->width, to, transfers);
+  return item.tensor->begin_gather(first_of_chunk(item, number), to, transfers);
+}
+
+void end_gather_chunk(const Item& item, uint64_t number, MutableBytes fetched, std::vector<std::byte>* scratch) {
+  item.tensor->end_gather(first_of_chunk(item, number), fetched, scratch);
 }
 
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position) {

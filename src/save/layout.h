@@ -82,6 +82,7 @@ uint64_t chunk_raw_size(const Item& item, uint64_t number);
 // memory it only begins to, and `to` is pinned.
 void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
 Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers);
+void end_gather_chunk(const Item& item, uint64_t number, MutableBytes fetched, std::vector<std::byte>* scratch);
 // Where in a block the next chunk goes after `position`. Chunks of an item follow each other; its first chunk is
 // aligned.
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);

@@ -103,12 +103,13 @@ Result<Bytes> BlockStager::fetch(const Block& block, std::byte* to, device::Tran
   return finish_block(to, at);
 }
 
-void BlockStager::hash_fetched(const Block& block, const std::byte* copy) {
-  for_each_chunk(block, [&](const Item& item, uint64_t, size_t index) {
+void BlockStager::finish_fetched(const Block& block, std::byte* copy, StageScratch& scratch) {
+  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
+    if (item.device() == 0) return;
     const fb::Chunk& chunk = chunks_[index];
-    if (item.device() != 0)
-      chunks_[index] = record(chunk.offset(), chunk.stored_size(), chunk.raw_size(),
-                              format::xxh3_128({copy + chunk.offset(), chunk.raw_size()}));
+    const MutableBytes bytes(copy + chunk.offset(), chunk.raw_size());
+    end_gather_chunk(item, number, bytes, &scratch.gathered);
+    chunks_[index] = record(chunk.offset(), chunk.stored_size(), chunk.raw_size(), format::xxh3_128(bytes));
   });
 }
 

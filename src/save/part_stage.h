@@ -7,7 +7,7 @@
 
 namespace ckpt::save {
 
-// What a thread needs for encoding. Grows to the largest chunk.
+// What a thread needs for encoding, and to put elements of a device in order. Grows to the largest chunk.
 struct StageScratch {
   format::CodecScratch codec;
   std::vector<std::byte> gathered;
@@ -25,9 +25,9 @@ class BlockStager {
   void hash_in_place(const Block& block);
   // Copies a block without encoding it, and fills its gaps. Returns what to write: a multiple of kAlign bytes.
   Bytes copy(const Block& block, std::byte* to);
-  // As copy() of a block that is on devices: begins the copies of device memory. hash_fetched() once they are there.
+  // As copy() of a block that is on devices: begins the copies of device memory. finish_fetched() once they are there.
   Result<Bytes> fetch(const Block& block, std::byte* to, device::Transfers& transfers, device::Fences* fences);
-  void hash_fetched(const Block& block, const std::byte* copy);
+  void finish_fetched(const Block& block, std::byte* copy, StageScratch& scratch);
   // Encodes a block from the caller's memory, or from the copy that copy() made of it.
   Bytes encode(const Block& block, std::byte* to, StageScratch& scratch);
   Bytes encode_copy(const Block& block, const std::byte* raw, std::byte* to, StageScratch& scratch);

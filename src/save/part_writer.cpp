@@ -61,7 +61,7 @@ class PartWriter {
   Status wait_for_memory(size_t index);
   Status stage(size_t index, std::byte* buffer, StageScratch& scratch);
   Status fetch(size_t index, std::byte* buffer);
-  Status arrive(size_t index);
+  Status arrive(size_t index, StageScratch& scratch);
   bool keeps_copy(const Block& block) const { return copies_ || block.on_device; }
   void look_whether_staged();
   Status encode(size_t index, std::byte* buffer, StageScratch& scratch);
@@ -244,7 +244,7 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
         CKPT_TRY(stage(block, buffer, scratch));
         break;
       case Step::kArrive:
-        CKPT_TRY(arrive(block));
+        CKPT_TRY(arrive(block, scratch));
         break;
       case Step::kEncode:
         CKPT_TRY(encode(block, buffer, scratch));
@@ -357,11 +357,11 @@ Status PartWriter::fetch(size_t index, std::byte* buffer) {
   return Ok();
 }
 
-Status PartWriter::arrive(size_t index) {
+Status PartWriter::arrive(size_t index, StageScratch& scratch) {
   const Block& block = layout_.blocks[index];
   BlockState& fetched = blocks_[index];
   CKPT_TRY(fetched.fences.wait());
-  stager_->hash_fetched(block, fetched.buffer);
+  stager_->finish_fetched(block, fetched.buffer, scratch);
   finish_stage(index, {block.encoded ? Phase::kCopied : Phase::kReady, fetched.buffer, fetched.data}, false);
   return Ok();
 }

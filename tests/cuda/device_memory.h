@@ -50,6 +50,35 @@ inline Counts counts() {
   return found;
 }
 
+constexpr int64_t kMiB = 1 << 20;
+
+// Late copies, so that nothing is right by luck.
+class Devices : public ::testing::Test {
+ protected:
+  Devices() {
+    if (fake()) fake()->delay_us(0, 300);
+  }
+  ~Devices() override {
+    if (!fake()) return;
+    fake()->fail_call(0, 0);
+    fake()->fail_copy(0, 0);
+    fake()->delay_us(0, 0);
+  }
+  static int device_count() {
+    int count = 0;
+    must(cudaGetDeviceCount(&count));
+    return count;
+  }
+
+  ckpt_test::StorePlace place{"dir"};
+};
+
+inline ckpt_tensor_desc with_strides(ckpt_tensor_desc desc, std::initializer_list<int64_t> strides) {
+  desc.flags |= CKPT_TENSOR_STRIDED;
+  std::copy(strides.begin(), strides.end(), desc.strides);
+  return desc;
+}
+
 // Adds memory of device `id`.
 inline void add(ckpt_save* save, const std::string& name, const ckpt_tensor_desc& desc, const DeviceMemory& memory,
                 int id = 0) {
@@ -76,27 +105,6 @@ inline void run(const ckpt_test::Load& load) {
   ckpt_test::Error error;
   EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
 }
-
-// Late copies, so that nothing is right by luck.
-class Devices : public ::testing::Test {
- protected:
-  Devices() {
-    if (fake()) fake()->delay_us(0, 300);
-  }
-  ~Devices() override {
-    if (!fake()) return;
-    fake()->fail_call(0, 0);
-    fake()->fail_copy(0, 0);
-    fake()->delay_us(0, 0);
-  }
-  int device_count() {
-    int count = 0;
-    must(cudaGetDeviceCount(&count));
-    return count;
-  }
-
-  ckpt_test::StorePlace place{"dir"};
-};
 
 // Tests that inject errors, or count, need the fake.
 #define NEEDS_THE_FAKE() \

@@ -14,7 +14,8 @@ using ckpt_test::open_share;
 using ckpt_test::pattern;
 using ckpt_test::World;
 
-constexpr size_t kRows = 64, kRowBytes = 16 << 10, kMiB = kRows * kRowBytes;
+constexpr size_t kRows = 64, kRowBytes = 16 << 10;
+static_assert(kRows * kRowBytes == kMiB);
 constexpr const char* kColumn = "x";
 
 // Descending, so that a save sorts the rows.

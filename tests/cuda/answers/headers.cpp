@@ -39,6 +39,8 @@ CHECK(cudaStreamCreateWithFlags);
 CHECK(cudaStreamDestroy);
 CHECK(cudaStreamSynchronize);
 CHECK(cudaStreamWaitEvent);
+CHECK(cudaStreamIsCapturing);
+CHECK(cudaThreadExchangeStreamCaptureMode);
 CHECK(cudaEventCreateWithFlags);
 CHECK(cudaEventDestroy);
 CHECK(cudaEventRecord);
@@ -55,6 +57,10 @@ static_assert(ours::kMemoryUnregistered == cudaMemoryTypeUnregistered && ours::k
 static_assert(ours::kMemoryDevice == cudaMemoryTypeDevice && ours::kMemoryManaged == cudaMemoryTypeManaged);
 static_assert(ours::kStreamNonBlocking == cudaStreamNonBlocking && ours::kEventDisableTiming == cudaEventDisableTiming);
 static_assert(ours::kHostRegisterPortable == cudaHostRegisterPortable && ours::kMemcpyDefault == cudaMemcpyDefault);
+
+static_assert(ours::kCaptureModeRelaxed == cudaStreamCaptureModeRelaxed);
+static_assert(ours::kNotCaptured == cudaStreamCaptureStatusNone);
+static_assert(sizeof(cudaStreamCaptureMode) == sizeof(int) && sizeof(cudaStreamCaptureStatus) == sizeof(int));
 
 static_assert(sizeof(ours::PointerAttributes) >= sizeof(cudaPointerAttributes));
 #define PLACE(mine, theirs) \

@@ -25,6 +25,8 @@ namespace {
 using namespace ckpt::device::cuda;
 
 constexpr int kDevices = 3;
+constexpr size_t kMaxPitch = 0x7fffffff;  // cudaDevAttrMaxPitch of all devices
+constexpr Error kCaptureUnsupported = 900, kCaptureInvalidated = 901;
 constexpr Error kInvalidValue = 1, kInvalidDevice = 101, kInvalidHandle = 400, kNotRegistered = 713;
 
 // What has happened when all before it in a stream is done.
@@ -65,6 +67,8 @@ struct Fakes {
   std::map<StreamHandle, bool> streams;      // whether it works beside the legacy stream
   std::map<int, StreamHandle> legacy;        // by device
   cuda_test::Counts counts;
+  std::atomic<StreamHandle> captured{nullptr};  // in global mode; the one at a time
+  std::atomic<bool> capture_broken{false};
   std::atomic<int64_t> fail_call{0}, fail_copy{0}, least_us{0}, most_us{0};
   std::atomic<int> call_error{0}, copy_error{0};
 };
@@ -74,6 +78,7 @@ Fakes& fakes() {
 }
 
 thread_local int current_device = 0;
+thread_local int capture_mode = cuda_test::kCaptureGlobal;
 thread_local Error last_error = kSuccess;
 
 Error give(Error error) {
@@ -94,6 +99,15 @@ Error called() {
 }
 #define CALLED() \
   if (const Error called_error = called(); called_error != kSuccess) return called_error
+
+// Calls that make memory, or wait, are refused while any thread captures, and break what it captures.
+Error called_beside_captures() {
+  if (fakes().captured == nullptr || capture_mode == kCaptureModeRelaxed) return kSuccess;
+  fakes().capture_broken = true;
+  return give(kCaptureUnsupported);
+}
+#define NO_CAPTURE() \
+  if (const Error capture_error = called_beside_captures(); capture_error != kSuccess) return capture_error
 
 }  // namespace
 
@@ -222,14 +236,26 @@ TicketPtr enqueue(StreamHandle given, std::function<Error()> work) {
   });
 }
 
+void count_under_way(int64_t step) {
+  Fakes& all = fakes();
+  std::lock_guard lock(all.mutex);
+  all.counts.under_way += step;
+  all.counts.under_way_peak = std::max(all.counts.under_way_peak, all.counts.under_way);
+}
+
 Error copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                 StreamHandle stream) {
   if (height == 0 || width == 0) return kSuccess;
+  if (std::max(to_pitch, from_pitch) > kMaxPitch && height > 1) return give(kInvalidValue);
   bool to_device = false, from_device = false;
   char* out = find(to, (height - 1) * to_pitch + width, &to_device);
   const char* in = find(from, (height - 1) * from_pitch + width, &from_device);
   if (!out || !in || width > to_pitch || width > from_pitch) return give(kInvalidValue);
+  count_under_way(1);
+  // Counted as done even where an earlier copy failed and this one is left out.
+  const std::shared_ptr<void> done(nullptr, [](void*) { count_under_way(-1); });
   enqueue(stream, [=]() -> Error {
+    (void)done;
     if (copy_fails()) return fakes().copy_error;
     for (size_t i = 0; i < height; i++) std::memcpy(out + i * to_pitch, in + i * from_pitch, width);
     return kSuccess;
@@ -312,11 +338,13 @@ Error cudaPointerGetAttributes(PointerAttributes* out, const void* pointer) {
 }
 Error cudaHostRegister(void* memory, size_t bytes, unsigned) {
   CALLED();
+  NO_CAPTURE();
   std::lock_guard lock(fakes().mutex);
   pin(memory, bytes);
   return kSuccess;
 }
 Error cudaHostUnregister(void* memory) {
+  NO_CAPTURE();
   std::lock_guard lock(fakes().mutex);
   const auto found = fakes().pinned.find(static_cast<char*>(memory));
   if (found == fakes().pinned.end()) return give(kNotRegistered);
@@ -326,6 +354,7 @@ Error cudaHostUnregister(void* memory) {
 }
 Error cudaStreamCreateWithFlags(StreamHandle* stream, unsigned flags) {
   CALLED();
+  NO_CAPTURE();
   *stream = new StreamRecord(current_device);
   std::lock_guard lock(fakes().mutex);
   fakes().streams[*stream] = flags & kStreamNonBlocking;
@@ -342,6 +371,7 @@ Error cudaStreamDestroy(StreamHandle stream) {
   return kSuccess;
 }
 Error cudaStreamSynchronize(StreamHandle stream) {
+  NO_CAPTURE();
   const TicketPtr last = stream_of(stream)->newest();
   return last ? give(last->wait()) : kSuccess;
 }
@@ -349,6 +379,15 @@ Error cudaStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   CALLED();
   const TicketPtr ticket = event->now();
   enqueue(stream, [ticket] { return ticket ? ticket->wait() : kSuccess; });
+  return kSuccess;
+}
+Error cudaStreamIsCapturing(StreamHandle stream, int* status) {
+  CALLED();
+  *status = fakes().captured != nullptr && fakes().captured == stream ? 1 : kNotCaptured;
+  return kSuccess;
+}
+Error cudaThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
   return kSuccess;
 }
 Error cudaEventCreateWithFlags(EventHandle* event, unsigned) {
@@ -374,10 +413,12 @@ Error cudaEventRecord(EventHandle event, StreamHandle stream) {
 }
 Error cudaEventQuery(EventHandle event) {
   CALLED();
+  NO_CAPTURE();
   return give(event->now()->query());
 }
 Error cudaEventSynchronize(EventHandle event) {
   CALLED();
+  NO_CAPTURE();
   return give(event->now()->wait());
 }
 Error cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, StreamHandle stream) {
@@ -425,6 +466,23 @@ Error cudaFreeHost(void* memory) {
   if (error == kSuccess) std::free(memory);
   return error;
 }
+Error cudaLaunchHostFunc(StreamHandle stream, void (*function)(void*), void* argument) {
+  enqueue(stream, [=] {
+    function(argument);
+    return kSuccess;
+  });
+  return kSuccess;
+}
+Error cudaStreamBeginCapture(StreamHandle stream, int) {
+  fakes().captured = stream;
+  fakes().capture_broken = false;
+  return kSuccess;
+}
+Error cudaStreamEndCapture(StreamHandle, void** graph) {
+  *graph = nullptr;
+  fakes().captured = nullptr;
+  return fakes().capture_broken ? give(kCaptureInvalidated) : kSuccess;
+}
 Error cudaDeviceSynchronize() {
   std::vector<TicketPtr> all;
   {
@@ -469,6 +527,7 @@ const cuda_test::Fake ckpt_fake_cudart{[](cuda_test::Counts* out) {
                                        [] {
                                          std::lock_guard lock(fakes().mutex);
                                          fakes().counts.pinned_peak = fakes().counts.pinned;
+                                         fakes().counts.under_way_peak = fakes().counts.under_way;
                                        }};
 
 }  // extern "C"
@@ -489,6 +548,8 @@ SAME(cudaStreamCreateWithFlags);
 SAME(cudaStreamDestroy);
 SAME(cudaStreamSynchronize);
 SAME(cudaStreamWaitEvent);
+SAME(cudaStreamIsCapturing);
+SAME(cudaThreadExchangeStreamCaptureMode);
 SAME(cudaEventCreateWithFlags);
 SAME(cudaEventDestroy);
 SAME(cudaEventRecord);
