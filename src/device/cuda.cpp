@@ -10,9 +10,15 @@ using cuda::Runtime;
 
 std::string name_of(int device) { return strformat("cuda:{}", device); }
 
+// The library keeps what a call of this thread answered, but for OK, until somebody asks. The caller of ckpt, who asks
+// after calls of his own, shall not find ours.
+void forget(const Runtime& runtime, cuda::Error error) {
+  if (error != cuda::kSuccess) (void)runtime.cudaGetLastError();
+}
+
 // What a call says that failed. Errors that an earlier copy or the caller's own work caused come here, too.
 Status failure(const Runtime& runtime, int device, const char* call, cuda::Error error) {
-  (void)runtime.cudaGetLastError();  // the caller shall not find it
+  forget(runtime, error);
   const bool memory = error == cuda::kMemoryAllocation;
   return Status(memory ? CKPT_NOMEM : CKPT_IO,
                 strformat("{}: {}: error {} {} ({})", name_of(device), call, error, runtime.cudaGetErrorName(error),
@@ -36,7 +42,7 @@ class Uncaptured {
   ~Uncaptured() { exchange(); }
 
  private:
-  void exchange() { (void)runtime_.cudaThreadExchangeStreamCaptureMode(&mode_); }
+  void exchange() { forget(runtime_, runtime_.cudaThreadExchangeStreamCaptureMode(&mode_)); }
   const Runtime& runtime_;
   int mode_ = cuda::kCaptureModeRelaxed;
 };
@@ -46,7 +52,7 @@ class Current {
  public:
   explicit Current(const Runtime& runtime) : runtime_(runtime), uncaptured_(runtime) {}
   ~Current() {
-    if (before_ >= 0) (void)runtime_.cudaSetDevice(before_);
+    if (before_ >= 0) forget(runtime_, runtime_.cudaSetDevice(before_));
   }
   Status set(int device) {
     int before = -1;
@@ -68,7 +74,7 @@ class CudaFence final : public Fence {
   CudaFence(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
   ~CudaFence() override {
     const Uncaptured uncaptured(runtime_);
-    if (event_) (void)runtime_.cudaEventDestroy(event_);
+    if (event_) forget(runtime_, runtime_.cudaEventDestroy(event_));
   }
   // The device must be current.
   Status record(cuda::StreamHandle stream) {
@@ -79,8 +85,11 @@ class CudaFence final : public Fence {
   Result<bool> reached() const override {
     const Uncaptured uncaptured(runtime_);
     const cuda::Error error = runtime_.cudaEventQuery(event_);
-    if (error == cuda::kNotReady) return false;
     if (error == cuda::kSuccess) return true;
+    if (error == cuda::kNotReady) {
+      forget(runtime_, error);
+      return false;
+    }
     return failure(runtime_, device_, "cudaEventQuery", error);
   }
   Status wait() const override {
@@ -111,7 +120,7 @@ class CudaStream final : public Stream {
     if (!stream_) return;
     drain();
     const Uncaptured uncaptured(runtime_);
-    (void)runtime_.cudaStreamDestroy(stream_);
+    forget(runtime_, runtime_.cudaStreamDestroy(stream_));
   }
   Status open() {
     Current current(runtime_);
@@ -137,7 +146,7 @@ class CudaStream final : public Stream {
   Result<std::unique_ptr<Fence>> fence() override { return record(runtime_, device_, stream_); }
   void drain() override {
     const Uncaptured uncaptured(runtime_);
-    (void)runtime_.cudaStreamSynchronize(stream_);
+    forget(runtime_, runtime_.cudaStreamSynchronize(stream_));
   }
 
  private:
@@ -190,7 +199,7 @@ class CudaDriver final : public Driver {
   }
   void unpin(void* memory) override {
     const Uncaptured uncaptured(runtime_);
-    if (runtime_.cudaHostUnregister(memory) != cuda::kSuccess) (void)runtime_.cudaGetLastError();
+    forget(runtime_, runtime_.cudaHostUnregister(memory));
   }
 
  private:

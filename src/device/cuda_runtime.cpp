@@ -78,6 +78,7 @@ static Result<const Runtime*> load_once() {
   int version = 0, &count = runtime.device_count;
   (void)runtime.cudaRuntimeGetVersion(&version);
   const Error error = runtime.cudaGetDeviceCount(&count);
+  if (error != kSuccess) (void)runtime.cudaGetLastError();  // the caller shall not find it
   if (error != kSuccess)
     return unsupported(strformat("libcudart {}.{} answers error {} {} ({})", version / 1000, version % 1000 / 10, error,
                                  runtime.cudaGetErrorName(error), runtime.cudaGetErrorString(error)))

@@ -47,6 +47,7 @@ struct Counts {
   int64_t copies = 0, rows = 0;               // copies of one row, and of several
   int64_t streams = 0, events = 0;            // alive
   int64_t pinned = 0, pinned_peak = 0;        // bytes
+  int64_t pins = 0;                           // of memory, so far
   int64_t under_way = 0, under_way_peak = 0;  // copies that are not done
 };
 

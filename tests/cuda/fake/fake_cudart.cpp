@@ -1,7 +1,7 @@
 // A libcudart.so.13 without a GPU. Device memory faults when the host touches it. Each stream is a thread, so copies
 // are late, and those of different streams come in any order. It is stricter than NVIDIA's: the host's side of a copy
-// must be pinned. Calls and copies fail when a test wants it, and the environment variable FAKE_CUDART_ERROR makes it
-// a machine without a driver (35) or without a device (100).
+// must be pinned, and the other one on the stream's device. Calls and copies fail when a test wants it, and the
+// environment variable FAKE_CUDART_ERROR makes it a machine without a driver (35) or without a device (100).
 #include <sys/mman.h>
 
 #include <atomic>
@@ -82,7 +82,7 @@ thread_local int capture_mode = cuda_test::kCaptureGlobal;
 thread_local Error last_error = kSuccess;
 
 Error give(Error error) {
-  if (error != kSuccess && error != kNotReady) last_error = error;
+  if (error != kSuccess) last_error = error;
   return error;
 }
 
@@ -243,6 +243,16 @@ void count_under_way(int64_t step) {
   all.counts.under_way_peak = std::max(all.counts.under_way_peak, all.counts.under_way);
 }
 
+// Whether memory is of another device than a stream.
+bool is_elsewhere(const void* memory, StreamHandle stream) {
+  Fakes& all = fakes();
+  std::lock_guard lock(all.mutex);
+  const auto next = all.memory.upper_bound(static_cast<const char*>(memory));
+  if (next == all.memory.begin()) return false;
+  const auto& [begin, found] = *std::prev(next);
+  return memory < begin + found.bytes && found.type == kMemoryDevice && found.device != stream->device;
+}
+
 Error copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                 StreamHandle stream) {
   if (height == 0 || width == 0) return kSuccess;
@@ -251,6 +261,7 @@ Error copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, 
   char* out = find(to, (height - 1) * to_pitch + width, &to_device);
   const char* in = find(from, (height - 1) * from_pitch + width, &from_device);
   if (!out || !in || width > to_pitch || width > from_pitch) return give(kInvalidValue);
+  if (is_elsewhere(to, stream_of(stream)) || is_elsewhere(from, stream_of(stream))) return give(kInvalidDevice);
   count_under_way(1);
   // Counted as done even where an earlier copy failed and this one is left out.
   const std::shared_ptr<void> done(nullptr, [](void*) { count_under_way(-1); });
@@ -267,6 +278,7 @@ void pin(const void* memory, uint64_t bytes) {
   Fakes& all = fakes();
   all.pinned[static_cast<const char*>(memory)] = bytes;
   all.counts.pinned += static_cast<int64_t>(bytes);
+  all.counts.pins++;
   all.counts.pinned_peak = std::max(all.counts.pinned_peak, all.counts.pinned);
 }
 
