@@ -53,9 +53,17 @@ class Importer {
     CKPT_TRY(add_share(0));
     CKPT_TRY(add_tree());
     for (const auto& [key, value] : from_.attributes) CKPT_TRY(set_text(save(), key, value));
-    std::string id = save().id();
+    attempt_ = save().id();
     CKPT_TRY(from_.ranks == 1 ? run_save() : save_all());
-    return id;
+    return attempt_;
+  }
+
+  // Removes what a failed run() gave up, which would be listed until the next session of its run.
+  void clean() {
+    ranks_.clear();
+    if (const auto list = store_.list())
+      for (const client::CheckpointInfo& one : *list)
+        if (one.id == attempt_ && one.state == CKPT_CHECKPOINT_ABORTED) (void)store_.remove(attempt_);
   }
 
  private:
@@ -205,6 +213,7 @@ class Importer {
   ImportRequest request_;
   Job& job_;
   std::vector<ForeignTable> tables_;
+  std::string attempt_;      // its id; "" before the save begins
   std::vector<Bytes> kept_;  // memory that is read by strides
   std::vector<Rank> ranks_;  // 0, and the one that is being played
 };
@@ -213,7 +222,10 @@ class Importer {
 
 Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request,
                                       Job& job) {
-  return Importer(store, from, request, job).run();
+  Importer importer(store, from, request, job);
+  Result<std::string> id = importer.run();
+  if (!id.ok()) importer.clean();
+  return id;
 }
 
 }  // namespace ckpt::interop
