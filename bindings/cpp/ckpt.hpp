@@ -27,6 +27,9 @@
 #endif
 
 #include "ckpt/background.hpp"
+#ifdef CKPT_FILE_H
+#include "ckpt/file_table.hpp"
+#endif
 #include "ckpt/table.hpp"
 #include "ckpt/tree.hpp"
 
@@ -559,6 +562,8 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
   Result<void> read(uint64_t index, const Tensor& tensor, MutableMemory memory) {
     return detail::call(ckpt_file_read, get(), index, &tensor.desc(), memory.data, memory.bytes);
   }
+  // Sparse tables among the tensors: T is an alias of T/ids, and each T/COLUMN has a row for each id. Opens nothing.
+  Result<std::vector<FileTable>> tables() const;
   Result<TreeView> tree() const {
     const ckpt_tree* tree = nullptr;
     detail::Call call;
@@ -566,6 +571,29 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
     return call.result(TreeView(tree));
   }
 };
+
+inline Result<std::vector<FileTable>> File::tables() const {
+  detail::Call call;
+  std::vector<FileTensor> all(tensor_count(), detail::sized<FileTensor>());
+  std::map<std::string, std::shared_ptr<detail::FileTableState>> found;
+  for (uint64_t i = 0; i < all.size(); i++) {
+    call(ckpt_file_tensor_at, get(), i, &all[i]);
+    const std::string name = call.ok() && all[i].alias_of ? all[i].name : "";
+    if (name.empty() || all[i].dtype != CKPT_DTYPE_I64 || all[i].ndim != 1 || all[i].alias_offset != 0 ||
+        name + "/ids" != all[i].alias_of)
+      continue;
+    auto& made = *found.emplace(name, std::make_shared<detail::FileTableState>()).first->second;
+    made.file = get();
+    made.info.name = all[i].name;
+    made.info.id_dtype = all[i].dtype;
+    made.info.row_count = static_cast<uint64_t>(all[i].shape[0]);
+  }
+  for (uint64_t i = 0; call.ok() && !found.empty() && i < all.size(); i++) detail::put_in_table(found, i, all[i]);
+  std::vector<FileTable> tables;
+  for (auto& one : found)
+    if (one.second->ids != UINT64_MAX) tables.push_back(FileTable(std::move(one.second)));
+  return call.result(std::move(tables));
+}
 #endif
 
 }  // namespace CKPT_HPP_MODE
