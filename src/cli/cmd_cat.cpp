@@ -234,14 +234,14 @@ int write_csv(const SparseTable& table, const RowReader& reading) {
   return missing.empty() ? kExitOk : kExitNo;
 }
 
-int cat_table(const Args& args, const ckpt::Reader& reader, const ckpt::Options& options, const SparseTable& whole) {
+int cat_table(const Args& args, const ckpt::Options& options, const SparseTable& whole) {
   if (!args.box.empty() || !args.npy.empty() || !args.as.empty() || args.raw)
     invalid(args.tensor + " is a sparse table: --box, --npy, --as and --raw are for tensors, such as " + args.tensor +
             "/ids");
   const SparseTable table = chosen_columns(whole, args.columns);
   const RowReader reading(
-      reader, table,
-      (args.ids ? ckpt::Rowset::ids(parse_ids(*args.ids)) : ckpt::Rowset::all()).window(window_rows(table)), options);
+      table, (args.ids ? ckpt::Rowset::ids(parse_ids(*args.ids)) : ckpt::Rowset::all()).window(window_rows(table)),
+      options);
   if (args.csv) return write_csv(table, reading);
   const uint64_t most = args.ids || args.full ? reading.row_count() : std::min(reading.row_count(), kFirstRows);
   const std::vector<uint64_t> missing = reading.missing();
@@ -285,9 +285,12 @@ void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 int run(const Args& args) {
   if (args.tensor.empty() == args.object.empty()) invalid("cat needs either a tensor's name or --object NAME");
   if (is_foreign(args.checkpoint)) {
-    if (args.tensor.empty() || args.json || args.ids || !args.columns.empty() || args.csv)
-      invalid("--object, --json, --ids, --columns and --csv are for checkpoints: " + shown(args.checkpoint) +
-              " is none");
+    if (args.tensor.empty()) invalid("--object is for checkpoints: " + shown(args.checkpoint) + " is none");
+    for (const SparseTable& table : foreign_tables(args.checkpoint, args))
+      if (table.name() == args.tensor) return cat_table(args, make_options(args), table);
+    if (args.json || args.ids || !args.columns.empty() || args.csv)
+      invalid(args.tensor +
+              " is not a sparse table, and of a file --json, --ids, --columns and --csv are only for those");
     cat_tensor(args, foreign_tensor(args.checkpoint, args.tensor, args.as, args));
     return kExitOk;
   }
@@ -298,7 +301,7 @@ int run(const Args& args) {
   } else if (names_tree(opened.reader, args.tensor)) {
     cat_tree(args, opened.reader);
   } else if (const auto table = find_table(opened.reader, args.tensor)) {
-    return cat_table(args, opened.reader, options, *table);
+    return cat_table(args, options, *table);
   } else {
     if (args.ids || !args.columns.empty() || args.csv)
       invalid(args.tensor + " is not a sparse table, and --ids, --columns and --csv are only for those");

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/diff_tables.h"
@@ -31,7 +32,7 @@ constexpr Words kWords = {
     "Two checkpoints may be\n"
     "equal though their world sizes differ. Either may be a file or directory that ckpt import takes: then names, "
     "shapes,\n"
-    "the elements' bytes and the state trees are compared.",
+    "the elements' bytes, rows of sparse tables and the state trees are compared.",
     "  ckpt diff /data/run7@step:100 /data/run7@step:200\n"
     "  ckpt diff /data/run7 /backup/run7 --structure-only\n"
     "  ckpt diff ./step-400-dcp /data/run7@step:400\n",
@@ -74,11 +75,25 @@ void print_findings(std::span<const ckpt::Finding> findings) {
   if (!values.empty()) print(values.render(terminal_width()));
 }
 
+void print_tables(const TableDifferences& tables) {
+  for (const TableDifference& table : tables.found)
+    for (const std::string& text : table.texts) print(escaped(format("table {}: {}", table.name, text)) + "\n");
+}
+
+Json table_json(const TableDifference& table) {
+  return {{"name", table.name},
+          {"texts", Json::array(table.texts)},
+          {"only_first", table.only_first},
+          {"only_second", table.only_second},
+          {"rows_that_differ", table.differing}};
+}
+
 // ---- where one of them is no checkpoint ----
 
 struct Side {
   std::string name, tree;
   std::vector<TensorSource> tensors;
+  std::vector<SparseTable> tables;
   std::unique_ptr<Opened> opened;  // of a checkpoint, whose reader the tensors use
 };
 
@@ -89,6 +104,7 @@ Side side_of(const std::string& argument, const Args& args, const ckpt::Options&
     side.name = shown(argument);
     side.tree = std::move(content.tree);
     side.tensors = std::move(content.tensors);
+    side.tables = std::move(content.tables);
     return side;
   }
   side.opened = std::make_unique<Opened>(open_checkpoint(argument, args, options));
@@ -96,7 +112,14 @@ Side side_of(const std::string& argument, const Args& args, const ckpt::Options&
   side.name = side.opened->info.id;
   side.tree = reader.tree().json();
   for (const ckpt::TensorInfo& tensor : reader.tensors()) side.tensors.emplace_back(reader, options, tensor.name, "");
+  side.tables = tables_of(reader);
   return side;
+}
+
+TableSide table_side(const Side& side) {
+  std::set<std::string> names;
+  for (const TensorSource& tensor : side.tensors) names.insert(tensor.name());
+  return {side.tables, [names](const std::string& name) { return names.contains(name); }};
 }
 
 struct Difference {
@@ -122,14 +145,15 @@ std::string kind_text(const TensorSource& tensor) {
   return dtype_text(tensor.stored_dtype()) + " " + shape_text(tensor.shape());
 }
 
-std::vector<Difference> differences_of(const Side& a, const Side& b, const Args& args) {
+// Without what is said of tables.
+std::vector<Difference> differences_of(const Side& a, const Side& b, const TableDifferences& tables, const Args& args) {
   std::map<std::string, std::pair<const TensorSource*, const TensorSource*>> pairs;
   for (const TensorSource& tensor : a.tensors) pairs[tensor.name()].first = &tensor;
   for (const TensorSource& tensor : b.tensors) pairs[tensor.name()].second = &tensor;
   std::vector<Difference> found;
   for (const auto& [name, pair] : pairs) {
     const auto& [left, right] = pair;
-    if (!is_under(args.at, name)) continue;
+    if (!is_under(args.at, name) || tables.said.contains(name)) continue;
     if (!left || !right) {
       found.push_back({name, format("tensor {}: only in the {}", name, left ? "first" : "second")});
     } else if (kind_text(*left) != kind_text(*right)) {
@@ -144,27 +168,26 @@ std::vector<Difference> differences_of(const Side& a, const Side& b, const Args&
 
 int diff_foreign(const Args& args, const ckpt::Options& options) {
   const Side a = side_of(args.a, args, options), b = side_of(args.b, args, options);
-  const std::vector<Difference> found = differences_of(a, b, args);
+  const TableDifferences tables = diff_tables(table_side(a), table_side(b), args.at, !args.structure_only, options);
+  const std::vector<Difference> found = differences_of(a, b, tables, args);
+  const bool equal = found.empty() && tables.found.empty();
   if (args.json) {
     print_json({{"a", a.name},
                 {"b", b.name},
-                {"equal", found.empty()},
-                {"differences", Json::array(found, [](const Difference& difference) {
-                   return Json{{"name", difference.name}, {"text", difference.text}, {"count", difference.count}};
-                 })}});
+                {"equal", equal},
+                {"differences", Json::array(found,
+                                            [](const Difference& difference) {
+                                              return Json{{"name", difference.name},
+                                                          {"text", difference.text},
+                                                          {"count", difference.count}};
+                                            })},
+                {"tables", Json::array(tables.found, table_json)}});
   } else {
     for (const Difference& difference : found) print(escaped(difference.text) + "\n");
-    if (found.empty()) print(format("equal: {} and {}\n", escaped(a.name), escaped(b.name)));
+    print_tables(tables);
+    if (equal) print(format("equal: {} and {}\n", escaped(a.name), escaped(b.name)));
   }
-  return found.empty() ? kExitOk : kExitNo;
-}
-
-Json table_json(const TableDifference& table) {
-  return {{"name", table.name},
-          {"texts", Json::array(table.texts)},
-          {"only_first", table.only_first},
-          {"only_second", table.only_second},
-          {"rows_that_differ", table.differing}};
+  return equal ? kExitOk : kExitNo;
 }
 
 int run(const Args& args) {
@@ -174,7 +197,11 @@ int run(const Args& args) {
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   ckpt::Report report{nullptr};
   const Work work = watch(options, [&] { report = a.reader.diff(b.reader, options); });
-  const TableDifferences tables = diff_tables(a.reader, b.reader, args.at, !args.structure_only, make_options(args));
+  const auto side = [](const ckpt::Reader& reader) {
+    return TableSide{tables_of(reader), [&reader](const std::string& name) { return reader.has_tensor(name); }};
+  };
+  const TableDifferences tables =
+      diff_tables(side(a.reader), side(b.reader), args.at, !args.structure_only, make_options(args));
   const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at, tables);
   const bool equal = findings.empty() && tables.found.empty();
   if (args.json) {
@@ -186,8 +213,7 @@ int run(const Args& args) {
                 {"tables", Json::array(tables.found, table_json)}});
   } else {
     print_findings(findings);
-    for (const TableDifference& table : tables.found)
-      for (const std::string& text : table.texts) print(escaped(format("table {}: {}", table.name, text)) + "\n");
+    print_tables(tables);
     if (equal) print(format("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
     print(requests_line(work.stats));
   }

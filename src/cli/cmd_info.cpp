@@ -142,11 +142,6 @@ std::string against_mean(uint64_t most, uint64_t all, uint64_t holders) {
   return counted(most, "row") + print_format(", %.2g×", static_cast<double>(most) / mean);
 }
 
-std::string column_text(const ckpt::ColumnInfo& column) {
-  const auto shape = std::span(column.shape, static_cast<size_t>(column.ndim));
-  return escaped(column.name) + " " + dtype_text(column.dtype) + (shape.empty() ? "" : " " + shape_text(shape));
-}
-
 std::string tables_text(const Opened& opened, const std::vector<SparseTable>& tables) {
   Table text({{"SPARSE TABLE", Align::kLeft, true},
               {"ROWS", Align::kRight},
@@ -157,23 +152,20 @@ std::string tables_text(const Opened& opened, const std::vector<SparseTable>& ta
               {"LARGEST RANK", Align::kRight},
               {"COLUMNS", Align::kLeft, true}});
   for (const SparseTable& table : tables) {
-    std::vector<std::string> columns;
-    for (const ckpt::ColumnInfo& column : table.columns) columns.push_back(column_text(column));
     const auto most = rows_of_largest_rank(opened.reader, table);
     text.add({escaped(table.info.name), std::to_string(table.info.row_count), dtype_text(table.info.id_dtype),
               std::to_string(table.info.bucket_count), human_bytes(table.info.bytes),
               human_bytes(table.info.stored_bytes),
-              most ? against_mean(*most, table.info.row_count, opened.info.world_size) : "-", joined(columns)});
+              most ? against_mean(*most, table.info.row_count, opened.info.world_size) : "-", columns_text(table)});
   }
   return text.empty() ? "" : "\n" + text.render(terminal_width());
 }
 
-std::string skew_text(const ckpt::Reader& reader, const std::vector<SparseTable>& tables,
-                      const ckpt::Options& options) {
+std::string skew_text(const std::vector<SparseTable>& tables, const ckpt::Options& options) {
   Table text(
       {{"SKEW OF", Align::kLeft, true}, {"BUCKETS WITH ROWS", Align::kRight}, {"FULLEST BUCKET", Align::kRight}});
   for (const SparseTable& table : tables) {
-    const Skew skew = skew_of(reader, table, options);
+    const Skew skew = skew_of(table, options);
     text.add({escaped(table.info.name), format("{} of {}", skew.buckets_with_rows, table.info.bucket_count),
               against_mean(skew.rows_of_fullest, table.info.row_count, skew.buckets_with_rows)});
   }
@@ -199,7 +191,7 @@ Json table_json(const ckpt::Reader& reader, const SparseTable& table, const ckpt
                {"rows_of_largest_rank", most ? Json(*most) : Json(nullptr)},
                {"columns", Json::array(table.columns, column_json)}};
   if (for_skew == nullptr) return json;
-  const Skew skew = skew_of(reader, table, *for_skew);
+  const Skew skew = skew_of(table, *for_skew);
   json.add("buckets_with_rows", skew.buckets_with_rows);
   json.add("rows_of_fullest_bucket", skew.rows_of_fullest);
   return json;
@@ -378,7 +370,7 @@ int run(const Args& args) {
   if (args.json) return print_as_json(args, opened, tensors, tables, options), kExitOk;
   const Tensors listed = args.segments || !args.pattern.empty() ? tensors : without_tables(tensors, tables);
   std::string text = identity_text(opened.info) + tensors_text(listed) + tables_text(opened, tables);
-  if (args.skew) text += skew_text(reader, tables, options);
+  if (args.skew) text += skew_text(tables, options);
   if (args.segments) text += segments_text(reader, tensors);
   text += objects_text(reader);
   if (args.pattern.empty() && args.at.empty()) text += trees_text(reader, lines);

@@ -35,19 +35,18 @@ bool same_columns(const SparseTable& a, const SparseTable& b) {
 
 class Comparison {
  public:
-  Comparison(const ckpt::Reader& a, const SparseTable& first, const ckpt::Reader& b, const SparseTable& second,
-             const ckpt::Options& options)
-      : a_(a), b_(b), first_(first), second_(second), options_(options) {}
+  Comparison(const SparseTable& first, const SparseTable& second, const ckpt::Options& options)
+      : first_(first), second_(second), options_(options) {}
 
   void run() {
-    const RowReader rows(a_, first_, ckpt::Rowset::all().window(window_rows(first_)), options_);
+    const RowReader rows(first_, ckpt::Rowset::all().window(window_rows(first_)), options_);
     for (uint64_t window = 0; window < rows.window_count(); window++) compare(rows.read(window));
     // Rows that both have are counted now; if these are all of the second's, none is left to be looked for.
     if (first_.info.row_count - only_first_.count == second_.info.row_count) return;
     const SparseTable ids = with_columns(second_, {});
-    const RowReader others(b_, ids, ckpt::Rowset::all().window(window_rows(ids)), options_);
+    const RowReader others(ids, ckpt::Rowset::all().window(window_rows(ids)), options_);
     for (uint64_t window = 0; window < others.window_count(); window++)
-      for (const uint64_t id : RowReader(a_, first_, ckpt::Rowset::ids(others.read(window).ids), options_).missing())
+      for (const uint64_t id : RowReader(first_, ckpt::Rowset::ids(others.read(window).ids), options_).missing())
         only_second_.add(second_, id);
   }
 
@@ -69,7 +68,7 @@ class Comparison {
  private:
   // The second's rows of these ids come in the same order, without those that it lacks.
   void compare(const LoadedRows& rows) {
-    const RowReader others(b_, second_, ckpt::Rowset::ids(rows.ids), options_);
+    const RowReader others(second_, ckpt::Rowset::ids(rows.ids), options_);
     const LoadedRows found = others.read(0);
     const std::vector<uint64_t> missing = others.missing();
     for (size_t row = 0, absent = 0; row < rows.ids.size(); row++) {
@@ -92,7 +91,6 @@ class Comparison {
     return any;
   }
 
-  const ckpt::Reader &a_, &b_;
   const SparseTable &first_, &second_;
   const ckpt::Options& options_;
   Ids only_first_, only_second_, differing_;
@@ -101,12 +99,11 @@ class Comparison {
 
 }  // namespace
 
-TableDifferences diff_tables(const ckpt::Reader& a, const ckpt::Reader& b, const std::string& at, bool values,
+TableDifferences diff_tables(const TableSide& a, const TableSide& b, const std::string& at, bool values,
                              const ckpt::Options& options) {
-  const std::vector<SparseTable> first = tables_of(a), second = tables_of(b);
   std::map<std::string, std::pair<const SparseTable*, const SparseTable*>> pairs;
-  for (const SparseTable& table : first) pairs[table.name()].first = &table;
-  for (const SparseTable& table : second) pairs[table.name()].second = &table;
+  for (const SparseTable& table : a.tables) pairs[table.name()].first = &table;
+  for (const SparseTable& table : b.tables) pairs[table.name()].second = &table;
   TableDifferences out;
   for (const auto& [name, pair] : pairs) {
     const auto& [left, right] = pair;
@@ -117,13 +114,13 @@ TableDifferences diff_tables(const ckpt::Reader& a, const ckpt::Reader& b, const
       difference.texts.push_back(format("only in the {}", left ? "first" : "second"));
     } else {
       if (values) {
-        Comparison comparison(a, *left, b, *right, options);
+        Comparison comparison(*left, *right, options);
         comparison.run();
         difference = comparison.difference();
       } else if (left->info.row_count != right->info.row_count) {
         difference.texts.push_back(format("{} rows against {}", left->info.row_count, right->info.row_count));
       }
-      if (left->info.bucket_count != right->info.bucket_count)
+      if (left->info.bucket_count != right->info.bucket_count && left->info.bucket_count && right->info.bucket_count)
         difference.texts.push_back(format("{} buckets against {}", left->info.bucket_count, right->info.bucket_count));
     }
     for (const SparseTable* table : {left, right})

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <ckpt.hpp>
+#include "cli/rows.h"
 
 namespace cli {
 
@@ -17,14 +17,20 @@ struct TableDifference {
 
 struct TableDifferences {
   std::vector<TableDifference> found;  // of tables that differ
-  // Names of findings of ckpt::Reader::diff that are said by these: tensors that compared tables are stored as, and the
-  // attribute that describes a table.
+  // Names of findings of ckpt::Reader::diff, or of tensors, that are said by these: tensors that compared tables are
+  // stored as, and the attribute that describes a table.
   std::set<std::string> said;
+};
+
+// One of the two: a checkpoint or a file.
+struct TableSide {
+  std::vector<SparseTable> tables;
+  std::function<bool(const std::string& name)> has_tensor;
 };
 
 // Of tables below `at` that one has, or both with the same columns. Others differ as the tensors do that they are
 // stored as. `values`: rows are read and compared, window by window.
-TableDifferences diff_tables(const ckpt::Reader& a, const ckpt::Reader& b, const std::string& at, bool values,
+TableDifferences diff_tables(const TableSide& a, const TableSide& b, const std::string& at, bool values,
                              const ckpt::Options& options);
 
 }  // namespace cli

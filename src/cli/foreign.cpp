@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "cli/locate.h"
@@ -58,6 +59,53 @@ std::string tensors_text(const Tensors& tensors) {
   return table.empty() ? "" : "\n" + table.render(terminal_width());
 }
 
+std::string tables_text(const std::vector<SparseTable>& tables) {
+  Table text({{"SPARSE TABLE", Align::kLeft, true},
+              {"ROWS", Align::kRight},
+              {"IDS"},
+              {"BYTES", Align::kRight},
+              {"COLUMNS", Align::kLeft, true}});
+  for (const SparseTable& table : tables)
+    text.add({escaped(table.info.name), std::to_string(table.info.row_count), dtype_text(table.info.id_dtype),
+              human_bytes(table.info.bytes), columns_text(table)});
+  return text.empty() ? "" : "\n" + text.render(terminal_width());
+}
+
+Json table_json(const SparseTable& table) {
+  return {{"name", table.info.name},
+          {"row_count", table.info.row_count},
+          {"id_dtype", dtype_text(table.info.id_dtype)},
+          {"bytes", table.info.bytes},
+          {"columns", Json::array(table.columns, [](const ckpt::ColumnInfo& column) {
+             return Json{{"name", column.name}, {"dtype", dtype_text(column.dtype)}, {"row_bytes", column.row_bytes}};
+           })}};
+}
+
+// Those that no table is made of.
+Tensors without_tables(const Tensors& tensors, const std::vector<SparseTable>& tables) {
+  std::set<std::string> hidden;
+  for (const SparseTable& table : tables) hidden.merge(tensors_of(table));
+  Tensors out;
+  for (const ckpt::FileTensor& tensor : tensors)
+    if (!hidden.contains(tensor.name)) out.push_back(tensor);
+  return out;
+}
+
+std::vector<SparseTable> tables_in(const std::shared_ptr<ckpt::File>& file) {
+  std::vector<SparseTable> tables;
+  for (const ckpt::FileTable& table : file->tables()) {
+    auto open = [file, table](const ckpt::Rowset& rows, const ckpt::Options&) {
+      const auto share = std::make_shared<const ckpt::FileShare>(table.share(rows));
+      return TableRows{share->info(), share->missing(), [share](uint64_t window) { return share->window_rows(window); },
+                       [file, share](uint64_t window, ckpt::MutableMemory ids, const auto& columns) {
+                         share->read(window, ids, columns);
+                       }};
+    };
+    tables.push_back({table.info(), table.columns(), open});
+  }
+  return tables;
+}
+
 std::string tree_text(const ckpt::File& file, const Tensors& tensors, uint64_t lines) {
   std::unordered_map<std::string_view, const ckpt::FileTensor*> by_name;
   for (const ckpt::FileTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
@@ -80,25 +128,29 @@ Json tensor_json(const ckpt::FileTensor& tensor) {
   return json;
 }
 
-void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tensors& tensors) {
+void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tensors& tensors,
+                   const std::vector<SparseTable>& tables) {
   print_json({{"file", shown(query.path)},
               {"format", file.format()},
               {"tensors", tensors.size()},
               {"bytes", bytes_of(tensors)},
               {"tensor_list", Json::array(chosen(tensors, query.pattern), tensor_json)},
+              {"table_list", Json::array(tables, table_json)},
               {"state", Json::parsed(file.tree().json())}});
 }
 
 }  // namespace
 
 void show_foreign(const ForeignQuery& query, const Common& common) {
-  const ckpt::File file = open_file(query.path, common);
-  const auto all = file.tensors();
+  const auto file = std::make_shared<ckpt::File>(open_file(query.path, common));
+  const auto all = file->tensors();
   const Tensors tensors(all.begin(), all.end());
-  if (common.json) return print_as_json(query, file, tensors);
-  std::string text = summary_text(query.path, file, tensors);
-  if (query.pattern.empty()) text += "\n" + tree_text(file, tensors, query.tree_lines);
-  print(text + tensors_text(chosen(tensors, query.pattern)));
+  const std::vector<SparseTable> tables = tables_in(file);
+  if (common.json) return print_as_json(query, *file, tensors, tables);
+  std::string text = summary_text(query.path, *file, tensors);
+  if (!query.pattern.empty()) return print(text + tensors_text(chosen(tensors, query.pattern)));
+  text += "\n" + tree_text(*file, tensors, query.tree_lines);
+  print(text + tensors_text(without_tables(tensors, tables)) + tables_text(tables));
 }
 
 // Keeps the file open as long as it lives.
@@ -114,8 +166,13 @@ ForeignContent foreign_content(const std::string& path, const Common& common) {
   const auto file = std::make_shared<ckpt::File>(open_file(path, common));
   ForeignContent content;
   content.tree = file->tree().json();
+  content.tables = tables_in(file);
   for (uint64_t i = 0; i < file->tensor_count(); i++) content.tensors.push_back(source_of(file, i, ""));
   return content;
+}
+
+std::vector<SparseTable> foreign_tables(const std::string& path, const Common& common) {
+  return tables_in(std::make_shared<ckpt::File>(open_file(path, common)));
 }
 
 TensorSource foreign_tensor(const std::string& path, const std::string& name, const std::string& as,

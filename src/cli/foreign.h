@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/rows.h"
 #include "cli/tensor_source.h"
 
 namespace cli {
@@ -19,12 +20,15 @@ struct ForeignQuery {
 // Prints format, sizes, the outline of the tree and the tensors. Checks the file's checksums only with -o verify=1.
 void show_foreign(const ForeignQuery& query, const Common& common);
 
-// The tensors of a file or directory, whose elements are read as they are asked for, and its tree as JSON.
+// The tensors of a file or directory, whose elements are read as they are asked for, sparse tables that are among them,
+// and its tree as JSON.
 struct ForeignContent {
   std::vector<TensorSource> tensors;
+  std::vector<SparseTable> tables;
   std::string tree;
 };
 ForeignContent foreign_content(const std::string& path, const Common& common);
+std::vector<SparseTable> foreign_tables(const std::string& path, const Common& common);
 // One tensor of it, converted to `as` ("": as it is). NOT_FOUND.
 TensorSource foreign_tensor(const std::string& path, const std::string& name, const std::string& as,
                             const Common& common);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 
 #include "cli/array.h"
 #include "cli/error.h"
@@ -76,19 +77,42 @@ std::string row_of(const SparseTable& table, const LoadedRows& rows, size_t colu
       [&](uint64_t count) { at += count; });
 }
 
+SparseTable table_of(const ckpt::Reader& reader, const ckpt::TableInfo& info) {
+  auto open = [&reader, name = std::string(info.name)](const ckpt::Rowset& rows, const ckpt::Options& options) {
+    const auto share = std::make_shared<const ckpt::Share>(reader.share(name, rows));
+    return TableRows{share->info(), share->missing(), [share](uint64_t window) { return share->window_rows(window); },
+                     [&reader, share, options](uint64_t window, ckpt::MutableMemory ids, const auto& columns) {
+                       auto load = ckpt::Load::create(reader, options);
+                       load.add_table(*share, window, ids, columns);
+                       load.run();
+                     }};
+  };
+  return {info, reader.columns(info.name), open};
+}
+
 }  // namespace
 
 std::vector<SparseTable> tables_of(const ckpt::Reader& reader) {
   std::vector<SparseTable> tables;
-  for (const ckpt::TableInfo& info : reader.tables()) tables.push_back({info, reader.columns(info.name)});
+  for (const ckpt::TableInfo& info : reader.tables()) tables.push_back(table_of(reader, info));
   return tables;
 }
 
 std::optional<SparseTable> find_table(const ckpt::Reader& reader, const std::string& name) try {
-  return SparseTable{reader.table(name), reader.columns(name)};
+  return table_of(reader, reader.table(name));
 } catch (const ckpt::Error& error) {
   if (error.status() != CKPT_NOT_FOUND && error.status() != CKPT_INVALID) throw;
   return std::nullopt;
+}
+
+std::string columns_text(const SparseTable& table) {
+  std::vector<std::string> texts;
+  for (const ckpt::ColumnInfo& column : table.columns) {
+    const auto shape = std::span(column.shape, static_cast<size_t>(column.ndim));
+    texts.push_back(escaped(column.name) + " " + dtype_text(column.dtype) +
+                    (shape.empty() ? "" : " " + shape_text(shape)));
+  }
+  return joined(texts);
 }
 
 std::set<std::string> tensors_of(const SparseTable& table) {
@@ -130,32 +154,22 @@ std::string id_text(const SparseTable& table, uint64_t id) {
   return table.info.id_dtype == CKPT_DTYPE_I64 ? std::to_string(static_cast<int64_t>(id)) : std::to_string(id);
 }
 
-RowReader::RowReader(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Rowset& rows,
-                     const ckpt::Options& options)
-    : reader_(reader),
-      table_(table),
-      options_(options),
-      share_(reader.share(table.name(), rows)),
-      info_(share_.info()) {}
-
 LoadedRows RowReader::read(uint64_t window) const {
   LoadedRows out;
-  out.ids.resize(share_.window_rows(window));
+  out.ids.resize(rows_.window_rows(window));
   std::vector<ckpt::ColumnMemory> memory;
   for (const ckpt::ColumnInfo& column : table_.columns) {
     out.columns.emplace_back(out.ids.size() * column.row_bytes);
     memory.push_back({column.name, ckpt::MutableMemory(out.columns.back())});
   }
-  auto load = ckpt::Load::create(reader_, options_);
-  load.add_table(share_, window, ckpt::MutableMemory(out.ids), memory);
-  load.run();
+  rows_.read(window, ckpt::MutableMemory(out.ids), memory);
   return out;
 }
 
 // Windows are ranges of buckets: a bucket that one window ends in may go on in the next one.
-Skew skew_of(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Options& options) {
+Skew skew_of(const SparseTable& table, const ckpt::Options& options) {
   const SparseTable ids_only = with_columns(table, {});
-  const RowReader reading(reader, ids_only, ckpt::Rowset::all().window(window_rows(ids_only)), options);
+  const RowReader reading(ids_only, ckpt::Rowset::all().window(window_rows(ids_only)), options);
   Skew skew;
   uint64_t last = UINT64_MAX, rows_of_last = 0;
   for (uint64_t window = 0; window < reading.window_count(); window++) {

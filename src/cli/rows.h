@@ -1,6 +1,7 @@
 // Sparse tables for the commands: their tensors, their rows window by window, and rows as text. One thread.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,10 +13,19 @@
 
 namespace cli {
 
-// A sparse table of a checkpoint. `reader` must outlive it, and what was opened of it.
+// Some rows of a table, in windows.
+struct TableRows {
+  ckpt::ShareInfo info;
+  std::vector<uint64_t> missing;
+  std::function<uint64_t(uint64_t window)> window_rows;
+  std::function<void(uint64_t window, ckpt::MutableMemory ids, const std::vector<ckpt::ColumnMemory>& columns)> read;
+};
+
+// A sparse table of a checkpoint, whose reader must outlive it and what was opened of it, or of a file.
 struct SparseTable {
-  ckpt::TableInfo info;
+  ckpt::TableInfo info;  // of a file without bucket_count
   std::vector<ckpt::ColumnInfo> columns;
+  std::function<TableRows(const ckpt::Rowset& rows, const ckpt::Options& options)> open;
 
   std::string name() const { return info.name; }
 };
@@ -23,6 +33,8 @@ struct SparseTable {
 std::vector<SparseTable> tables_of(const ckpt::Reader& reader);
 // The table `name`; nothing if that is no table.
 std::optional<SparseTable> find_table(const ckpt::Reader& reader, const std::string& name);
+// "embedding f32 [6], seen i64".
+std::string columns_text(const SparseTable& table);
 // The names of the tensors that a table is stored as, and its own.
 std::set<std::string> tensors_of(const SparseTable& table);
 // Only these columns, in this order; NOT_FOUND names those that there are.
@@ -41,26 +53,23 @@ struct LoadedRows {
 // Reads the rows of a share, of the table's columns, window by window.
 class RowReader {
  public:
-  RowReader(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Rowset& rows,
-            const ckpt::Options& options);
-  uint64_t row_count() const { return info_.row_count; }
-  uint64_t window_count() const { return info_.window_count; }
-  std::vector<uint64_t> missing() const { return share_.missing(); }
+  RowReader(const SparseTable& table, const ckpt::Rowset& rows, const ckpt::Options& options)
+      : table_(table), rows_(table.open(rows, options)) {}
+  uint64_t row_count() const { return rows_.info.row_count; }
+  uint64_t window_count() const { return rows_.info.window_count; }
+  std::vector<uint64_t> missing() const { return rows_.missing; }
   LoadedRows read(uint64_t window) const;
 
  private:
-  const ckpt::Reader& reader_;
   const SparseTable& table_;
-  const ckpt::Options& options_;
-  ckpt::Share share_;
-  ckpt::ShareInfo info_;
+  TableRows rows_;
 };
 
 // How the rows of a table fill its buckets. Reads all ids, in bounded memory.
 struct Skew {
   uint64_t buckets_with_rows = 0, rows_of_fullest = 0;
 };
-Skew skew_of(const ckpt::Reader& reader, const SparseTable& table, const ckpt::Options& options);
+Skew skew_of(const SparseTable& table, const ckpt::Options& options);
 
 // The most rows of a window that takes a bounded amount of memory.
 uint64_t window_rows(const SparseTable& table);

@@ -22,6 +22,7 @@ void add_map(CLI::App& app, Action& chosen) { add_unsupported(app, chosen, "map"
 
 void show_foreign(const ForeignQuery& query, const Common&) { unsupported("info " + query.path); }
 ForeignContent foreign_content(const std::string& path, const Common&) { unsupported("diff " + path); }
+std::vector<SparseTable> foreign_tables(const std::string& path, const Common&) { unsupported("cat " + path); }
 TensorSource foreign_tensor(const std::string& path, const std::string&, const std::string&, const Common&) {
   unsupported("cat " + path);
 }
