@@ -403,10 +403,92 @@ class RecisPlan {
   ExportPlan plan_;
 };
 
+// What ckpt's own managers with RecIS' words save has model, sparse_optim, tables, io states and all else side by side
+// under their names, global_step among them. This puts it into RecIS' parts.
+class PartsOfManager {
+ public:
+  PartsOfManager(const Tree& tree, const std::set<std::string>& tables) : tree_(tree), tables_(tables) {}
+
+  static bool is_of(const Tree& tree) {
+    const auto lacks = [&](const char* key) { return tree.find(0, key) == kNoNode; };
+    return tree[0].kind == CKPT_NODE_DICT && !lacks("global_step") && lacks("extra") && lacks("tables") &&
+           lacks("io_state");
+  }
+
+  Result<Tree> run() {
+    CKPT_TRY(made_.begin(CKPT_NODE_DICT));
+    for (uint32_t child = tree_.first_child(0); child != kNoNode; child = tree_[child].next) {
+      const std::string_view key = tree_[child].key_view();
+      if (key == "model" || key == "sparse_optim")
+        CKPT_TRY(put(child));
+      else
+        (is_table(child) ? sparse_ : is_of_ranks(child) ? io_states_ : extra_).push_back(child);
+    }
+    CKPT_TRY(put_dict("tables", sparse_));
+    CKPT_TRY(put_dict("extra", extra_));
+    if (!io_states_.empty()) CKPT_TRY(put_io_states());
+    CKPT_TRY(made_.end());
+    return std::move(made_);
+  }
+
+ private:
+  bool is_record(uint32_t node, std::string_view name) const {
+    return tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == name;
+  }
+  bool is_of_ranks(uint32_t node) const { return is_record(node, format::kPerRankClass); }
+  bool is_table(uint32_t node) const {
+    return is_record(node, format::kTableClass) ||
+           (tree_[node].kind == CKPT_NODE_TENSOR && tables_.contains(std::string(tree_[node].text_view())));
+  }
+
+  Status put(uint32_t child) {
+    CKPT_TRY(made_.key(tree_[child].key_view()));
+    return format::copy_node(tree_, child, made_);
+  }
+  Status put_dict(const char* part, const std::vector<uint32_t>& children) {
+    if (children.empty()) return Ok();
+    CKPT_TRY(made_.key(part));
+    CKPT_TRY(made_.begin(CKPT_NODE_DICT));
+    for (const uint32_t child : children) CKPT_TRY(put(child));
+    return made_.end();
+  }
+
+  // For each worker a dict of what it has of all names.
+  Status put_io_states() {
+    uint32_t workers = 0;
+    for (const uint32_t child : io_states_) workers = std::max(workers, tree_[child].child_count);
+    CKPT_TRY(made_.key("io_state"));
+    CKPT_TRY(made_.begin(CKPT_NODE_RECORD, format::kPerRankClass));
+    for (uint32_t i = 0; i < workers; i++) {
+      const std::string worker = format::per_rank_key(i);
+      CKPT_TRY(made_.key(worker));
+      CKPT_TRY(made_.begin(CKPT_NODE_DICT));
+      for (const uint32_t child : io_states_) {
+        const uint32_t value = tree_.find(child, worker);
+        if (value == kNoNode) continue;
+        CKPT_TRY(made_.key(tree_[child].key_view()));
+        CKPT_TRY(format::copy_node(tree_, value, made_));
+      }
+      CKPT_TRY(made_.end());
+    }
+    return made_.end();
+  }
+
+  const Tree& tree_;
+  const std::set<std::string>& tables_;
+  Tree made_;
+  std::vector<uint32_t> sparse_, extra_, io_states_;
+};
+
 }  // namespace
 
 Result<ExportPlan> plan_recis(const ExportRequest& request, uint64_t window_bytes) {
-  CKPT_ASSIGN(const Tree tree, request.reader.tree());
+  CKPT_ASSIGN(Tree tree, request.reader.tree());
+  if (PartsOfManager::is_of(tree)) {
+    std::set<std::string> tables;
+    for (const auto& info : request.reader.reader().tables()) tables.insert(info.name);
+    CKPT_ASSIGN(tree, PartsOfManager(tree, tables).run());
+  }
   return RecisPlan(request, tree, window_bytes).run();
 }
 
