@@ -1,6 +1,8 @@
-// File: other people's checkpoint files.
+// File: other people's checkpoint files, and rows of the sparse tables in them.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include "table.h"
 #include "view.h"
 
 namespace ckpt_py {
@@ -32,6 +34,83 @@ static TreeObject tree_of(const FileObject& self) {
                     "Tree");
 }
 
+// Rows of a table in a file, which it keeps open.
+struct FileShareObject {
+  std::shared_ptr<ckpt::File> file;
+  ckpt::FileShare share;
+  bool busy = false;
+};
+
+static ckpt::FileTable table_of(const ckpt::File& file, const std::string& name) {
+  for (const ckpt::FileTable& table : file.tables())
+    if (name == table.info().name) return table;
+  raise(CKPT_NOT_FOUND, "no sparse table \"" + name + "\"", {{"tensor", name}});
+}
+
+static ckpt::Rowset rows_in_file(const std::string& kind, uint64_t first, uint64_t second, nb::handle listed) {
+  if (kind == "ids") {
+    nb::object kept = row_memory(listed, false);
+    const Memory& memory = nb::cast<const Memory&>(kept);
+    if (memory.dtype != CKPT_DTYPE_I64 && memory.dtype != CKPT_DTYPE_U64)
+      raise(CKPT_INVALID, "ids: expected i64 or u64, found " + ckpt::dtype_name(memory.dtype));
+    const auto* ids = static_cast<const uint64_t*>(memory.data);
+    return ckpt::Rowset::ids({ids, ids + memory.count()});
+  }
+  if (kind == "buckets") return ckpt::Rowset::buckets(first, second);
+  if (kind == "slice") return ckpt::Rowset::slice(first, second);
+  return kind == "mod" ? ckpt::Rowset::mod(first, second) : ckpt::Rowset::all();
+}
+
+static void read_window(FileShareObject& self, uint64_t window, nb::handle ids, nb::dict columns) {
+  const Alone alone(&self.busy, "FileShare");
+  Kept kept;
+  const auto memory = [&](nb::handle array) {
+    kept.push_back(row_memory(array, true));
+    const Memory& given = nb::cast<const Memory&>(kept.back());
+    return ckpt::MutableMemory(given.data, given.bytes);
+  };
+  const ckpt::MutableMemory to = memory(ids);
+  std::vector<ckpt::ColumnMemory> into;
+  for (const auto& [key, value] : columns) into.push_back({text(key, "a column's name"), memory(value)});
+  unlocked([&] { self.share.read(window, to, into); });
+}
+
+static void bind_file_share(nb::module_& m) {
+  nb::class_<FileShareObject>(m, "FileShare",
+                              "Some rows of a sparse table in a file (RecIS'), cut into windows. Opening it reads all "
+                              "ids of the table; MismatchError: an id is there twice. One thread at a time may use "
+                              "the shares of a file.")
+      .def(
+          "__init__",
+          [](FileShareObject* self, const FileObject& file, nb::handle table, const std::string& kind, uint64_t first,
+             uint64_t second, nb::handle listed, uint64_t window_rows) {
+            const auto from = file.get();
+            const std::string name = text(table, "table");
+            ckpt::Rowset wanted = rows_in_file(kind, first, second, listed);
+            wanted.window(window_rows);
+            new (self) FileShareObject{from, unlocked([&] { return table_of(*from, name).share(wanted); })};
+          },
+          nb::arg("file"), nb::arg("table"), nb::arg("kind"), nb::arg("first"), nb::arg("second"),
+          nb::arg("listed").none(), nb::arg("window_rows"),
+          nb::sig("def __init__(self, file: File, table: str, kind: str, first: int, second: int, listed: object, "
+                  "window_rows: int) -> None"),
+          "Of a Rowset its four; window_rows: the most rows of a window, 0 for one window.")
+      .def_prop_ro(
+          "window_count", [](const FileShareObject& self) { return self.share.info().window_count; }, "At least 1.")
+      .def(
+          "rows_of", [](const FileShareObject& self, uint64_t window) { return self.share.window_rows(window); },
+          nb::arg("window"), "How many rows a window has.")
+      .def("read", &read_window, nb::arg("window"), nb::arg("ids"), nb::arg("columns"),
+           nb::sig("def read(self, window: int, ids: object, columns: dict[str, typing.Any]) -> None"),
+           "Copies the rows of a window into arrays, of ids and of columns by their names.");
+}
+
+static nb::list tables_of(const FileObject& self) {
+  nb::list out;
+  for (const ckpt::FileTable& table : self.get()->tables()) out.append(record(table.info(), table.columns()));
+  return out;
+}
+
 void bind_file(nb::module_& m) {
   nb::class_<FileObject> file(m, "File",
                               "A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing "
@@ -60,9 +139,14 @@ void bind_file(nb::module_& m) {
           nb::arg("index"), nb::sig("def tensor(self, index: int) -> ckpt.records.FileTensor"),
           "Number `index` of tensors().")
       .def("data", &data_of, nb::arg("index"), "The elements of tensor `index`, where they lie in the file.")
+      .def("tables", &tables_of, nb::sig("def tables(self) -> list[ckpt.records.TableInfo]"),
+           "Sparse tables (RecIS'), in the order of their names' bytes. Their ids and columns are tensors, too; how "
+           "many "
+           "buckets there are is not told, 0.")
       .def("tree", &tree_of, nb::sig("def tree(self) -> Tree"),
            "All that the file holds; its tensors appear as their names.");
   bind_handle(file, "def __enter__(self) -> File");
+  bind_file_share(m);
 }
 
 }  // namespace ckpt_py

@@ -100,6 +100,7 @@ def test_an_io_state_must_give_and_take_a_state(tmp_path: Path) -> None:
 
 def test_steps_are_saved_at_the_interval_and_max_keep_of_them_stay(tmp_path: Path) -> None:
     with Trainer(tmp_path, save_interval=3, max_keep=2).manager as manager:
+        assert manager.save_interval == 3
         made = [manager.step() for _ in range(11)]
         assert [place + 1 for place, one in enumerate(made) if one] == [3, 6, 9] and manager.global_step == 11
     assert labels(tmp_path) == ["ckpt_6", "ckpt_9"]

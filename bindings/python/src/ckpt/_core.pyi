@@ -718,6 +718,11 @@ class File:
     def data(self, index: int) -> View:
         """The elements of tensor `index`, where they lie in the file."""
 
+    def tables(self) -> list[ckpt.records.TableInfo]:
+        """
+        Sparse tables (RecIS'), in the order of their names' bytes. Their ids and columns are tensors, too; how many buckets there are is not told, 0.
+        """
+
     def tree(self) -> Tree:
         """All that the file holds; its tensors appear as their names."""
 
@@ -735,3 +740,25 @@ class File:
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, traceback: types.TracebackType | None) -> None: ...
 
     def __repr__(self) -> str: ...
+
+class FileShare:
+    """
+    Some rows of a sparse table in a file (RecIS'), cut into windows. Opening it reads all ids of the table; MismatchError: an id is there twice. One thread at a time may use the shares of a file.
+    """
+
+    def __init__(self, file: File, table: str, kind: str, first: int, second: int, listed: object, window_rows: int) -> None:
+        """
+        Of a Rowset its four; window_rows: the most rows of a window, 0 for one window.
+        """
+
+    @property
+    def window_count(self) -> int:
+        """At least 1."""
+
+    def rows_of(self, window: int) -> int:
+        """How many rows a window has."""
+
+    def read(self, window: int, ids: object, columns: dict[str, Any]) -> None:
+        """
+        Copies the rows of a window into arrays, of ids and of columns by their names.
+        """

@@ -21,7 +21,7 @@ from .progress import Progress, finish
 from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard
 from .saved import AnyReader, SavedNode, own_value, through_records
-from .sources import FileReader, FileRequest, Source, open_source
+from .sources import FileReader, FileRequest, FileShare, Source, open_source
 from .stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
 from .trees import Record, TreeReader, TreeSet
@@ -494,8 +494,10 @@ class _StateReader(TreeReader):
     def _table(self, index: int, like: Any) -> Table | None:
         """The rows that are asked for; None if this is no checkpoint with such a table."""
         name, reader, request = self._value(index, "data"), self._reader, self._request
-        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or not isinstance(name, str):
+        if not isinstance(name, str):
             return None
+        if isinstance(request, FileRequest) or isinstance(reader, FileReader):
+            return self._table_in_file(name, like) if isinstance(reader, FileReader) else None
         try:
             reader.table(name)
         except NotFoundError:
@@ -512,6 +514,21 @@ class _StateReader(TreeReader):
         framework = None if self._framework is self._default and self._as_saved else self._framework.name
         with Share(reader, name, like) as share:
             return share.ask(request, framework=framework)
+
+    def _table_in_file(self, name: str, like: Any) -> Table | None:
+        """The rows that are asked for, read at once."""
+        assert isinstance(self._reader, FileReader)
+        found = next((table for table in self._reader.tables() if table.name == name), None)
+        if found is None or isinstance(like, Table):
+            return None  # with a TypeError for a Table, which no file fills
+        rows = like if isinstance(like, Rowset) else Rowset.all()
+        columns = [column.name for column in found.columns] if rows.columns is None else list(rows.columns)
+        if like is not None:
+            self._read.add(name)
+            self.used.add(id(like))
+        framework = None if self._framework is self._default and self._as_saved else self._framework.name
+        (table,) = FileShare(self._reader, found, rows, 0).windows(columns, framework=framework)
+        return table
 
     def _find(self, parent: int, key: str | int) -> int | None:
         try:

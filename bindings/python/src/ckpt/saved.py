@@ -46,6 +46,19 @@ class SavedNode:
             child = node.next_sibling
         return out
 
+    def rank_count(self, key: str) -> int | None:
+        """How many ranks have a value of their own at this key; None if it is no PerRank."""
+        try:
+            found = self._tree.node(self._tree.find(self._index, key))
+        except NotFoundError:
+            return None
+        if found.kind != NodeKind.RECORD or found.value != PER_RANK:
+            return None
+        child, count = found.first_child, 0
+        while child is not None:
+            child, count = self._tree.node(child).next_sibling, count + 1
+        return count
+
     def _name(self) -> str | None:
         node = self._tree.node(self._index)
         return str(node.value) if node.kind == NodeKind.TENSOR else None

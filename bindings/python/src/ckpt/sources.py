@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from . import _core
 from ._core import File, Memory, Tree
 from .enums import DType, Status
 from .errors import error_of
-from .frameworks import Framework, is_whole
+from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
-from .records import AliasInfo, FileTensor, TensorInfo
+from .records import AliasInfo, FileTensor, TableInfo, TensorInfo
+from .tables import Rowset, Table
 
 Source: TypeAlias = str | os.PathLike[str] | _core.Store | _core.Reader
 
@@ -44,6 +45,10 @@ class FileReader:
         """Which view of its target alias `name` is."""
         found = self._tensor(name)[1]
         return AliasInfo(found.dtype, found.shape, found.strides, found.alias_offset)
+
+    def tables(self) -> list[TableInfo]:
+        """All sparse tables, by name."""
+        return self.file.tables()
 
     def attrs(self) -> dict[str, str]:
         """A file has none."""
@@ -83,6 +88,37 @@ class FileReader:
 
     def __repr__(self) -> str:
         return f"<{self.file.format} file {self.path!r}: {self.tensor_count} tensors>"
+
+
+class FileShare(_core.FileShare):
+    """Rows of a sparse table in a file, window by window, as a Share has them."""
+
+    def __init__(self, reader: FileReader, table: TableInfo, rows: Rowset, window_rows: int) -> None:
+        super().__init__(reader.file, table.name, rows.kind, rows.first, rows.second, rows.listed, window_rows)
+        self._table = table
+
+    def __enter__(self) -> FileShare:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def windows(self, columns: Sequence[str], *, framework: FrameworkName | None = None,
+                options: Mapping[str, int | str] | None = None) -> Iterator[Table]:
+        """Each is read when it is asked for. `framework`: by default torch, if the program uses it. A file has no
+        options of a load."""
+        make = framework_of(framework or ("torch" if loaded("torch") else "numpy"))
+        known = {column.name: column for column in self._table.columns}
+        for name in columns:
+            if name not in known:
+                raise error_of(Status.NOT_FOUND, f"table '{self._table.name}' has no column '{name}'; it has "
+                               f"{', '.join(known) or 'none'}", {"tensor": self._table.name})
+        for window in range(self.window_count):
+            rows = self.rows_of(window)
+            table = Table(make.empty("ids", self._table.id_dtype, (rows,)),
+                          {name: make.empty(name, known[name].dtype, (rows, *known[name].shape)) for name in columns})
+            self.read(window, table.ids, table.columns)
+            yield table
 
 
 class FileRequest:
@@ -165,6 +201,19 @@ def is_checkpoint_directory(path: str) -> bool:
         os.path.join(folder, ".ckpt"))
 
 
+_OF_RECIS = ("checkpoint", "io_state_count", "tensorkey.json")
+
+
+def newest_of_recis(path: str) -> str:
+    """The directory of the newest checkpoint in that of a RecIS run; "" if it is none."""
+    try:
+        with open(os.path.join(path, "checkpoint"), encoding="utf-8") as file:
+            lines = file.read().split()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return lines[-1] if lines and os.path.isdir(os.path.join(path, lines[-1])) else ""
+
+
 def _is_foreign(path: str) -> bool:
     """Whether it is a file, or a directory of files, of other programs."""
     if os.path.isfile(path):
@@ -172,7 +221,7 @@ def _is_foreign(path: str) -> bool:
     if not os.path.isdir(path) or os.path.isdir(os.path.join(path, ".ckpt")):
         return False
     return any(name.endswith(".safetensors") or (name.startswith("PART_") and name.endswith(".pt"))
-               for name in os.listdir(path))
+               or name in _OF_RECIS for name in os.listdir(path))
 
 
 def _reader_of_directory(path: str, options: Mapping[str, int | str]) -> Reader:

@@ -16,9 +16,11 @@ from ..errors import Error, MissingWarning, error_of, warn
 from ..frameworks import framework_of
 from ..handles import Reader
 from ..hints import local_path, near
+from ..records import TableInfo
 from ..saved import AnyReader, SavedNode
-from ..sources import FileReader, _is_foreign, is_checkpoint_directory, open_source
-from .parts import CLASSES, GLOBAL_STEP, MODEL, class_of_column, table_of
+from ..sources import FileReader, FileShare, _is_foreign, is_checkpoint_directory, newest_of_recis, open_source
+from ..tables import Rowset, Share
+from .parts import CLASSES, EXTRA, GLOBAL_STEP, IO_STATE, MODEL, SPARSE_OPTIM, TABLES, class_of_column, table_of
 
 # What a load config may name although the model has no such thing.
 _MAY_LACK = (GLOBAL_STEP, "recis.dense.optim", "train_io", "eval_io", "train_window_io", "eval_window_io",
@@ -94,10 +96,14 @@ class Entry:
 
     def open(self, checkpoint: str, options: Mapping[str, Any]) -> AnyReader:
         """What it names. `checkpoint`: the id that rank 0 has found; "" if there is nothing to select."""
+        if checkpoint and checkpoint == newest_of_recis(self.path):
+            return open_source(os.path.join(self.path, checkpoint), "latest", {**options, "run": self.run})
         return open_source(self.path, checkpoint or "latest", {**options, "run": self.run})
 
     def find(self, options: Mapping[str, Any]) -> str:
         """Rank 0's part: the id of the checkpoint that it selects."""
+        if _is_foreign(self.path) and self.select == "latest":
+            return newest_of_recis(self.path)
         single = _is_foreign(self.path) or is_checkpoint_directory(self.path)
         with_options = {**options, "run": self.run}
         reader = open_source(self.path, self.select, with_options)
@@ -128,22 +134,49 @@ class Source:
     def __init__(self, entry: Entry, reader: AnyReader, place: int, rank: int) -> None:
         self.entry, self.reader = entry, reader
         self.told = f"model bank entry {place}" if entry.path else "the checkpoint"
-        self.tables = {} if isinstance(reader, FileReader) else {table.name: table for table in reader.tables()}
+        self.of_recis = False  # whether its parts are those of RecIS' own checkpoints, imported or in place
+        self.workers: int | None = None  # whose io states it has; None: not told
+        self.places: dict[str, tuple[str, ...]] = {}  # where it has what is neither the model's nor a table
+        tables = {table.name: table for table in reader.tables()}
         with reader.tree() if isinstance(reader, FileReader) else reader.tree(rank=rank) as tree:
             root = SavedNode(reader, tree, framework_of("numpy"), 0, rank)
             keys = [str(key) for key in root.keys()]
-            at = entry.at if entry.at is not None else MODEL if {MODEL, GLOBAL_STEP} & set(keys) else ""
+            self._look_at_parts(root, set(keys), reader)
+            known = {MODEL, GLOBAL_STEP} & set(keys) or self.of_recis
+            at = entry.at if entry.at is not None else MODEL if known else ""
             model = root.child(*at.split("/")) if at else None
             values = [] if model is None else [str(key) for key in model.keys()]
         self.prefix = f"{at}/" if at else ""
-        inside = tuple(f"{table}/" for table in self.tables)
+        inside = tuple(f"{table}/" for table in tables)
         self.dense = {tensor.name.removeprefix(self.prefix): tensor.name for tensor in reader.tensors()
                       if tensor.name.startswith(self.prefix) and not tensor.name.startswith(inside)}
         folders = {name.partition("/")[0] for name in self.dense}
         self.dense |= {key: self.prefix + key for key in values if key not in folders}  # what is no tensor
-        self.keys = {key for key in keys if key != at and key not in self.tables}
+        self.tables = {name.removeprefix(f"{TABLES}/") if self.of_recis else name: table
+                       for name, table in tables.items()}
+        if not self.of_recis:
+            self.places = {key: (key,) for key in keys if key != at and key not in tables}
         self.columns = {f"{name}@{column}": class_of_column(column) for name, table in self.tables.items()
                         for column in ("id", *(one.name for one in table.columns))}
+
+    def _look_at_parts(self, root: SavedNode, keys: set[str], reader: AnyReader) -> None:
+        parts = {TABLES, EXTRA, IO_STATE}
+        self.of_recis = bool(parts & keys) and keys <= parts | {MODEL, SPARSE_OPTIM}
+        if not self.of_recis:
+            self.workers = None if isinstance(reader, FileReader) else reader.info.world_size
+            return
+        for part in (EXTRA, IO_STATE):
+            node = root.child(part)
+            self.places |= {} if node is None else {str(key): (part, str(key)) for key in node.keys()}
+        self.places |= {SPARSE_OPTIM: (SPARSE_OPTIM,)} if SPARSE_OPTIM in keys else {}
+        with reader.tree() as whole:  # of all workers
+            self.workers = SavedNode(reader, whole, framework_of("numpy"), 0, None).rank_count(IO_STATE)
+
+    def share(self, table: TableInfo, rows: Rowset, window_rows: int) -> Share | FileShare:
+        """Rows of one of its tables."""
+        if isinstance(self.reader, FileReader):
+            return FileShare(self.reader, table, rows, window_rows)
+        return Share(self.reader, table.name, rows, window_rows=window_rows)
 
     @property
     def id(self) -> str:
@@ -155,7 +188,7 @@ class Source:
 
     def has(self, name: str, kind: str) -> bool:
         """Whether it has what it calls `name`."""
-        return name in self.dense if kind == "dense" else name in self.columns or name in self.keys
+        return name in self.dense if kind == "dense" else name in self.columns or name in self.places
 
     @contextmanager
     def named(self) -> Iterator[None]:

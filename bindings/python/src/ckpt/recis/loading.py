@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from .. import _core
 from ..adapt import regions_of
 from ..checkpointer.ranks import Alone
 from ..checkpointer.selection import Choice, restore
@@ -17,7 +16,7 @@ from ..hints import some
 from ..loading import _request_of, load_from
 from ..sources import FileReader
 from ..stateful import is_stateful
-from ..tables import Rowset, Share
+from ..tables import Rowset
 from .bank import Entry, Source, plan
 from .parts import MODEL, SPARSE_OPTIM, Parts, leaves_of, put_back, put_io_state, state_of, table_of
 
@@ -89,13 +88,11 @@ class Loading:
             self._objects(source, {name: theirs for name, theirs in given.items()
                                    if name in parts.extra or name == SPARSE_OPTIM}, given)
             for name in set(given) & set(parts.io_states):
-                put_io_state(parts.io_states[name], self._value(source, given[name]))
+                put_io_state(parts.io_states[name], self._value(source, *source.places[given[name]]))
 
     def _check_workers(self, source: Source, names: list[str]) -> None:
-        if not names or isinstance(source.reader, FileReader) or source.entry.or_rank0:
-            return
-        saved, here = source.reader.info.world_size, self._ranks.size
-        if saved != here:
+        saved, here = source.workers, self._ranks.size
+        if names and saved is not None and saved != here and not source.entry.or_rank0:
             raise source.error(Status.MISMATCH, f"the io states {some(names)} are those of {saved} workers, and this "
                                f"run has {here}; or_rank0 gives each worker its own or rank 0's, exclude 'io_state' "
                                "none")
@@ -128,23 +125,23 @@ class Loading:
                              if f"{name}@{column}" in given}) for source, given in work]
         for source, given in columns:
             if "id" in given:
-                if source.entry.hashtable_clear:
-                    table.clear()
-                self._rows(name, source, given, self._parts.rowset(self._ranks.rank, self._ranks.size))
+                share = self._parts.rowset(self._ranks.rank, self._ranks.size)
+                self._rows(name, source, given, share, source.entry.hashtable_clear)
         for source, given in columns:
             if given and "id" not in given and len(ids := table.export_rows().ids):
                 self._rows(name, source, given, Rowset.ids(ids))
 
-    def _rows(self, name: str, source: Source, given: Given, rows: Rowset) -> None:
-        """In windows of bounded size."""
+    def _rows(self, name: str, source: Source, given: Given, rows: Rowset, clear: bool = False) -> None:
+        """In windows of bounded size. The table is emptied once it is known that there are such rows."""
         table = self._parts.tables[name]
         theirs = {ours: table_of(one)[1] for ours, one in given.items() if ours != "id"}
-        assert isinstance(source.reader, _core.Reader)  # no file has tables
         info = source.tables[table_of(next(iter(given.values())))[0]]
         row = 8 + sum(column.row_bytes for column in info.columns if column.name in theirs.values())
         framework = getattr(table, "framework", None)
         at_once = max(1, self._parts.window_bytes // row)
-        with source.named(), Share(source.reader, info.name, rows, window_rows=at_once) as share:
+        with source.named(), source.share(info, rows, at_once) as share:
+            if clear:
+                table.clear()
             for window in share.windows(list(theirs.values()), framework=framework, options=self._options):
                 if len(window):
                     table.insert_rows(window.ids, {ours: window.columns[one] for ours, one in theirs.items()})
@@ -157,10 +154,11 @@ class Loading:
         if not names:
             return
         state = {name: parts.sparse_optim if name == SPARSE_OPTIM else parts.extra[name] for name in names}
-        if isinstance(source.reader, FileReader):
+        if isinstance(source.reader, FileReader) or source.of_recis:
             for name, theirs in names.items():
                 into = state[name] if is_stateful(state[name]) or is_array(state[name]) else None
-                state[name] = load_from(source.reader, into, (theirs,), None, self._convert, None, None, self._options)
+                state[name] = load_from(source.reader, into, source.places[theirs], None, self._convert,
+                                        self._ranks.rank, None, self._options)
         else:
             tensors = {f"{MODEL}/{ours}": source.dense[theirs] for ours, theirs in given.items()
                        if theirs in source.dense and ours not in names}

@@ -55,6 +55,7 @@ class CheckpointManager:
         for name in tables or {}:
             self._parts.check_name(name)
         self._parts.tables = dict(tables or {})
+        self.save_interval = save_interval
         self._bank = _entries(model_bank)
         self._ids: Sequence[str] = ()  # of the bank's checkpoints, as they were loaded
         self._own: tuple[str, ...] = ()  # variables that the run's own checkpoint gave
@@ -134,7 +135,8 @@ class CheckpointManager:
         """Loads a model bank: of each variable from the last source that has it. Returns the variables that were
         loaded, and from which checkpoint or file. MissingWarning names what no source has.
 
-        A source is a dict. `path` must be there: a store, a checkpoint in it, or a file of PyTorch or safetensors.
+        A source is a dict. `path` must be there: a store, a checkpoint in it, a file of PyTorch or safetensors, or what
+        RecIS itself has saved, ckpt_{step} or the directory of its run.
         `select`, `run`: which checkpoint of a store. `load`, `exclude`: as in restore(). `oname`: names in the model
         and in the source, {"table_f*": "table_e*"}, or a list of these. `hashtable_clear` (True): empty a table before
         its rows are loaded; False: they join those of earlier sources. `strict` (None): True refuses a source that

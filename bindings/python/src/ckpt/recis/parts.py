@@ -13,6 +13,7 @@ from ..tables import Rowset, Table
 
 CLASSES = ("sparse", "dense", "extra", "sparse_opt", "io_state")
 MODEL, SPARSE_OPTIM, GLOBAL_STEP = "model", "sparse_optim", "global_step"
+TABLES, EXTRA, IO_STATE = "tables", "extra", "io_state"  # beside the first two in what RecIS itself has saved
 _OF_IO = "train_epoch"  # registered for checkpointing, and where a data loader is
 
 
