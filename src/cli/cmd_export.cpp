@@ -29,6 +29,7 @@ constexpr Words kWords = {
     "               also .lzma, .pt also .lz4 and .zst); loaded without weights_only\n"
     "  olmo         an unsharded directory of OLMo that was imported: model.pt, optim.pt, train.pt, config.yaml\n"
     "  torchtune    an output directory of torchtune: the files that were imported, or epoch_0\n"
+    "  meta         consolidated.NN.pth, as Meta's Llama has them: --shards files, or as many as were imported\n"
     "  recis        a run of RecIS with one checkpoint, or that alone where PATH ends in ckpt_N; --shards cuts tables\n"
     "--at model writes what is below that place alone, by the names that it has there: weights without the rest of\n"
     "the training. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), with "
@@ -130,8 +131,8 @@ void add_export(CLI::App& app, Action& chosen) {
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
   command.add("--format", args->format, "the format, whatever PATH ends in")
-      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|torchtune|recis");
-  command.add("--shards", args->shards, "hfai, dcp and recis: the number of files, or of shards");
+      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|torchtune|recis|meta");
+  command.add("--shards", args->shards, "hfai, dcp, meta and recis: the number of files, or of shards");
   command.add("--shard-bytes", args->shard_bytes, "safetensors and torchtune: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");
   add_mapped(command, args->mapped);

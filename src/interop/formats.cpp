@@ -45,7 +45,7 @@ constexpr Format kFormats[] = {
     {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
-    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, nullptr},
+    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, plan_meta},
     {"ranks", "a directory with one .pt of each rank (rank0.pt, *_rank0.pt)", is_rank_files, read_rank_files, nullptr},
 };
 
@@ -140,9 +140,9 @@ Status export_checkpoint(const ExportRequest& request) {
   if (store::is_web_url(request.path))
     return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
-  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp", "recis"}));
+  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp", "recis", "meta"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));
-  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer"}));
+  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer", "meta"}));
   CKPT_TRY(check_tables(request, format));
   {
     CKPT_ASSIGN(const ExportPlan plan, format.plan(request));

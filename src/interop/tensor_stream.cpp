@@ -1,13 +1,15 @@
 #include "interop/tensor_stream.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "interop/strides.h"
 
 namespace ckpt::interop {
 
-static constexpr size_t kMaxPieces = 1 << 16;  // a load of more does not get faster
+static constexpr size_t kMaxPieces = 1 << 16;     // a load of more does not get faster
+static constexpr uint64_t kRowsBytes = 4U << 20;  // of a mapped tensor, of which columns are wanted
 
 static ckpt_tensor_desc describe_box(const TensorRange& range, const Box& box) {
   ckpt_tensor_desc desc = describe(range.dtype, range.shape);
@@ -24,7 +26,7 @@ static ckpt_tensor_desc describe_box(const TensorRange& range, const Box& box) {
 
 Status TensorStream::add(size_t item, const TensorRange& range) {
   if (range.size == 0) return add_piece({item, 0, 0, true, true}, range.name, {});
-  if (!range.axes.empty()) return add_box(item, range, Box::whole(range.shape), 0);
+  if (!range.axes.empty()) return add_box(item, range, range.box.value_or(Box::whole(range.shape)), 0);
   CKPT_ASSIGN(const uint64_t bytes, element_bytes(range.size, range.dtype));
   CKPT_ASSIGN(const uint64_t all, element_count(range.shape));
   // A multiple of 8 elements ends at a whole byte, whatever the dtype.
@@ -44,10 +46,11 @@ Status TensorStream::add_box(size_t item, const TensorRange& range, const Box& b
   CKPT_ASSIGN(const uint64_t bytes, element_bytes(box.volume(), range.dtype));
   if (bytes <= buffer_.size()) {
     CKPT_ASSIGN(const uint64_t all, element_bytes(range.size, range.dtype));
+    const Box whole = range.box.value_or(Box::whole(range.shape));
     bool is_first = true, is_last = true;
     for (int i = 0; i < box.extent.ndim; i++) {
-      is_first &= box.offset[i] == 0;
-      is_last &= box.offset[i] + box.extent[i] == range.shape[i];
+      is_first &= box.offset[i] == whole.offset[i];
+      is_last &= box.offset[i] + box.extent[i] == whole.offset[i] + whole.extent[i];
     }
     return add_piece({item, bytes, all, is_first, is_last}, range.name, describe_box(range, box));
   }
@@ -78,6 +81,7 @@ Status TensorStream::add_piece(const Piece& piece, const std::string& name, cons
 
 // Of what is not in the checkpoint as it is wanted.
 Status TensorStream::read(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const {
+  if (desc.region_kind == CKPT_REGION_BOX && desc.ndim == 2) return read_columns(name, desc, out);
   if (desc.region_kind == CKPT_REGION_BOX)
     return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": it was mapped, so it has no memory format")
         .with("tensor", name);
@@ -87,6 +91,23 @@ Status TensorStream::read(const std::string& name, const ckpt_tensor_desc& desc,
       const uint64_t elements,
       element_count(Shape::of({reinterpret_cast<const uint64_t*>(desc.shape), static_cast<size_t>(desc.ndim)})));
   return state_.read(name, 0, elements, out);
+}
+
+// Whole rows are computed, some at a time, and columns of them taken.
+Status TensorStream::read_columns(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const {
+  const auto rows = static_cast<uint64_t>(desc.extent[0]), columns = static_cast<uint64_t>(desc.shape[1]);
+  const uint64_t width = out.size() / rows / static_cast<uint64_t>(desc.extent[1]);  // of an element
+  const uint64_t step = std::max<uint64_t>(kRowsBytes / (columns * width), 1), part = out.size() / rows;
+  std::vector<std::byte> whole(std::min(step, rows) * columns * width);
+  for (uint64_t at = 0; at < rows; at += step) {
+    const uint64_t count = std::min(step, rows - at);
+    const MutableBytes some = MutableBytes(whole).first(count * columns * width);
+    CKPT_TRY(state_.read(name, (static_cast<uint64_t>(desc.offset[0]) + at) * columns, count * columns, some));
+    const std::byte* from = some.data() + static_cast<uint64_t>(desc.offset[1]) * width;
+    for (uint64_t row = 0; row < count; row++)
+      std::memcpy(out.data() + (at + row) * part, from + row * columns * width, part);
+  }
+  return Ok();
 }
 
 Status TensorStream::flush() {

@@ -16,14 +16,15 @@
 
 namespace ckpt::interop {
 
-// Elements [begin, begin + size) of a flattened tensor; with `axes` all of them, in that order of the dimensions from
-// the outermost to the innermost.
+// Elements [begin, begin + size) of a flattened tensor; with `axes` all of them, or those of `box`, in that order of
+// the dimensions from the outermost to the innermost.
 struct TensorRange {
   std::string name;
   uint16_t dtype = 0;
   Shape shape;
   uint64_t begin = 0, size = 0;
   std::vector<int> axes{};
+  std::optional<Box> box{};
 };
 
 class TensorStream {
@@ -50,6 +51,7 @@ class TensorStream {
  private:
   Status add_piece(const Piece& piece, const std::string& name, const ckpt_tensor_desc& desc);
   Status read(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const;
+  Status read_columns(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const;
   // A box of an item whose elements lie in the order of range.axes, in as few pieces as the buffer allows.
   Status add_box(size_t item, const TensorRange& range, const Box& box, size_t level);
 

@@ -45,3 +45,11 @@ expect 2 export store@label:pt parts --format hfai --shards 2 -o run=main; compl
 expect 2 export store@label:pt parts --format zip -o run=main; complains 'format'
 expect 2 export store@label:pt two.pt --shards 2 -o run=main; complains 'shards'
 [ ! -e parts ] && [ ! -e two.pt ] || fail "a refused export left something"
+
+# Meta's files divide what Meta's models divide.
+make_safetensors llama.safetensors "norm.weight F32 2 $(f32 1 2)" \
+  "layers.0.attention.wo.weight F32 2x4 $(f32 0 1 2 3 4 5 6 7)"
+import llama.safetensors store llama -o run=main
+expect 0 export store@label:llama meta --format meta --shards 2 --verify-after
+[ "$(ls meta | paste -sd ' ')" = 'consolidated.00.pth consolidated.01.pth' ] || fail "wrote $(ls meta)"
+expect 2 export store@label:llama three --format meta --shards 3; complains '4 columns'

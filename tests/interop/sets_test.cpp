@@ -3,54 +3,10 @@
 
 #include "interop/formats.h"
 #include "interop/read_back.h"
-#include "store_fixture.h"
+#include "sets_fixture.h"
 
 namespace ckpt::interop {
 namespace {
-
-class Sets : public StoreTest {
- protected:
-  // A .pt of a dict of tensors, flat.
-  void pt(const std::string& file, const std::vector<SavedTensor>& tensors, std::string tree = "") {
-    std::filesystem::create_directories(std::filesystem::path(path(file)).parent_path());
-    if (tree.empty()) {
-      for (const SavedTensor& tensor : tensors)
-        tree += (tree.empty() ? "{\"" : ",\"") + tensor.name + "\":" + leaf(tensor.name);
-      tree += "}";
-    }
-    const std::string label = "s" + std::to_string(saves_++);
-    save(label, {tensors, {}, tree});
-    const Failure out = export_to(path(file), label, {{"format", "pt"}});
-    ASSERT_EQ(out.code, CKPT_OK) << out.message;
-  }
-  std::string imported(const std::string& from) {
-    const std::string label = "i" + std::to_string(saves_++);
-    const Failure in = import_from(path(from), label);
-    EXPECT_EQ(in.code, CKPT_OK) << in.message;
-    return label;
-  }
-  std::string values(const std::string& label, const std::string& name, size_t bytes) {
-    ckpt_reader* reader = open(label, "import");
-    ckpt_load* load = nullptr;
-    std::string data(bytes, '\0');
-    ckpt_tensor_info info{};
-    info.struct_size = sizeof info;
-    must([&](auto** err) { return ckpt_reader_tensor_find(reader, name.c_str(), &info, err); });
-    const ckpt_tensor_desc desc = describe(info.dtype, {info.shape, info.shape + info.ndim});
-    must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
-    must([&](auto** err) {
-      return ckpt_load_add_tensor(load, name.c_str(), &desc, data.data(), bytes, CKPT_DEVICE_CPU, 0, err);
-    });
-    must([&](auto** err) { return ckpt_load_run(load, err); });
-    ckpt_load_free(load);
-    ckpt_reader_free(reader);
-    return data;
-  }
-  void index(const std::string& file, const std::string& map) {
-    write_file(path(file), R"({"metadata": {"total_size": 1}, "weight_map": {)" + map + "}}");
-  }
-  int saves_ = 0;
-};
 
 TEST_F(Sets, BinFilesAndTheirIndexAreOneDict) {
   const SavedTensor a = floats("a.w", {2}, 1), b = floats("b.w", {3}, 2);
@@ -140,56 +96,6 @@ TEST_F(Sets, AnOlderTorchtuneHasTheEpochInItsNames) {
   EXPECT_EQ(tree_of(label, "import"), R"({"model":{"a":)" + leaf("model/a") + R"(,"b":)" + leaf("model/b") +
                                           R"(},"adapter":{"lora":)" + leaf("adapter/lora") + R"(},"seed":3})");
   EXPECT_EQ(values(label, "model/a", 8), floats("", {2}, 2).data);
-}
-
-// The model of two processes, each with its half.
-std::vector<SavedTensor> half(unsigned seed, int64_t embeddings_rows, int64_t embeddings) {
-  return {floats("tok_embeddings.weight", {embeddings_rows, embeddings}, seed),
-          floats("norm.weight", {4}, 5),
-          floats("output.weight", {3, 4}, seed + 10),
-          floats("layers.0.attention.wq.weight", {2, 4}, seed + 20),
-          floats("layers.0.attention.wo.weight", {4, 2}, seed + 30),
-          floats("layers.0.ffn_norm.weight", {4}, 6)};
-}
-
-std::string side_by_side(const std::string& a, const std::string& b, size_t row) {
-  std::string out;
-  for (size_t at = 0; at < a.size(); at += row) out += a.substr(at, row) + b.substr(at, row);
-  return out;
-}
-
-TEST_F(Sets, MetasFilesHoldBoxesOfTheTensors) {
-  for (const bool llama3 : {false, true}) {
-    const std::string folder = llama3 ? "three" : "two";
-    const auto a = half(1, llama3 ? 3 : 6, llama3 ? 4 : 2), b = half(2, llama3 ? 3 : 6, llama3 ? 4 : 2);
-    pt(folder + "/consolidated.00.pth", a);
-    pt(folder + "/consolidated.01.pth", b);
-    write_file(path(folder + "/params.json"), "{}");
-    const std::string label = imported(folder);
-    EXPECT_EQ(values(label, "tok_embeddings.weight", 96),
-              llama3 ? a[0].data + b[0].data : side_by_side(a[0].data, b[0].data, 8));
-    EXPECT_EQ(values(label, "norm.weight", 16), a[1].data);
-    EXPECT_EQ(values(label, "output.weight", 96), a[2].data + b[2].data);
-    EXPECT_EQ(values(label, "layers.0.attention.wq.weight", 64), a[3].data + b[3].data);
-    EXPECT_EQ(values(label, "layers.0.attention.wo.weight", 64), side_by_side(a[4].data, b[4].data, 8));
-  }
-}
-
-TEST_F(Sets, MetasFilesOfDifferentModelsAreRefused) {
-  auto b = half(2, 3, 4);
-  pt("m/consolidated.00.pth", half(1, 3, 4));
-  pt("m/consolidated.02.pth", b);
-  EXPECT_EQ(import_from(path("m"), "l").code, CKPT_INCOMPLETE);
-  std::filesystem::rename(path("m/consolidated.02.pth"), path("m/consolidated.01.pth"));
-  EXPECT_EQ(import_from(path("m"), "k").code, CKPT_OK);
-  b[1] = floats("norm.weight", {4}, 99);
-  std::filesystem::remove(path("m/consolidated.01.pth"));
-  pt("m/consolidated.01.pth", b);
-  EXPECT_EQ(detail(import_from(path("m"), "l"), "tensor"), "norm.weight");
-  b.pop_back();
-  std::filesystem::remove(path("m/consolidated.01.pth"));
-  pt("m/consolidated.01.pth", b);
-  EXPECT_EQ(import_from(path("m"), "l").code, CKPT_FORMAT);
 }
 
 // ---- what the real programs wrote: fixtures/make_*.py ----

@@ -9,8 +9,10 @@ namespace {
 
 class Stream : public StoreTest {
  protected:
-  // All bytes of tensor "w" through a buffer of `room` bytes, with `axes` from the outermost to the innermost.
-  std::string streamed(const Shape& shape, const std::vector<int>& axes, size_t room) {
+  // The bytes of tensor "w", or of a box of it, through a buffer of `room` bytes, with `axes` from the outermost to the
+  // innermost.
+  std::string streamed(const Shape& shape, const std::vector<int>& axes, size_t room,
+                       const std::optional<Box>& box = std::nullopt) {
     const client::Reader reader(open("a", "main"));
     std::vector<std::byte> buffer(room);
     std::string bytes;
@@ -20,7 +22,7 @@ class Stream : public StoreTest {
       bytes += as_text(batch);
       return Ok();
     });
-    TensorRange range{"w", CKPT_DTYPE_U16, shape, 0, *element_count(shape), axes};
+    TensorRange range{"w", CKPT_DTYPE_U16, shape, 0, box ? box->volume() : *element_count(shape), axes, box};
     const Status status = stream.add(0, range).ok() ? stream.flush() : Status(CKPT_INTERNAL, "add");
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(firsts, 1u);
@@ -43,6 +45,18 @@ TEST_F(Stream, AxesInAnotherOrderAreCutWhereverTheBufferEnds) {
   for (const size_t room : {1024u, 500u, 130u, 40u, 16u, 6u, 2u})
     EXPECT_EQ(streamed(shape, {0, 2, 3, 1}, room), last) << room;
   EXPECT_EQ(streamed(shape, {}, 128), elements);
+}
+
+TEST_F(Stream, BoxesAreCutWhereverTheBufferEnds) {
+  const std::vector<uint64_t> extents = {9, 40}, from = {2, 11}, wanted = {5, 20};
+  std::string elements, inside;
+  for (uint16_t i = 0; i < 360; i++) elements += little(i);
+  for (uint16_t i = 2; i < 7; i++)
+    for (uint16_t j = 11; j < 31; j++) inside += little<uint16_t>(static_cast<uint16_t>(i * 40 + j));
+  save("a", {{{"w", CKPT_DTYPE_U16, {9, 40}, elements}}, {}, ""});
+  const Box box{Shape::of(from), Shape::of(wanted)};
+  for (const size_t room : {1024u, 200u, 100u, 40u, 38u, 6u, 2u})
+    EXPECT_EQ(streamed(Shape::of(extents), {0, 1}, room, box), inside) << room;
 }
 
 }  // namespace

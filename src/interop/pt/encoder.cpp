@@ -227,6 +227,13 @@ Status PtEncoder::rows(const std::string& name, uint64_t begin, uint64_t count) 
   return tensor(place, {});
 }
 
+Status PtEncoder::box(const std::string& name, const Box& box) {
+  CKPT_ASSIGN(const TensorRange all, whole_of(state_, name));
+  CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));
+  CKPT_ASSIGN(const PtPlace place, storages_.place_box(name, type, box));
+  return tensor(place, {});
+}
+
 Status PtEncoder::whole(const std::string& name) {
   CKPT_ASSIGN(const TensorRange all, whole_of(state_, name));
   CKPT_ASSIGN(const std::string_view type, storage_type(all.dtype, {}));

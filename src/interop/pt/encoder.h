@@ -54,6 +54,8 @@ class PtEncoder {
   Status piece(const std::string& name, uint64_t begin, uint64_t size);
   // Rows [begin, begin + count) of a tensor or alias as a tensor of its own.
   Status rows(const std::string& name, uint64_t begin, uint64_t count);
+  // A box of it, likewise.
+  Status box(const std::string& name, const Box& box);
   Status whole(const std::string& name);
 
   PickleWriter& pickle() { return pickle_; }

@@ -75,6 +75,7 @@ Result<std::string> target_of(const State& state, const std::string& name) {
 Result<size_t> PtStoragePlan::storage_of(TensorRange range, std::string_view type) {
   std::string key(type);
   for (const int axis : range.axes) key += ',' + std::to_string(axis);
+  if (range.box) key += ' ' + to_text(*range.box);
   key += ' ' + std::to_string(range.begin) + ' ' + std::to_string(range.size) + ' ' + range.name;
   const auto [found, is_new] = position_.try_emplace(std::move(key), storages_.size());
   if (!is_new) return found->second;
@@ -126,6 +127,21 @@ Result<PtPlace> PtStoragePlan::place_range(const std::string& name, std::string_
   place.shape = Shape();
   place.shape.ndim = 1;
   place.shape[0] = size;
+  place.strides = row_major(place.shape);
+  return place;
+}
+
+Result<PtPlace> PtStoragePlan::place_box(const std::string& name, std::string_view type, const Box& box) {
+  CKPT_ASSIGN(TensorRange range, whole_of(state_, name));
+  if (dtype_bits(range.dtype) < 8)
+    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": elements of 4 bits in several files")
+        .with("tensor", name);
+  range.size = box.volume();
+  range.box = box;
+  for (int i = 0; i < box.extent.ndim; i++) range.axes.push_back(i);
+  CKPT_ASSIGN(const size_t storage, storage_of(range, type));
+  PtPlace place = all_of(range, storage);
+  place.shape = box.extent;
   place.strides = row_major(place.shape);
   return place;
 }

@@ -42,6 +42,8 @@ class PtStoragePlan {
   Result<PtPlace> place_alone(const std::string& name, std::string_view type, const std::vector<int>& axes);
   // Elements [begin, begin + size) of it in a row, by themselves.
   Result<PtPlace> place_range(const std::string& name, std::string_view type, uint64_t begin, uint64_t size);
+  // A box of it, by itself. UNSUPPORTED for elements of less than a byte.
+  Result<PtPlace> place_box(const std::string& name, std::string_view type, const Box& box);
 
   const std::vector<PtStorage>& storages() const { return storages_; }
   uint64_t bytes() const { return bytes_; }

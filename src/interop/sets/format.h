@@ -38,6 +38,15 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
 // consolidated.00.pth …: of several, each holds a box of most tensors.
 bool is_meta(const Candidate& candidate);
 Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& options);
+// How several files divide a weight. Llama 2 divides each row of the embeddings, Llama 3 their number.
+enum class MetaRule { kWhole, kRows, kColumns, kEmbeddings };
+MetaRule meta_rule(std::string_view name);
+std::string meta_name(uint64_t number);  // "consolidated.00.pth"
+
+// ---- meta_writer.cpp ----
+// The same names in option shards' files, or as many as were imported. MISMATCH where the names are others', or a
+// weight does not divide.
+Result<ExportPlan> plan_meta(const ExportRequest& request);
 
 // ---- olmo.cpp ----
 // step100-unsharded of OLMo (type "full"): {"model", "optim", "train"}.
@@ -56,6 +65,9 @@ Result<ExportPlan> plan_torchtune(const ExportRequest& request);
 // tensor which of the model's .pt files it was in.
 inline constexpr const char *kOlmoConfigAttr = "olmo.config", *kTorchtuneFilesAttr = "torchtune.files",
                             *kModelFileAttr = "torchtune.file";
+// And of Meta's several files: how many there were, and whether each had "rows" or "columns" of the embeddings.
+inline constexpr const char *kMetaFilesAttr = "meta.files", *kMetaEmbeddingsAttr = "meta.embeddings";
+inline constexpr uint64_t kMaxMetaFiles = 99;  // two digits
 inline constexpr const char* kOlmoParts[] = {"model", "optim", "train", "other"};
 // What is in a directory, sorted; none where it cannot be read.
 std::vector<std::string> names_in_directory(const std::string& path);

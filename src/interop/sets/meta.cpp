@@ -11,18 +11,14 @@ namespace ckpt::interop {
 
 namespace {
 
-std::string meta_name(size_t number) { return strformat("consolidated.{:02}.pth", number); }
+constexpr std::string_view kEmbeddings = "tok_embeddings.weight";
 
-// Which dimension is divided among the files: -1 for what each has whole.
-int divided(std::string_view name, uint64_t local, uint64_t hidden) {
-  for (const char* rows : {".wq.weight", ".wk.weight", ".wv.weight", ".w1.weight", ".w3.weight"})
-    if (name.ends_with(rows)) return 0;
-  for (const char* columns : {".wo.weight", ".w2.weight"})
-    if (name.ends_with(columns)) return 1;
-  if (name == "output.weight") return 0;
-  // Llama 2 divides each row of the embeddings, Llama 3 their number.
-  return name == "tok_embeddings.weight" ? (local == hidden ? 0 : 1) : -1;
-}
+// As Meta's models divide their weights; all others are in each file whole.
+constexpr std::pair<std::string_view, MetaRule> kRules[] = {
+    {".wq.weight", MetaRule::kRows},    {".wk.weight", MetaRule::kRows},    {".wv.weight", MetaRule::kRows},
+    {".w1.weight", MetaRule::kRows},    {".w3.weight", MetaRule::kRows},    {".wo.weight", MetaRule::kColumns},
+    {".w2.weight", MetaRule::kColumns}, {"output.weight", MetaRule::kRows}, {kEmbeddings, MetaRule::kEmbeddings},
+};
 
 class Joiner {
  public:
@@ -50,7 +46,11 @@ class Joiner {
         return wrong(file.tensors[0].name, "the files differ in names");
     }
     for (const ForeignTensor& tensor : files_[0].tensors) CKPT_TRY(join(tensor));
+    CKPT_ASSIGN(out_.tree, files_[0].take_tree());
     out_.attributes = files_[0].attributes;
+    out_.attributes.emplace_back(kMetaFilesAttr, std::to_string(files_.size()));
+    if (const ForeignTensor* table = find(0, std::string(kEmbeddings)); table && table->shape.ndim == 2)
+      out_.attributes.emplace_back(kMetaEmbeddingsAttr, dimension(*table) == 0 ? "rows" : "columns");
     return std::move(out_);
   }
 
@@ -65,8 +65,15 @@ class Joiner {
         .with("tensor", name);
   }
 
+  // Which one is divided among the files; -1 for what each has whole.
+  int dimension(const ForeignTensor& first) const {
+    const MetaRule rule = first.shape.ndim == 2 ? meta_rule(first.name) : MetaRule::kWhole;
+    if (rule == MetaRule::kEmbeddings) return first.shape[1] == hidden_ ? 0 : 1;
+    return rule == MetaRule::kWhole ? -1 : rule == MetaRule::kRows ? 0 : 1;
+  }
+
   Status join(const ForeignTensor& first) {
-    const int dim = first.shape.ndim == 2 ? divided(first.name, first.shape[1], hidden_) : -1;
+    const int dim = dimension(first);
     ForeignTensor tensor = first;
     tensor.pieces.clear();
     uint64_t at = 0;
@@ -114,6 +121,14 @@ class Joiner {
 };
 
 }  // namespace
+
+std::string meta_name(uint64_t number) { return strformat("consolidated.{:02}.pth", number); }
+
+MetaRule meta_rule(std::string_view name) {
+  for (const auto& [ending, rule] : kRules)
+    if (ending.starts_with('.') ? name.ends_with(ending) : name == ending) return rule;
+  return MetaRule::kWhole;
+}
 
 bool is_meta(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
