@@ -254,6 +254,12 @@ TEST_F(Shards, OlmoCoresRangesAndBoxesAreWholeTensors) {
     make("d/model/metadata.json", text);
     expect_refused("d", code, texts);
   };
+  // What a rank has nothing of may be missing in its file, and nothing else.
+  make("d/model/rank_2.safetensors", sft({{"c", "F32", ""}}));
+  EXPECT_EQ(import_from(path("d"), "nothing").code, CKPT_OK);
+  EXPECT_EQ(differ("a", "nothing"), std::vector<std::string>());
+  wrong("[[0,0]]", "[[0,1]]", CKPT_INCOMPLETE, {"a.w", "rank_2.safetensors lacks it"});
+  wrong(of_w, flat(2, "[[0,0]]"), CKPT_INCOMPLETE, {"a.w", "no file has anything"});
   wrong("[[1,5]]", "[[2,6]]", CKPT_MISMATCH, {"a.w", "the same elements"});
   wrong("[[1,5]]", "[[1,4]]", CKPT_MISMATCH, {"a.w", "rank_1.safetensors has 16 bytes of it, expected 12"});
   wrong("[[1,5]]", "[[1,9]]", CKPT_MISMATCH, {"a.w"});
@@ -276,6 +282,20 @@ TEST_F(Shards, OlmoCoresRangesAndBoxesAreWholeTensors) {
               std::string(group.size(), ' '))
                  .substr(0, group.size())}}));
   EXPECT_NE(import_from(path("d"), "code").code, CKPT_OK);
+}
+
+TEST_F(Shards, WhatOlmoCoreWroteIsWhatItsRanksHad) {
+  const Failure in = import_from(fixture("olmo_core"), "core");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  ASSERT_EQ(import_from(fixture("olmo_core.pt"), "pt").code, CKPT_OK);
+  std::vector<std::string> found = differ("core", "pt");
+  std::erase_if(found, [](const std::string& text) {
+    return text.find("model/") == std::string::npos && text.find("exp_avg") == std::string::npos;
+  });
+  EXPECT_EQ(found, std::vector<std::string>());
+  const std::string tree = tree_of("core", "import");
+  for (const char* text : {R"("global_step":2)", R"("lr":0.01)", R"("transformer.blocks.0.att_proj.bias":{)"})
+    EXPECT_NE(tree.find(text), std::string::npos) << text;
 }
 
 // The files of torch_new and of OLMo-core 3: DCP, and the trainer's state of each rank.

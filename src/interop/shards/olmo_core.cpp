@@ -66,6 +66,18 @@ class CoreReader {
     return true;
   }
 
+  // Ranges like [[5, 5]], or a box without elements.
+  static bool is_nothing(bool old, const Json& spec) {
+    if (!old && has(spec, "local_shape")) {
+      const Json& extents = spec["local_shape"];
+      return extents.is_array() && std::find(extents.begin(), extents.end(), Json(0U)) != extents.end();
+    }
+    const Json ranges = old ? spec : spec.value("flattened_offsets", Json());
+    const auto is_empty = [](const Json& range) {
+      return range.is_array() && range.size() == 2 && range[0] == range[1] && range[0].is_number();
+    };
+    return is_empty(ranges) || (ranges.is_array() && std::all_of(ranges.begin(), ranges.end(), is_empty));
+  }
   static bool has(const Json& json, const char* key) { return json.contains(key) && !json[key].is_null(); }
 
   Status add(const std::string& name, const Json& described) {
@@ -77,10 +89,15 @@ class CoreReader {
     const char* key = old ? "flattened_offsets_per_file" : "shard_spec_per_file";
     if (!has(described, key) || !described[key].is_object() || described[key].empty())
       return wrong(CKPT_FORMAT, name, "metadata.json: expected files that have it");
+    bool any = false;
     for (const auto& [file, spec] : described[key].items()) {
+      if (!old && !spec.is_object()) return wrong(CKPT_FORMAT, name, "metadata.json: expected what " + file + " has");
       CKPT_ASSIGN(const RankTensors* rank, open(file, name));
       const auto found = rank->by_name.find(name);
+      // An optimizer has no state of a parameter of which its rank has nothing.
+      if (found == rank->by_name.end() && is_nothing(old, spec)) continue;
       if (found == rank->by_name.end()) return wrong(CKPT_INCOMPLETE, name, file + " lacks it");
+      any = true;
       const Tensor& tensor = *found->second;
       const char* dtype = safetensors_dtype(tensor.dtype);
       if (dtype_bits(tensor.dtype) < 8) return wrong(CKPT_UNSUPPORTED, name, "packed elements");
@@ -90,12 +107,12 @@ class CoreReader {
             "metadata.json says dtype " + shown(described["dtype"].get<std::string>()) + ", " + file + " " + dtype);
       CKPT_ASSIGN(const size_t number, joiner_.tensor(name, tensor.dtype, shape, file));
       const Bytes bytes = rank->bytes.all().subspan(rank->header.data_offset + tensor.begin, tensor.end - tensor.begin);
-      if (!old && !spec.is_object()) return wrong(CKPT_FORMAT, name, "metadata.json: expected what " + file + " has");
       CKPT_TRY(
           !old && has(spec, "local_shape")
               ? add_box(number, name, spec, bytes, file)
               : add_ranges(number, name, old ? spec : spec.value("flattened_offsets", Json()), tensor, bytes, file));
     }
+    if (!any) return wrong(CKPT_INCOMPLETE, name, "no file has anything of it");
     return Ok();
   }
 
