@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "interop/formats.h"
+#include "pt_fixture.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -31,6 +32,15 @@ class DeepSpeed : public StoreTest {
     EXPECT_EQ(failure.code, code) << failure.message;
     for (const std::string& text : texts) EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
   }
+  // 0 where it is not there.
+  int32_t dtype_of(const std::string& label, const std::string& name) {
+    ckpt_reader* reader = open(label, "import");
+    ckpt_tensor_info info{};
+    info.struct_size = sizeof info;
+    const ckpt_status status = ckpt_reader_tensor_find(reader, name.c_str(), &info, nullptr);
+    ckpt_reader_free(reader);
+    return status == CKPT_OK ? info.dtype : 0;
+  }
   // What differs in what both have, and what `b` lacks of what begins with `prefix`.
   std::vector<std::string> differing(const std::string& a, const std::string& b, const std::string& prefix) {
     std::vector<std::string> found = differences(a, "import", b, "import");
@@ -44,15 +54,15 @@ constexpr const char* kZero2Rank1 = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
 // ---- what DeepSpeed wrote ----
 
 TEST_F(DeepSpeed, TheModelIsWhatZeroToFp32MakesOfIt) {
-  for (const std::string name : {"zero1", "zero2", "zero3", "bf16"}) {
+  for (const std::string name : {"zero1", "zero2", "zero3", "bf16", "bf16_zero2", "bf16_zero3"}) {
     SCOPED_TRACE(name);
     imported(name);
     ASSERT_EQ(import_from(fixture(name + ".pt"), name + "-pt").code, CKPT_OK);
     std::vector<std::string> found = differing(name, name + "-pt", "model/");
     // zero_to_fp32 leaves out what ZeRO-1 does not train, and makes f32 of buffers.
     std::erase_if(found, [&](const std::string& text) {
-      return (name != "zero2" && name != "zero3" && text.find("model/frozen.") != std::string::npos) ||
-             (name == "bf16" && text.find("model/scale") != std::string::npos);
+      return ((name == "zero1" || name == "bf16") && text.find("model/frozen.") != std::string::npos) ||
+             (name.starts_with("bf16") && text.find("model/scale") != std::string::npos);
     });
     EXPECT_EQ(found, std::vector<std::string>());
   }
@@ -105,6 +115,107 @@ TEST_F(DeepSpeed, ATagsDirectoryIsReadAsTheRunsIs) {
   std::vector<std::string> found = differences("zero3", "import", "tag", "import");
   std::erase_if(found, [](const std::string& text) { return text.find("import.files") != std::string::npos; });
   EXPECT_EQ(found, std::vector<std::string>());
+}
+
+TEST_F(DeepSpeed, Bf16IsTheModuleAndItsMasterWeightsAreF32) {
+  for (const std::string name : {"bf16", "bf16_zero2", "bf16_zero3"}) {
+    SCOPED_TRACE(name);
+    imported(name);
+    EXPECT_EQ(dtype_of(name, "model/hidden.weight"), CKPT_DTYPE_F32);
+    EXPECT_EQ(dtype_of(name, "model/frozen.weight"), CKPT_DTYPE_BF16);
+    EXPECT_EQ(dtype_of(name, "optimizer/state/hidden.weight/exp_avg"), CKPT_DTYPE_F32);
+    // ZeRO-3's module holds no weights.
+    EXPECT_EQ(dtype_of(name, "module/hidden.weight"), name == "bf16_zero3" ? 0 : CKPT_DTYPE_BF16);
+  }
+}
+
+// ---- what does not fit, byte by byte: two ranks, parameters w of [2, 3] and b of [2] ----
+
+struct ForgedZero {
+  std::vector<pickled::Items> groups = {
+      {pickled::text("w"), pickled::integers({2, 3}), pickled::text("b"), pickled::integers({2})}};
+  std::vector<int64_t> lengths = {4, 4};   // of each rank's weights
+  std::vector<int64_t> averages = {4, 4};  // of its exp_avg
+  int stage = 2;
+
+  void write(const std::string& folder) const {
+    using namespace pickled;
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    Items shapes;
+    for (const Items& group : groups) shapes.push_back(ordered_dict(group));
+    const std::string model = pt_of(dict({text("module"), ordered_dict(), text("param_shapes"), list(shapes)}));
+    for (size_t rank = 0; rank < 2; rank++) {
+      const std::string prefix = "/zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_";
+      if (stage == 3 || rank == 0)
+        write_file(folder + (stage == 3 ? prefix : "/mp_rank_00_") + "model_states.pt", model);
+      write_file(folder + prefix + "optim_states.pt", optimizer(lengths[rank], averages[rank]));
+    }
+  }
+
+  std::string optimizer(int64_t length, int64_t average) const {
+    using namespace pickled;
+    const auto floats = [](const std::string& key, int64_t count) {
+      return tensor(storage(key, "FloatStorage", count), 0, {count}, {1});
+    };
+    const std::string state = dict({text("state"), dict({integer(0), dict({text("exp_avg"), floats("1", average)})}),
+                                    text("param_groups"), list({})});
+    const bool is_zero3 = stage == 3;
+    Items zero = {text("zero_stage"),
+                  integer(stage),
+                  text("partition_count"),
+                  integer(2),
+                  text(is_zero3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"),
+                  list({floats("0", length)}),
+                  text(is_zero3 ? "optimizer_state_dict" : "base_optimizer_state"),
+                  state};
+    return pt_of(dict({text("optimizer_state_dict"), dict(zero)}),
+                 {{"0", std::string(static_cast<size_t>(4 * length), '\1')},
+                  {"1", std::string(static_cast<size_t>(4 * average), '\2')}});
+  }
+};
+
+TEST_F(DeepSpeed, LengthsOfGroupsMustBeThoseOfTheirShapes) {
+  const auto refused = [&](const ForgedZero& zero, ckpt_status code, const std::vector<std::string>& texts) {
+    zero.write(path("forged"));
+    expect_refused(path("forged"), code, texts);
+  };
+  const auto shape = [](const std::vector<int64_t>& extents) {
+    return std::vector<pickled::Items>{{pickled::text("w"), pickled::integers(extents)}};
+  };
+  for (const int stage : {2, 3}) {
+    SCOPED_TRACE(stage);
+    ForgedZero zero;
+    zero.stage = stage;
+    zero.write(path("forged"));
+    const Failure in = import_from(path("forged"), "sound" + std::to_string(stage));
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    for (const std::vector<int64_t>& extents : {std::vector<int64_t>{9}, {3, 1000}, {int64_t{1} << 40, 1 << 20}}) {
+      zero.groups = shape(extents);
+      refused(zero, CKPT_INCOMPLETE, {"group 0", "param_shapes needs"});
+    }
+    for (const std::vector<int64_t>& extents : {std::vector<int64_t>{1}, {2, 2}, {0}}) {
+      zero.groups = shape(extents);
+      refused(zero, CKPT_MISMATCH, {"group 0", "param_shapes needs"});
+    }
+    zero.groups = shape({int64_t{1} << 40, int64_t{1} << 40});
+    refused(zero, CKPT_FORMAT, {"param_shapes"});
+    zero.groups = shape({-2, 3});
+    refused(zero, CKPT_FORMAT, {"param_shapes"});
+    zero.groups = ForgedZero().groups;
+    zero.groups.push_back({pickled::text("c"), pickled::integers({8})});
+    refused(zero, CKPT_MISMATCH, {"1 groups", "param_shapes 2"});
+    zero.groups = ForgedZero().groups;
+    zero.lengths = {4, 3};
+    refused(zero, CKPT_INCOMPLETE, {"param_shapes needs"});
+    zero.lengths = {4, 9};
+    refused(zero, CKPT_MISMATCH, {"param_shapes needs"});
+    zero.lengths = {4, 4};
+    for (const int64_t other : {3, 5}) {
+      zero.averages = {4, other};
+      refused(zero, CKPT_MISMATCH, {"exp_avg", "expected 4 elements", "rank_1"});
+    }
+  }
 }
 
 // ---- what does not fit ----
