@@ -102,7 +102,34 @@ TEST_F(Dcp, OtherWritersGiveTheSameState) {
   EXPECT_EQ(model, std::vector<std::string>());
 }
 
-// ---- Megatron, byte by byte, as the sources of 0.13 and 0.20 have it ----
+// ---- Megatron ----
+
+TEST_F(Dcp, WhatMegatronWroteIsWhatItsRanksHave) {
+  const fs::path folder = fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/megatron";
+  size_t versions = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.is_directory()) continue;
+    versions++;
+    const std::string version = entry.path().filename();
+    SCOPED_TRACE(version);
+    const Failure in = import_from(entry.path(), version);
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    ASSERT_EQ(import_from(entry.path().string() + ".pt", version + "-pt").code, CKPT_OK);
+    // The directory has what is common and random states, too.
+    std::vector<std::string> found = differences(version, "import", version + "-pt", "import");
+    std::erase_if(found, [](const std::string& text) {
+      return text.find("weight") == std::string::npos && text.find("bias") == std::string::npos;
+    });
+    EXPECT_EQ(found, std::vector<std::string>());
+    const std::string tree = tree_of(version, "import");
+    for (const char* text : {R"("iteration":2)", R"("args":{"lr":0.01})", R"("rng_state/shard_0.1_1.)",
+                             R"("optimizer.state.exp_avg_sq.down.bias":)"})
+      EXPECT_NE(tree.find(text), std::string::npos) << text;
+  }
+  EXPECT_GE(versions, 1u);
+}
+
+// Byte by byte, as the sources of 0.13 and 0.20 have it.
 
 // w of [4, 6] by two ranks in each dimension, [2, 3] each; the first one's box is cut after its second element.
 TEST_F(Dcp, MegatronsIterationHasItsTensorsInTheirOwnShapeAndWhatIsCommon) {
