@@ -237,6 +237,18 @@ make_cuda_venv() {
   echo "${cuda_packages[*]}" >"$stamp"
 }
 
+# make_over_torch FOLDER PIP-ARGUMENT…: a virtual environment that finds torch in that of make_torch_venv, and what else
+# it has where it has no version of its own.
+make_over_torch() {
+  local folder=$1 stamp=$1/made-with name=${1##*/}; shift
+  [[ -e $stamp && $(<"$stamp") == "$*" ]] && { echo "   $folder is there"; return 0; }
+  rm -rf "$folder"
+  quietly "build/log/$name-venv.txt" python3 -m venv "$folder"
+  echo "$repo/$torch_venv"/lib/python3*/site-packages >"$(echo "$folder"/lib/python3*/site-packages)/torch.pth"
+  quietly "build/log/$name-pip.txt" "$folder/bin/pip" install -q --no-cache-dir "$@" </dev/null
+  echo "$*" >"$stamp"
+}
+
 torch_root() { echo "$repo/$torch_venv"/lib/python3*/site-packages/torch; }
 
 # install_binding VENV [PACKAGE…]: makes the virtual environment if it is not there, and installs Python's ckpt into it.
