@@ -25,7 +25,10 @@ def universal_state(work, folder):
     top, states = os.path.join(work, folder, "global_step3_universal", "zero"), {}
     for name in os.listdir(top):
         for slot in ("exp_avg", "exp_avg_sq"):
-            states.setdefault(name, {})[slot] = torch.load(os.path.join(top, name, f"{slot}.pt"))["param"]
+            path = os.path.join(top, name, f"{slot}.pt")
+            if os.path.exists(path):  # not of what shares another's memory, or is frozen
+                states.setdefault(name, {})[slot] = torch.load(path)["param"]
+    assert len(states) == 5, list(states)
     return states
 
 
