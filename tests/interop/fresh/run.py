@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "torch"))
 import capi  # noqa: E402
 from canonical import TORCH_NAMES  # noqa: E402
 
+LIMIT = 1800  # seconds for a program, which takes one minute on an idle machine
 results = {True: 0, False: 0}
 
 
@@ -99,8 +100,12 @@ def ask(program, python, what, work):
     script = os.path.join(HERE, f"with_{program}.py")
     settings = dict(os.environ, OMP_NUM_THREADS="1", LD_PRELOAD="", TOKENIZERS_PARALLELISM="false",
                     HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo", WANDB_MODE="disabled")
-    done = subprocess.run([python, script, what, work], env=settings, cwd=work, stdout=subprocess.PIPE, check=False,
-                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace", timeout=900)
+    try:
+        done = subprocess.run([python, script, what, work], env=settings, cwd=work, stdout=subprocess.PIPE, check=False,
+                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace",
+                              timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {LIMIT} s"
     return "" if done.returncode == 0 else f"exit status {done.returncode}: " + done.stdout[-3000:]
 
 
