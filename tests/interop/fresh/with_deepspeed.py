@@ -10,13 +10,12 @@ ENGINE = ("global_steps", "skipped_steps", "lr_scheduler", "epoch", "note")
 
 
 def model_of(work, case, initial):
-    """zero_to_fp32's, with what ZeRO-1 does not train, and which zero_to_fp32 leaves out; a bf16 module's buffers as
-    they are, of which zero_to_fp32 makes f32."""
+    """zero_to_fp32's, with what is not trained as the module has it: of ZeRO-1 zero_to_fp32 leaves that out. Buffers
+    stay f32 in a bf16 module."""
     model = torch.load(os.path.join(work, f"{case}.pt"))["model"]
     for name, value in initial.state_dict().items():
-        dtype = torch.bfloat16 if case.startswith("bf16") else torch.float32
-        if name.startswith("frozen.") or name == "scale":
-            model[name] = value.to(dtype)
+        if name.startswith("frozen."):
+            model[name] = value.to(torch.bfloat16 if case.startswith("bf16") else torch.float32)
     return model
 
 
@@ -27,9 +26,15 @@ def universal_state(work, folder):
         for slot in ("exp_avg", "exp_avg_sq"):
             path = os.path.join(top, name, f"{slot}.pt")
             if os.path.exists(path):  # not of what shares another's memory, or is frozen
-                states.setdefault(name, {})[slot] = torch.load(path)["param"]
+                value = torch.load(path)  # of ZeRO-3 the elements in a row
+                states.setdefault(name, {})[slot] = value["param"] if isinstance(value, dict) else value
     assert len(states) == 5, list(states)
     return states
+
+
+def shaped(states, shapes):
+    return {name: {slot: value.flatten()[:shapes[name].numel()].view(shapes[name]) for slot, value in slots.items()}
+            for name, slots in states.items()}
 
 
 def write(work):
@@ -46,14 +51,12 @@ def write(work):
         state = {"model": model_of(work, case, initial), "engine": {key: engine[key] for key in ENGINE}}
         part = ["/model/", *[f"/engine/{key}" for key in ENGINE]]
         if case in states:
-            slots = {key: {slot: value.view(shapes[key]) for slot, value in entry.items()}
-                     for key, entry in states[case].items()}
+            slots = shaped(states[case], shapes)
             state["optimizer"] = {"state": slots}
             part += [f"/optimizer/state/{key}/{slot}" for key in slots for slot in slots[key]]
         said.case(case, case, state, part=part)
     for folder, case in (("universal", "zero1"), ("universal3", "zero3")):
-        slots = {key: {slot: value.view(shapes[key]) for slot, value in entry.items()}
-                 for key, entry in states[case].items()}
+        slots = shaped(states[case], shapes)
         part = [f"/optimizer/state/{key}/{slot}" for key in slots for slot in slots[key]]
         said.case(folder, folder, {"optimizer": {"state": slots}}, part=part)
     import deepspeed
