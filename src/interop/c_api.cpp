@@ -62,8 +62,7 @@ static Status import_under(Job& job, const ckpt_store& store, const char* path, 
   if (!id.ok()) return explain_fence(std::move(id).status(), turn.run);
   if (request.options.integer("verify_after") != 0) {
     CKPT_ASSIGN(const client::Reader saved, result(client::Reader::open(*into, *id, client_options(request.options))));
-    CKPT_TRY(compare_with(saved, from, reading_options(request.options, &job),
-                          [](const std::string& name) { return name; }));
+    CKPT_TRY(compare_import(saved, from, reading_options(request.options, &job)));
   }
   if (!info) return Ok();
   CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(*id, client_options(request.options))));

@@ -9,6 +9,7 @@
 #include "interop/dcp/format.h"
 #include "interop/deepspeed/format.h"
 #include "interop/hfai/format.h"
+#include "interop/hfai/layout.h"
 #include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/read_back.h"
@@ -111,19 +112,14 @@ Status check_tables(const ExportRequest& request, const Format& format) {
   return Ok();
 }
 
-// torchtune's and RecIS' directories have under "model" and "tables" what the state may have elsewhere.
-Status verify_export(const ExportRequest& request) {
+Status verify_export(const ExportRequest& request, std::string_view format) {
   const ReadOptions options{.job = &request.job};
   CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
-  const std::string at = request.options.str("at"), model = "model/";
-  const auto there = [&](const std::string& name) { return request.reader.tensor(name).ok(); };
-  return compare_with(request.reader, written, options, [&](const std::string& name) {
-    if (!at.empty()) return at + '/' + name;
-    const bool in_part = name.starts_with(model) || name.starts_with("tables/");
-    if (!in_part || there(name)) return name;
-    const std::string rest = name.substr(name.find('/') + 1);
-    return there(model + rest) ? model + rest : rest;
-  });
+  Wanted wanted{.at = request.options.str("at"), .tensors_only = format == "safetensors"};
+  if (format == "hfai") wanted.no_values = {kHfaiShards, kHfaiVersionKey};  // its own
+  if (format == "torchtune") wanted.no_values = {"model", "adapter"};       // safetensors, where they came as such
+  if (format == "recis") wanted.no_values = {"io_state"};  // what all workers have alike, each of them has
+  return compare_export(request.reader, written, wanted, options);
 }
 
 }  // namespace
@@ -148,7 +144,7 @@ Status export_checkpoint(const ExportRequest& request) {
     CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
     CKPT_TRY(write_export(request, plan));
   }
-  return request.options.integer("verify_after") != 0 ? verify_export(request) : Ok();
+  return request.options.integer("verify_after") != 0 ? verify_export(request, format.name) : Ok();
 }
 
 }  // namespace ckpt::interop

@@ -1,7 +1,6 @@
 // What was written, read back and compared with what it was made of, element by element. Stateless.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "base/job.h"
@@ -10,12 +9,20 @@
 
 namespace ckpt::interop {
 
-// The name in `state` of a tensor that `files` has.
-using NameInState = std::function<std::string(const std::string& name)>;
+// What an export was to write of a state.
+struct Wanted {
+  std::string at;             // option at: what is below that place
+  bool tensors_only = false;  // all tensors by their names, no tree
+  // Parts whose values the format has no place for, or another one.
+  std::vector<std::string> no_values{};
+};
 
-// That `state` has each tensor of `files`, with the same elements. MISMATCH for another dtype or shape, or a name that
-// is not there, CORRUPT for elements that differ, both with the tensor's name; the errors of reading either.
-Status compare_with(const State& state, ForeignCheckpoint& files, const ReadOptions& options,
-                    const NameInState& name_of);
+// That `files` has each tensor and each value of `state` that is wanted, with the same elements, and nothing else.
+// MISMATCH for what is missing, for another dtype or shape and for what was not to be written, CORRUPT for elements or
+// values that differ, all with the name; the errors of reading either.
+Status compare_export(const State& state, ForeignCheckpoint& files, const Wanted& wanted, const ReadOptions& options);
+
+// That an import saved each tensor of `files`, their objects and their tree, and nothing else.
+Status compare_import(const client::Reader& saved, ForeignCheckpoint& files, const ReadOptions& options);
 
 }  // namespace ckpt::interop

@@ -316,8 +316,7 @@ TEST_F(Recis, ReadingBackFindsARowThatDiffersAndARowThatIsMissing) {
     ckpt_reader* opened = open(imported("right" + number), "import");
     Result<ForeignCheckpoint> files = read_foreign(path("wrong" + number), {});
     EXPECT_TRUE(files.ok()) << files.status().message();
-    const Status status = compare_with(State(*Borrowed<client::Reader>(opened)), *files, {},
-                                       [](const std::string& name) { return name; });
+    const Status status = compare_export(State(*Borrowed<client::Reader>(opened)), *files, {}, {});
     ckpt_reader_free(opened);
     return status.code();
   };
@@ -328,6 +327,8 @@ TEST_F(Recis, ReadingBackFindsARowThatDiffersAndARowThatIsMissing) {
   other.row_shape = ",8";
   other.row_bytes = 32;
   EXPECT_EQ(compare({"t", ids, {other}}), CKPT_MISMATCH);
+  EXPECT_EQ(compare({"t", ids, {}}), CKPT_MISMATCH);
+  EXPECT_EQ(compare({"u", ids, {kEmbedding}}), CKPT_MISMATCH);
 }
 
 TEST_F(Recis, TheSameShardsAreTheSameBlocksByTheirNames) {

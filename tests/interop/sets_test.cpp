@@ -377,12 +377,14 @@ TEST_F(Sets, WhatDiffersFromWhatWasToBeWrittenIsFound) {
   pt("value.pt", {floats("a", {300, 5}, 1), floats("b", {2}, 3)});
   pt("shape.pt", {floats("a", {1500}, 1)});
   pt("name.pt", {floats("c", {2}, 2)});
+  pt("missing.pt", {floats("a", {300, 5}, 1)});
+  pt("more.pt", {floats("a", {300, 5}, 1), floats("b", {2}, 2), floats("c", {2}, 2)});
   save("s", {{floats("a", {300, 5}, 1), floats("b", {2}, 2)}, {}, ""});
   const client::Reader reader(open("s", "main"));
   const auto compare = [&](const std::string& file) {
     auto content = read_foreign(path(file), {});
     EXPECT_TRUE(content.ok());
-    return compare_with(reader, *content, {}, [](const std::string& name) { return name; });
+    return compare_export(reader, *content, {}, {});
   };
   EXPECT_TRUE(compare("same.pt").ok());
   const Status value = compare("value.pt");
@@ -390,6 +392,73 @@ TEST_F(Sets, WhatDiffersFromWhatWasToBeWrittenIsFound) {
   EXPECT_EQ(*value.detail("tensor"), "b");
   EXPECT_EQ(compare("shape.pt").code(), CKPT_MISMATCH);
   EXPECT_EQ(compare("name.pt").code(), CKPT_MISMATCH);
+  const Status missing = compare("missing.pt");
+  EXPECT_EQ(missing.code(), CKPT_MISMATCH) << missing.message();
+  EXPECT_EQ(*missing.detail("tensor"), "b");
+  const Status more = compare("more.pt");
+  EXPECT_EQ(more.code(), CKPT_MISMATCH) << more.message();
+  EXPECT_EQ(*more.detail("tensor"), "c");
+}
+
+TEST_F(Sets, ValuesThatDifferOrAreMissingOrAreTooManyAreFound) {
+  const std::string a = R"("a":)" + leaf("a");
+  const auto tree = [&](const std::string& rest) { return "{" + a + rest + "}"; };
+  const std::string whole = tree(R"(,"n":3,"l":[1,"x"],"d":{})");
+  pt("same.pt", {floats("a", {2}, 1)}, whole);
+  pt("differs.pt", {floats("a", {2}, 1)}, tree(R"(,"n":4,"l":[1,"x"],"d":{})"));
+  pt("kind.pt", {floats("a", {2}, 1)}, tree(R"(,"n":3.0,"l":[1,"x"],"d":{})"));
+  pt("missing.pt", {floats("a", {2}, 1)}, tree(R"(,"n":3,"l":[1],"d":{})"));
+  pt("empty.pt", {floats("a", {2}, 1)}, tree(R"(,"n":3,"l":[1,"x"])"));
+  pt("more.pt", {floats("a", {2}, 1)}, tree(R"(,"n":3,"l":[1,"x"],"d":{},"z":null)"));
+  save("s", {{floats("a", {2}, 1)}, {}, whole});
+  const client::Reader reader(open("s", "main"));
+  const auto found = [&](const std::string& file) {
+    auto content = read_foreign(path(file), {});
+    EXPECT_TRUE(content.ok());
+    const Status status = compare_export(reader, *content, {}, {});
+    const std::string* place = status.detail("tensor");
+    return std::string(status_name(status.code())) + ' ' + (place ? *place : "");
+  };
+  EXPECT_EQ(found("same.pt"), "OK ");
+  EXPECT_EQ(found("differs.pt"), "CORRUPT n");
+  EXPECT_EQ(found("kind.pt"), "CORRUPT n");
+  EXPECT_EQ(found("missing.pt"), "MISMATCH l/1");
+  EXPECT_EQ(found("empty.pt"), "MISMATCH d");
+  EXPECT_EQ(found("more.pt"), "MISMATCH z");
+}
+
+TEST_F(Sets, ReadingBackKnowsATensorByItsPlaceWhateverItsName) {
+  const std::string parameter =
+      record("torch.nn.parameter.Parameter", R"("data":)" + leaf("x7") + R"(,"requires_grad":true)");
+  const std::string tree = R"({"model":)" + record("collections.OrderedDict", R"("items":{"w":)" + parameter + "}") +
+                           R"(,"o":{"$":"dict","items":[[0,)" + leaf("m") + R"(],["0",5]]},"t":)" + leaf("tied") + "}";
+  save("s", {{floats("x7", {3}, 1), floats("m", {2}, 2), floats("unused", {2}, 3)}, {{"tied", "m", {}, {}}}, tree});
+  for (const char* format : {"pt", "composer"}) {
+    const Failure out = export_to(path(format + std::string(".pt")), "s", {{"format", format}, {"verify_after", "1"}});
+    EXPECT_EQ(out.code, CKPT_OK) << format << out.message;
+  }
+  const Failure part = export_to(path("m.pt"), "s", {{"format", "pt"}, {"at", "model"}, {"verify_after", "1"}});
+  EXPECT_EQ(part.code, CKPT_OK) << part.message;
+}
+
+TEST_F(Sets, AnImportThatSavedLessOrMoreThanTheFilesHaveIsFound) {
+  pt("one.pt", {floats("a", {2}, 1)}, R"({"a":)" + leaf("a") + R"(,"n":1})");
+  pt("two.pt", {floats("a", {2}, 1), floats("b", {2}, 2)});
+  pt("tree.pt", {floats("a", {2}, 1)}, R"({"a":)" + leaf("a") + R"(,"n":2})");
+  const std::string label = imported("one.pt");
+  const client::Reader saved(open(label, "import"));
+  const auto compare = [&](const std::string& file) {
+    auto content = read_foreign(path(file), {});
+    EXPECT_TRUE(content.ok());
+    return compare_import(saved, *content, {}).code();
+  };
+  EXPECT_EQ(compare("one.pt"), CKPT_OK);
+  EXPECT_EQ(compare("two.pt"), CKPT_MISMATCH);
+  EXPECT_EQ(compare("tree.pt"), CKPT_CORRUPT);
+  const client::Reader more(open(imported("two.pt"), "import"));
+  auto content = read_foreign(path("one.pt"), {});
+  ASSERT_TRUE(content.ok());
+  EXPECT_EQ(compare_import(more, *content, {}).code(), CKPT_MISMATCH);
 }
 
 TEST_F(Sets, NotStrictForgivesWhatAMappingDoesNotKnow) {
