@@ -9,19 +9,19 @@ namespace {
 using namespace interop;
 
 void check(const PickleDocument& document, const PickleValue& value) {
-  for (const std::vector<PickleRef>* refs : {&value.items, &value.entries})
-    for (PickleRef ref : *refs) must(ref < document.size());
+  for (const std::span<const PickleRef> refs : {std::span<const PickleRef>(value.items), value.entries()})
+    for (PickleRef ref : refs) must(ref < document.size());
   if (value.kind == PickleKind::kDict) must(value.items.size() % 2 == 0);
   if (value.kind == PickleKind::kPersistent) must(value.items.size() == 1);
   if (value.kind == PickleKind::kName) must(value.text.find(' ') != std::string_view::npos);
   if (value.kind != PickleKind::kObject) {
-    must(value.callee == kNoValue && value.entries.empty());
+    must(value.callee() == kNoValue && value.entries().empty());
     return;
   }
-  must(value.entries.size() % 2 == 0);
-  must(document[value.callee].kind == PickleKind::kName && document[value.args].kind == PickleKind::kTuple);
-  if (value.kwargs != kNoValue) must(document[value.kwargs].kind == PickleKind::kDict);
-  if (value.state != kNoValue) must(value.state < document.size());
+  must(value.entries().size() % 2 == 0);
+  must(document[value.callee()].kind == PickleKind::kName && document[value.args()].kind == PickleKind::kTuple);
+  if (value.kwargs() != kNoValue) must(document[value.kwargs()].kind == PickleKind::kDict);
+  if (value.state() != kNoValue) must(value.state() < document.size());
 }
 
 void run(Bytes bytes) {
@@ -37,7 +37,7 @@ void run(Bytes bytes) {
   for (PickleRef ref = 0; ref < document->size(); ref++) {
     const PickleValue& value = (*document)[ref];
     check(*document, value);
-    refs += value.items.size() + value.entries.size();
+    refs += value.items.size() + value.entries().size();
     for (char c : value.text) sum += static_cast<unsigned char>(c);
     document->class_of(ref);
     const PickleRef found = document->find(ref, "a");

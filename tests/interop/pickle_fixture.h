@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 
 inline std::string render(const PickleDocument& document, PickleRef ref, int depth = 0);
 
-inline std::string render_items(const PickleDocument& document, const std::vector<PickleRef>& items, int depth) {
+inline std::string render_items(const PickleDocument& document, std::span<const PickleRef> items, int depth) {
   std::string text;
   for (PickleRef item : items) text += (text.empty() ? "" : " ") + render(document, item, depth + 1);
   return text;
@@ -29,13 +29,13 @@ inline std::string hex(std::string_view bytes) {
 
 // builtins.complex(1 2), with the rest that it has: k={kwargs} s=state [items] {entries}
 inline std::string render_object(const PickleDocument& document, const PickleValue& value, int depth) {
-  std::string name(document[value.callee].text);
+  std::string name(document[value.callee()].text);
   name[name.find(' ')] = '.';
-  std::string text = name + "(" + render_items(document, document[value.args].items, depth) + ")";
-  if (value.kwargs != kNoValue) text += " k=" + render(document, value.kwargs, depth + 1);
-  if (value.state != kNoValue) text += " s=" + render(document, value.state, depth + 1);
+  std::string text = name + "(" + render_items(document, document[value.args()].items, depth) + ")";
+  if (value.kwargs() != kNoValue) text += " k=" + render(document, value.kwargs(), depth + 1);
+  if (value.state() != kNoValue) text += " s=" + render(document, value.state(), depth + 1);
   if (!value.items.empty()) text += "[" + render_items(document, value.items, depth) + "]";
-  if (!value.entries.empty()) text += "{" + render_items(document, value.entries, depth) + "}";
+  if (!value.entries().empty()) text += "{" + render_items(document, value.entries(), depth) + "}";
   return text;
 }
 

@@ -52,7 +52,7 @@ class MetadataParser {
 
   template <typename Visit>
   Status each(PickleRef dict, Visit&& visit) {
-    const std::vector<PickleRef>& items = pickle_[dict].items;
+    const std::span<const PickleRef> items = pickle_[dict].items;
     for (size_t i = 0; i + 1 < items.size(); i += 2) {
       Status status = visit(items[i], items[i + 1]);
       if (!status.ok()) return status;
@@ -73,13 +73,13 @@ class MetadataParser {
   PickleRef field(PickleRef ref, std::string_view name, size_t argument) const {
     if (ref == kNoValue || pickle_[ref].kind != PickleKind::kObject) return kNoValue;
     const PickleValue& object = pickle_[ref];
-    if (object.state != kNoValue) {
-      const PickleValue& state = pickle_[object.state];
+    if (object.state() != kNoValue) {
+      const PickleValue& state = pickle_[object.state()];
       const bool few = state.kind == PickleKind::kDict && state.items.size() <= 2 * kMaxFields;
-      return few ? pickle_.find(object.state, name) : kNoValue;
+      return few ? pickle_.find(object.state(), name) : kNoValue;
     }
-    if (object.args == kNoValue || argument >= pickle_[object.args].items.size()) return kNoValue;
-    return pickle_[object.args].items[argument];
+    if (object.args() == kNoValue || argument >= pickle_[object.args()].items.size()) return kNoValue;
+    return pickle_[object.args()].items[argument];
   }
 
   Result<PickleRef> dict_of(PickleRef ref, const char* name, size_t argument) const {
@@ -102,13 +102,13 @@ class MetadataParser {
 
   // torch.Size((2, 3)), a tuple or a list.
   Result<Shape> shape_of(PickleRef ref, const char* what) const {
-    if (ref != kNoValue && last_name(ref) == "Size" && pickle_[ref].args != kNoValue &&
-        pickle_[pickle_[ref].args].items.size() == 1)
-      ref = pickle_[pickle_[ref].args].items[0];
+    if (ref != kNoValue && last_name(ref) == "Size" && pickle_[ref].args() != kNoValue &&
+        pickle_[pickle_[ref].args()].items.size() == 1)
+      ref = pickle_[pickle_[ref].args()].items[0];
     const bool list =
         ref != kNoValue && (pickle_[ref].kind == PickleKind::kTuple || pickle_[ref].kind == PickleKind::kList);
     if (!list) return Status(CKPT_FORMAT, std::string(what) + ": expected a tuple of numbers");
-    const std::vector<PickleRef>& items = pickle_[ref].items;
+    const std::span<const PickleRef> items = pickle_[ref].items;
     if (items.size() > static_cast<size_t>(kMaxNdim))
       return Status(CKPT_UNSUPPORTED, strformat("{}: {} dimensions, at most {}", what, items.size(), kMaxNdim))
           .with("found", items.size());
@@ -141,6 +141,7 @@ class MetadataParser {
     const bool fits = (tuple.kind == PickleKind::kTuple || tuple.kind == PickleKind::kList) && !tuple.items.empty() &&
                       tuple.items.size() <= kMaxPathKeys;
     if (!fits) return Status(CKPT_FORMAT, strformat("planner_data: expected a path of 1 to {} keys", kMaxPathKeys));
+    path.reserve(tuple.items.size());
     for (const PickleRef ref : tuple.items) {
       const PickleValue& key = pickle_[ref];
       const bool is_place = key.kind == PickleKind::kInt && key.integer >= 0;
@@ -188,6 +189,7 @@ class MetadataParser {
     if (chunks == kNoValue || pickle_[chunks].kind != PickleKind::kList)
       return Status(CKPT_FORMAT, "expected a list of chunks");
     CKPT_TRY(spend(pickle_[chunks].items.size() * kCharge));
+    item->chunks.reserve(pickle_[chunks].items.size());
     for (const PickleRef chunk : pickle_[chunks].items) {
       Box box;
       CKPT_ASSIGN(box.offset, shape_of(field(chunk, "offsets", 0), "offsets"));
@@ -236,13 +238,12 @@ class MetadataParser {
       if (chunk.box.offset.ndim != item->shape.ndim || chunk.box.extent.ndim != item->shape.ndim)
         return Status(CKPT_FORMAT,
                       strformat("a chunk of {} dimensions in a tensor of {}", chunk.box.extent.ndim, item->shape.ndim));
-    std::stable_sort(chunks.begin(), chunks.end(),
-                     [](const DcpChunk& a, const DcpChunk& b) { return offset_before(a.box.offset, b.box.offset); });
+    if (chunks.size() > 1)  // most have one, and a stable sort takes memory
+      std::stable_sort(chunks.begin(), chunks.end(),
+                       [](const DcpChunk& a, const DcpChunk& b) { return offset_before(a.box.offset, b.box.offset); });
     // Replicas: ranks that name their own chunks alone name the same ones.
-    std::vector<DcpChunk> kept;
-    for (DcpChunk& chunk : chunks)
-      if (kept.empty() || !(kept.back().box == chunk.box)) kept.push_back(chunk);
-    chunks = std::move(kept);
+    const auto again = std::ranges::unique(chunks, [](const DcpChunk& a, const DcpChunk& b) { return a.box == b.box; });
+    chunks.erase(again.begin(), again.end());
     return Ok();
   }
 
@@ -250,7 +251,7 @@ class MetadataParser {
   Status read_dtype(PickleRef properties, DcpItem* item) const {
     if (last_name(properties) != "TensorProperties") return Status(CKPT_FORMAT, "expected TensorProperties");
     const PickleValue& object = pickle_[properties];
-    const PickleRef holder = object.state != kNoValue ? object.state : object.args;
+    const PickleRef holder = object.state() != kNoValue ? object.state() : object.args();
     PickleRef dtype = kNoValue;
     if (holder != kNoValue && pickle_[holder].kind == PickleKind::kTuple && !pickle_[holder].items.empty())
       dtype = pickle_[holder].items[0];
@@ -282,10 +283,19 @@ class MetadataParser {
 
   Status read_place(PickleRef key, PickleRef value) {
     CKPT_ASSIGN(const std::string_view name, text_of(field(key, "fqn", 0), "storage_data"));
-    const auto found = to_.by_name.find(name);
-    if (found == to_.by_name.end()) return Ok();  // described by nothing, so nobody can ask for it
-    Status status = put_place(to_.items[found->second], field(key, "offset", 1), value);
+    const std::optional<size_t> found = item_called(name);
+    if (!found) return Ok();  // described by nothing, so nobody can ask for it
+    Status status = put_place(to_.items[*found], field(key, "offset", 1), value);
     return status.ok() ? Ok() : std::move(status).in(shown(name)).with("tensor", std::string(name));
+  }
+
+  // Places mostly come in the order of the items, one or several for each.
+  std::optional<size_t> item_called(std::string_view name) {
+    for (size_t i = place_item_; i < std::min(place_item_ + 2, to_.items.size()); i++)
+      if (to_.items[i].name == name) return place_item_ = i;
+    const auto found = to_.by_name.find(name);
+    if (found == to_.by_name.end()) return std::nullopt;
+    return place_item_ = found->second;
   }
 
   Status put_place(DcpItem& item, PickleRef offset, PickleRef info) {
@@ -337,6 +347,7 @@ class MetadataParser {
 
   // A path that stays in the directory.
   Result<size_t> file_of(std::string_view path) {
+    if (!path.empty() && path == last_path_) return last_file_;
     bool plain = !path.empty() && path.size() <= kMaxName && path[0] != '/' && format::valid_utf8(path) &&
                  std::ranges::none_of(path, format::is_control);
     for (size_t at = 0; plain && at <= path.size();) {
@@ -347,11 +358,10 @@ class MetadataParser {
     if (!plain)
       return Status(CKPT_FORMAT, "expected the path of a file in the directory, found " + shown(path))
           .with("found", shown(path));
-    const auto known = to_.by_file.find(std::string(path));
-    if (known != to_.by_file.end()) return known->second;
-    to_.by_file.emplace(path, to_.files.size());
-    to_.files.emplace_back(path);
-    return to_.files.size() - 1;
+    const auto [known, is_new] = to_.by_file.try_emplace(std::string(path), to_.files.size());
+    if (is_new) to_.files.emplace_back(path);
+    last_path_ = path;
+    return last_file_ = known->second;
   }
 
   const PickleDocument& pickle_;
@@ -360,6 +370,9 @@ class MetadataParser {
   uint64_t left_;
   std::unordered_map<std::string_view, PickleRef, SeededHash> paths_;
   PickleRef mcore_ = kNoValue;  // of Megatron
+  size_t place_item_ = 0;       // of the last place
+  std::string_view last_path_;  // and its file
+  size_t last_file_ = 0;
 };
 
 }  // namespace

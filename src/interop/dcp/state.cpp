@@ -17,6 +17,20 @@ struct StateNode {
   std::vector<uint32_t> children;  // of a dict in their order, of a list by position
 };
 
+// A child by its parent and key. The text is an item's.
+struct StateChild {
+  uint32_t parent;
+  int64_t place;  // -1: `text` counts
+  std::string_view text;
+  bool operator==(const StateChild&) const = default;
+};
+struct StateChildHash {
+  size_t operator()(const StateChild& child) const {
+    const size_t hash = child.place < 0 ? SeededHash()(child.text) : SeededHash()(child.place);
+    return hash ^ (child.parent * 0x9e3779b97f4a7c15ULL);
+  }
+};
+
 class StateMaker {
  public:
   using Leaf = std::function<Status(const DcpItem& item, const std::string& at, Tree& tree)>;
@@ -41,9 +55,8 @@ class StateMaker {
       if (nodes_[at].item) return conflict();
       if (nodes_[at].children.empty() && at != 0) nodes_[at].is_list = key.is_place();
       if (nodes_[at].is_list != key.is_place()) return conflict();
-      std::string id(reinterpret_cast<const char*>(&at), sizeof at);
-      id += key.is_place() ? std::to_string(key.place) : key.text;
-      const auto [found, is_new] = children_.try_emplace(std::move(id), static_cast<uint32_t>(nodes_.size()));
+      const StateChild child{at, key.place, key.text};
+      const auto [found, is_new] = children_.try_emplace(child, static_cast<uint32_t>(nodes_.size()));
       if (is_new) {
         nodes_[at].children.push_back(found->second);
         nodes_.emplace_back().key = &key;
@@ -96,7 +109,7 @@ class StateMaker {
   const DcpMetadata& metadata_;
   const Leaf& leaf_;
   std::vector<StateNode> nodes_;
-  std::unordered_map<std::string, uint32_t, SeededHash> children_;  // by parent and key
+  std::unordered_map<StateChild, uint32_t, StateChildHash> children_;
   uint64_t nulls_ = 0;
   Tree tree_;
 };

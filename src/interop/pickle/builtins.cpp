@@ -89,7 +89,7 @@ Result<PickleRef> PickleMachine::type_of(const PickleValue& args) {
 
 Result<PickleRef> PickleMachine::tuple_of_rest(const PickleValue& args, size_t first) {
   CKPT_TRY(pay(args.items.size() - first));
-  return add_items(PickleKind::kTuple, {args.items.begin() + static_cast<ptrdiff_t>(first), args.items.end()});
+  return add_items(PickleKind::kTuple, args.items.subspan(first));
 }
 
 // copyreg._reconstructor(cls, base, state): protocols 0 and 1.

@@ -12,10 +12,10 @@ const char* kind_name(PickleKind kind) {
 }
 
 // ---- values ----
-Result<PickleRef> PickleMachine::add(PickleValue value) {
+Result<PickleRef> PickleMachine::add(const PickleValue& value) {
   if (document_.values_.size() >= kNoValue)
     return Status(CKPT_UNSUPPORTED, "a pickle of 2^32 values").with("found", document_.values_.size());
-  document_.values_.push_back(std::move(value));
+  document_.values_.push_back(value);
   return static_cast<PickleRef>(document_.values_.size() - 1);
 }
 
@@ -23,15 +23,32 @@ Result<PickleRef> PickleMachine::add_text(PickleKind kind, std::string_view text
   PickleValue value;
   value.kind = kind;
   value.text = text;
-  return add(std::move(value));
+  return add(value);
 }
 
-Result<PickleRef> PickleMachine::add_items(PickleKind kind, std::vector<PickleRef> items) {
+Result<PickleRef> PickleMachine::add_items(PickleKind kind, std::span<const PickleRef> items) {
   if (kind == PickleKind::kTuple && items.empty()) return shared(empty_tuple_, kind);
   PickleValue value;
   value.kind = kind;
-  value.items = std::move(items);
-  return add(std::move(value));
+  CKPT_TRY(append(value.items, items));
+  return add(value);
+}
+
+// The first ones take as much as they need, since most containers are filled by one opcode.
+Status PickleMachine::append(PickleRefs& to, std::span<const PickleRef> refs) {
+  if (refs.empty()) return Ok();
+  const size_t size = to.size_ + refs.size();
+  if (size > UINT32_MAX) return Status(CKPT_UNSUPPORTED, "a container of 2^32 values").with("found", size);
+  if (size > to.capacity_) {
+    const size_t capacity = std::max<size_t>(size, std::min<size_t>(2 * size_t{to.size_}, UINT32_MAX));
+    auto* data = static_cast<PickleRef*>(document_.memory_->allocate(capacity * sizeof(PickleRef), alignof(PickleRef)));
+    std::ranges::copy(to, data);
+    to.data_ = data;
+    to.capacity_ = static_cast<uint32_t>(capacity);
+  }
+  std::ranges::copy(refs, to.data_ + to.size_);
+  to.size_ = static_cast<uint32_t>(size);
+  return Ok();
 }
 
 Result<PickleRef> PickleMachine::add_int(int64_t integer) {
@@ -40,12 +57,12 @@ Result<PickleRef> PickleMachine::add_int(int64_t integer) {
   PickleValue value;
   value.kind = PickleKind::kInt;
   value.integer = integer;
-  return add(std::move(value));
+  return add(value);
 }
 
 Result<PickleRef> PickleMachine::add_int(PickleInt integer) {
   if (integer.small) return add_int(*integer.small);
-  return add_text(PickleKind::kBigInt, keep(std::move(integer.digits)));
+  return add_text(PickleKind::kBigInt, keep(integer.digits));
 }
 
 Result<PickleRef> PickleMachine::shared(PickleRef& place, PickleKind kind, int64_t integer) {
@@ -57,9 +74,11 @@ Result<PickleRef> PickleMachine::shared(PickleRef& place, PickleKind kind, int64
   return place;
 }
 
-std::string_view PickleMachine::keep(std::string text) {
-  document_.strings_.push_back(std::make_unique<std::string>(std::move(text)));
-  return *document_.strings_.back();
+std::string_view PickleMachine::keep(std::string_view text) {
+  if (text.empty()) return {};
+  auto* copy = static_cast<char*>(document_.memory_->allocate(text.size(), 1));
+  std::ranges::copy(text, copy);
+  return {copy, text.size()};
 }
 
 Status PickleMachine::pay(size_t copied) {
@@ -92,13 +111,13 @@ Result<PickleRef> PickleMachine::pop(PickleKind kind) {
   return Status(CKPT_FORMAT, std::string("expected ") + kind_name(kind) + ", found " + kind_name(value(ref).kind));
 }
 
-Result<std::vector<PickleRef>> PickleMachine::pop_mark() {
+Result<std::span<const PickleRef>> PickleMachine::pop_mark() {
   if (marks_.empty()) return Status(CKPT_FORMAT, "expected a mark, found none on the stack");
   const auto first = stack_.begin() + static_cast<ptrdiff_t>(marks_.back());
-  std::vector<PickleRef> items(first, stack_.end());
+  popped_.assign(first, stack_.end());
   stack_.erase(first, stack_.end());
   marks_.pop_back();
-  return items;
+  return std::span<const PickleRef>(popped_);
 }
 
 Result<PickleValue*> PickleMachine::target(PickleKind kind) {
@@ -109,12 +128,10 @@ Result<PickleValue*> PickleMachine::target(PickleKind kind) {
                 std::string("expected ") + kind_name(kind) + " or an object, found " + kind_name(found.kind));
 }
 
-Status PickleMachine::add_pairs(std::vector<PickleRef> pairs) {
+Status PickleMachine::add_pairs(std::span<const PickleRef> pairs) {
   if (pairs.size() % 2 != 0) return Status(CKPT_FORMAT, "a key without a value");
   CKPT_ASSIGN(PickleValue* const dict, target(PickleKind::kDict));
-  std::vector<PickleRef>& entries = dict->kind == PickleKind::kObject ? dict->entries : dict->items;
-  entries.insert(entries.end(), pairs.begin(), pairs.end());
-  return Ok();
+  return append(dict->object ? dict->object->entries : dict->items, pairs);
 }
 
 // ---- opcodes ----
@@ -155,21 +172,22 @@ Status PickleMachine::op_pop() {
 
 template <PickleKind kind>
 Status PickleMachine::op_marked() {
-  CKPT_ASSIGN(std::vector<PickleRef> items, pop_mark());
-  return push(add_items(kind, std::move(items)));
+  CKPT_ASSIGN(const std::span<const PickleRef> items, pop_mark());
+  return push(add_items(kind, items));
 }
 
 Status PickleMachine::op_marked_dict() {
-  CKPT_ASSIGN(std::vector<PickleRef> items, pop_mark());
+  CKPT_ASSIGN(const std::span<const PickleRef> items, pop_mark());
   if (items.size() % 2 != 0) return Status(CKPT_FORMAT, "a key without a value");
-  return push(add_items(PickleKind::kDict, std::move(items)));
+  return push(add_items(PickleKind::kDict, items));
 }
 
 template <size_t count>
 Status PickleMachine::op_tuple_of() {
   if (above_mark() < count)
     return Status(CKPT_FORMAT, strformat("expected {} values, found {} on the stack", count, above_mark()));
-  std::vector<PickleRef> items(stack_.end() - count, stack_.end());
+  std::array<PickleRef, count> items;
+  std::copy(stack_.end() - count, stack_.end(), items.begin());
   stack_.resize(stack_.size() - count);
   return push(add_items(PickleKind::kTuple, std::move(items)));
 }
@@ -177,27 +195,25 @@ Status PickleMachine::op_tuple_of() {
 Status PickleMachine::op_append() {
   CKPT_ASSIGN(const PickleRef item, pop());
   CKPT_ASSIGN(PickleValue* const list, target(PickleKind::kList));
-  list->items.push_back(item);
-  return Ok();
+  return append(list->items, {&item, 1});
 }
 
 template <PickleKind kind>
 Status PickleMachine::op_extend() {
-  CKPT_ASSIGN(const std::vector<PickleRef> items, pop_mark());
+  CKPT_ASSIGN(const std::span<const PickleRef> items, pop_mark());
   CKPT_ASSIGN(PickleValue* const list, target(kind));
-  list->items.insert(list->items.end(), items.begin(), items.end());
-  return Ok();
+  return append(list->items, items);
 }
 
 Status PickleMachine::op_setitem() {
   CKPT_ASSIGN(const PickleRef item, pop());
   CKPT_ASSIGN(const PickleRef key, pop());
-  return add_pairs({key, item});
+  return add_pairs(std::array{key, item});
 }
 
 Status PickleMachine::op_setitems() {
-  CKPT_ASSIGN(std::vector<PickleRef> items, pop_mark());
-  return add_pairs(std::move(items));
+  CKPT_ASSIGN(const std::span<const PickleRef> pairs, pop_mark());
+  return add_pairs(pairs);
 }
 
 // ---- the memo ----

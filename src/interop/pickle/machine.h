@@ -14,7 +14,10 @@ namespace ckpt::interop {
 
 class PickleMachine {
  public:
-  explicit PickleMachine(Bytes bytes) : in_(bytes) { small_ints_.fill(kNoValue); }
+  explicit PickleMachine(Bytes bytes) : in_(bytes) {
+    document_.memory_ = std::make_unique<std::pmr::monotonic_buffer_resource>();
+    small_ints_.fill(kNoValue);
+  }
   Status run();
   PickleDocument take() && { return std::move(document_); }
 
@@ -35,13 +38,14 @@ class PickleMachine {
   // ---- values (machine.cpp) ----
   const PickleValue& value(PickleRef ref) const { return document_.values_[ref]; }
   PickleValue& value(PickleRef ref) { return document_.values_[ref]; }
-  Result<PickleRef> add(PickleValue value);
+  Result<PickleRef> add(const PickleValue& value);
   Result<PickleRef> add_text(PickleKind kind, std::string_view text);
-  Result<PickleRef> add_items(PickleKind kind, std::vector<PickleRef> items);
+  Result<PickleRef> add_items(PickleKind kind, std::span<const PickleRef> items);
   Result<PickleRef> add_int(int64_t integer);
   Result<PickleRef> add_int(PickleInt integer);
   Result<PickleRef> shared(PickleRef& place, PickleKind kind, int64_t integer = 0);  // one for all of its kind
-  std::string_view keep(std::string text);
+  std::string_view keep(std::string_view text);
+  Status append(PickleRefs& to, std::span<const PickleRef> refs);
   // FORMAT where more is copied or scanned than was ever read.
   Status pay(size_t copied);
 
@@ -52,10 +56,10 @@ class PickleMachine {
   Result<PickleRef> top() const;
   Result<PickleRef> pop();
   Result<PickleRef> pop(PickleKind kind);
-  Result<std::vector<PickleRef>> pop_mark();
+  Result<std::span<const PickleRef>> pop_mark();  // valid until the next one
   // A list or object, a dict or object, …: what may get more items.
   Result<PickleValue*> target(PickleKind kind);
-  Status add_pairs(std::vector<PickleRef> pairs);
+  Status add_pairs(std::span<const PickleRef> pairs);
 
   // ---- opcodes without a number of their own (machine.cpp) ----
   Status op_protocol();
@@ -162,6 +166,7 @@ class PickleMachine {
   PickleDocument document_;
   std::vector<PickleRef> stack_;
   std::vector<size_t> marks_;  // heights of the stack
+  std::vector<PickleRef> popped_;
   std::vector<PickleRef> memo_;
   size_t memo_count_ = 0;
   std::map<std::string, PickleRef, std::less<>> names_;

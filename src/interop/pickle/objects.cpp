@@ -63,10 +63,11 @@ Result<std::string_view> PickleMachine::callee_name(PickleRef callee) const {
 Result<PickleRef> PickleMachine::object(PickleRef callee, PickleRef args, PickleRef kwargs) {
   PickleValue value;
   value.kind = PickleKind::kObject;
-  value.callee = callee;
-  value.args = args;
-  value.kwargs = kwargs;
-  return add(std::move(value));
+  value.object = std::pmr::polymorphic_allocator<>(document_.memory_.get()).new_object<PickleObject>();
+  value.object->callee = callee;
+  value.object->args = args;
+  value.object->kwargs = kwargs;
+  return add(value);
 }
 
 Result<PickleRef> PickleMachine::call(PickleRef callee, PickleRef args) {
@@ -96,17 +97,16 @@ Status PickleMachine::op_inst() {
   CKPT_ASSIGN(const std::string_view module, in_.line());
   CKPT_ASSIGN(const std::string_view its_name, in_.line());
   CKPT_ASSIGN(const PickleRef callee, name(module, its_name));
-  CKPT_ASSIGN(std::vector<PickleRef> items, pop_mark());
-  CKPT_ASSIGN(const PickleRef args, add_items(PickleKind::kTuple, std::move(items)));
+  CKPT_ASSIGN(const std::span<const PickleRef> items, pop_mark());
+  CKPT_ASSIGN(const PickleRef args, add_items(PickleKind::kTuple, items));
   return push(call(callee, args));
 }
 
 Status PickleMachine::op_obj() {
-  CKPT_ASSIGN(std::vector<PickleRef> items, pop_mark());
+  CKPT_ASSIGN(const std::span<const PickleRef> items, pop_mark());
   if (items.empty()) return Status(CKPT_FORMAT, "expected a class after the mark, found nothing");
   const PickleRef callee = items.front();
-  items.erase(items.begin());
-  CKPT_ASSIGN(const PickleRef args, add_items(PickleKind::kTuple, std::move(items)));
+  CKPT_ASSIGN(const PickleRef args, add_items(PickleKind::kTuple, items.subspan(1)));
   return push(call(callee, args));
 }
 
@@ -129,8 +129,8 @@ Status PickleMachine::op_build() {
   PickleValue& built = value(ref);
   if (built.kind != PickleKind::kObject)
     return Status(CKPT_FORMAT, std::string("expected an object, found ") + kind_name(built.kind));
-  if (built.state != kNoValue) return Status(CKPT_FORMAT, "an object that has a state gets another one");
-  built.state = state;
+  if (built.state() != kNoValue) return Status(CKPT_FORMAT, "an object that has a state gets another one");
+  built.object->state = state;
   return Ok();
 }
 
@@ -138,7 +138,7 @@ Status PickleMachine::op_persid() {
   CKPT_ASSIGN(const std::string_view line, in_.line());
   if (!format::valid_utf8(line)) return Status(CKPT_FORMAT, "text that is not UTF-8");
   CKPT_ASSIGN(const PickleRef id, add_text(PickleKind::kText, line));
-  return push(add_items(PickleKind::kPersistent, {id}));
+  return push(add_items(PickleKind::kPersistent, {&id, 1}));
 }
 
 // torch.save's older form names the class of a module by ('module', class, its source file, its source).
@@ -154,7 +154,7 @@ PickleRef PickleMachine::module_class(PickleRef id) const {
 Status PickleMachine::op_binpersid() {
   CKPT_ASSIGN(const PickleRef id, pop());
   if (const PickleRef named = module_class(id); named != kNoValue) return push(named);
-  return push(add_items(PickleKind::kPersistent, {id}));
+  return push(add_items(PickleKind::kPersistent, {&id, 1}));
 }
 
 }  // namespace ckpt::interop

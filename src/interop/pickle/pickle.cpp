@@ -9,7 +9,7 @@ PickleRef PickleDocument::find(PickleRef dict, std::string_view key) const {
   const PickleValue& holder = values_[dict];
   const bool is_dict = holder.kind == PickleKind::kDict, is_object = holder.kind == PickleKind::kObject;
   if (!is_dict && !is_object) return kNoValue;
-  const std::vector<PickleRef>& pairs = is_dict ? holder.items : holder.entries;
+  const std::span<const PickleRef> pairs = is_dict ? std::span<const PickleRef>(holder.items) : holder.entries();
   for (size_t i = pairs.size(); i > 0; i -= 2) {
     const PickleValue& found = values_[pairs[i - 2]];
     if (found.kind == PickleKind::kText && found.text == key) return pairs[i - 1];
@@ -21,7 +21,7 @@ std::string_view PickleDocument::class_of(PickleRef ref) const {
   if (ref >= values_.size()) return {};
   const PickleValue& value = values_[ref];
   if (value.kind == PickleKind::kName) return value.text;
-  return value.kind == PickleKind::kObject ? values_[value.callee].text : std::string_view();
+  return value.kind == PickleKind::kObject ? values_[value.callee()].text : std::string_view();
 }
 
 Result<PickleDocument> parse_pickle(Bytes bytes, std::string_view where) {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,25 +37,55 @@ enum class PickleKind : uint8_t {
   kDict,        // items: key, value, key, value, … in order; a key given twice stays twice (the last counts)
   kName,        // text: "module name"; a class or function, as GLOBAL and STACK_GLOBAL give it. integer: its NameRule
   kPersistent,  // items[0]: its id
-  kObject       // callee, args, kwargs, state, items, entries: what REDUCE, NEWOBJ(_EX), OBJ, INST, BUILD, … say
+  kObject  // object, items: callee, args, kwargs, state, items, entries: what REDUCE, NEWOBJ(_EX), OBJ, INST, BUILD, …
+           // say
 };
 
+// References in the document's memory, which grow by moving there.
+class PickleRefs {
+ public:
+  std::span<const PickleRef> subspan(size_t first, size_t count = std::dynamic_extent) const {
+    return std::span(data_, size_).subspan(first, count);
+  }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  PickleRef operator[](size_t i) const { return data_[i]; }
+  const PickleRef* begin() const { return data_; }
+  const PickleRef* end() const { return data_ + size_; }
+
+ private:
+  friend class PickleMachine;
+  PickleRef* data_ = nullptr;
+  uint32_t size_ = 0, capacity_ = 0;
+};
+
+struct PickleObject {
+  PickleRef callee = kNoValue;  // a kName
+  PickleRef args = kNoValue;    // a kTuple
+  PickleRef kwargs = kNoValue;  // a kDict
+  PickleRef state = kNoValue;   // of BUILD
+  PickleRefs entries;           // of SETITEM(S): key, value, …; `items` has those of APPEND(S) and ADDITEMS
+};
+
+// Small, and made and freed without a step of its own: a large pickle has millions.
 struct PickleValue {
   PickleKind kind = PickleKind::kNone;
-  int64_t integer = 0;
-  double real = 0;
+  union {
+    int64_t integer = 0;
+    double real;  // kFloat
+  };
   std::string_view text;  // into the pickle, or into the document's own strings
-  std::vector<PickleRef> items;
-  // kObject
-  PickleRef callee = kNoValue;     // a kName
-  PickleRef args = kNoValue;       // a kTuple
-  PickleRef kwargs = kNoValue;     // a kDict
-  PickleRef state = kNoValue;      // of BUILD
-  std::vector<PickleRef> entries;  // of SETITEM(S): key, value, …; `items` has those of APPEND(S) and ADDITEMS
+  PickleRefs items;
+  PickleObject* object = nullptr;  // kObject
+
+  PickleRef callee() const { return object ? object->callee : kNoValue; }
+  PickleRef args() const { return object ? object->args : kNoValue; }
+  PickleRef kwargs() const { return object ? object->kwargs : kNoValue; }
+  PickleRef state() const { return object ? object->state : kNoValue; }
+  std::span<const PickleRef> entries() const { return object ? object->entries : std::span<const PickleRef>(); }
 };
 
-// Values stay where they are, and are made in large pieces: a large pickle has millions. The first piece is small,
-// since many pickles are.
+// Values stay where they are, and are made in large pieces. The first piece is small, since many pickles are.
 class PickleValues {
  public:
   PickleValue& operator[](PickleRef ref) {
@@ -61,10 +93,10 @@ class PickleValues {
   }
   const PickleValue& operator[](PickleRef ref) const { return const_cast<PickleValues&>(*this)[ref]; }
   size_t size() const { return size_; }
-  void push_back(PickleValue value) {
+  void push_back(const PickleValue& value) {
     if (size_ == 0 || (size_ >= kFirst && (size_ - kFirst) % kPiece == 0))
       pieces_.emplace_back().reserve(size_ == 0 ? kFirst : kPiece);
-    pieces_.back().push_back(std::move(value));
+    pieces_.back().push_back(value);
     size_++;
   }
 
@@ -91,7 +123,7 @@ class PickleDocument {
  private:
   friend class PickleMachine;
   PickleValues values_;
-  std::vector<std::unique_ptr<std::string>> strings_;
+  std::unique_ptr<std::pmr::monotonic_buffer_resource> memory_;  // what values point to
   PickleRef root_ = kNoValue;
   size_t bytes_read_ = 0;
 };

@@ -45,8 +45,8 @@ bool is_bytes(const PickleValue* value) {
 // little-endian numbers; 0 else.
 uint16_t dtype_of(const PickleDocument& pickle, PickleRef ref) {
   if (ref == kNoValue || pickle.class_of(ref) != "numpy dtype" || pickle[ref].kind != PickleKind::kObject) return 0;
-  const PickleValue *name = item(pickle, pickle[ref].args, 0), *order = item(pickle, pickle[ref].state, 1);
-  const PickleValue *inside = item(pickle, pickle[ref].state, 2), *names = item(pickle, pickle[ref].state, 3);
+  const PickleValue *name = item(pickle, pickle[ref].args(), 0), *order = item(pickle, pickle[ref].state(), 1);
+  const PickleValue *inside = item(pickle, pickle[ref].state(), 2), *names = item(pickle, pickle[ref].state(), 3);
   if ((inside && inside->kind != PickleKind::kNone) || (names && names->kind != PickleKind::kNone)) return 0;
   if (!is_text(name) || (is_text(order) && order->text == ">")) return 0;
   for (const NumpyDtype& row : kNumpyDtypes)
@@ -74,16 +74,16 @@ Order order_of(const PickleValue* order, PickleRef axes) {
 ArrayParts parts_of(const PickleDocument& pickle, PickleRef ref) {
   const PickleValue& object = pickle[ref];
   const std::string_view function = numpy_function(pickle.class_of(ref));
-  auto argument = [&](size_t i) { return item_ref(pickle, object.args, i); };
+  auto argument = [&](size_t i) { return item_ref(pickle, object.args(), i); };
   if (function == "numeric _frombuffer")
-    return {argument(2), argument(1), item(pickle, object.args, 0), order_of(item(pickle, object.args, 3), argument(4)),
-            argument(4)};
-  const PickleValue* type = item(pickle, object.args, 0);
+    return {argument(2), argument(1), item(pickle, object.args(), 0),
+            order_of(item(pickle, object.args(), 3), argument(4)), argument(4)};
+  const PickleValue* type = item(pickle, object.args(), 0);
   const bool plain = type && type->kind == PickleKind::kName && type->text == "numpy ndarray";
   if (function != "multiarray _reconstruct" || !plain) return {};
-  const PickleValue* fortran = item(pickle, object.state, 3);
+  const PickleValue* fortran = item(pickle, object.state(), 3);
   const bool columns = fortran && fortran->kind == PickleKind::kBool && fortran->integer != 0;
-  return {item_ref(pickle, object.state, 1), item_ref(pickle, object.state, 2), item(pickle, object.state, 4),
+  return {item_ref(pickle, object.state(), 1), item_ref(pickle, object.state(), 2), item(pickle, object.state(), 4),
           columns ? Order::kColumns : Order::kRows, kNoValue};
 }
 
@@ -107,8 +107,8 @@ Status transpose(const PickleDocument& pickle, PickleRef ref, PtTensor* tensor) 
 PtObjectKind kind_of_numpy(const PickleDocument& pickle, PickleRef ref) {
   const PickleValue& object = pickle[ref];
   if (numpy_function(pickle.class_of(ref)) == "multiarray scalar") {
-    const bool number = dtype_of(pickle, item_ref(pickle, object.args, 0)) != 0;
-    return number && is_bytes(item(pickle, object.args, 1)) ? PtObjectKind::kNumpyScalar : PtObjectKind::kNotOurs;
+    const bool number = dtype_of(pickle, item_ref(pickle, object.args(), 0)) != 0;
+    return number && is_bytes(item(pickle, object.args(), 1)) ? PtObjectKind::kNumpyScalar : PtObjectKind::kNotOurs;
   }
   const ArrayParts parts = parts_of(pickle, ref);
   const bool known = parts.shape != kNoValue && is_bytes(parts.data) && dtype_of(pickle, parts.dtype) != 0;
@@ -148,8 +148,8 @@ Result<PtTensor> tensor_of_array(const PickleDocument& pickle, PickleRef ref) {
 
 Result<PtTensor> tensor_of_scalar(const PickleDocument& pickle, PickleRef ref) {
   PtTensor tensor;
-  tensor.dtype = dtype_of(pickle, item_ref(pickle, pickle[ref].args, 0));
-  tensor.storage = as_bytes(item(pickle, pickle[ref].args, 1)->text);
+  tensor.dtype = dtype_of(pickle, item_ref(pickle, pickle[ref].args(), 0));
+  tensor.storage = as_bytes(item(pickle, pickle[ref].args(), 1)->text);
   if (tensor.storage.size() * 8 != static_cast<uint64_t>(dtype_bits(tensor.dtype)))
     return Status(CKPT_FORMAT,
                   strformat("numpy: a scalar of {} bits in {} bytes", dtype_bits(tensor.dtype), tensor.storage.size()));

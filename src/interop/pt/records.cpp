@@ -43,7 +43,7 @@ bool is_script_class(std::string_view class_name) { return class_name.starts_wit
 }  // namespace
 
 PickleRef TreeMaker::argument_ref(PickleRef ref, size_t i) const {
-  const PickleRef args = pickle_[ref].args;
+  const PickleRef args = pickle_[ref].args();
   return args != kNoValue && i < pickle_[args].items.size() ? pickle_[args].items[i] : kNoValue;
 }
 
@@ -80,7 +80,7 @@ Status TreeMaker::object(PickleRef ref) {
     case PtObjectKind::kTensor: {
       Result<PtTensor> found = tensor_of(source_, ref);
       if (!found.ok()) return refuse(found.status().code(), found.status().message());
-      return pickle_[ref].state == kNoValue ? tensor(found.take()) : unknown(ref, class_name);
+      return pickle_[ref].state() == kNoValue ? tensor(found.take()) : unknown(ref, class_name);
     }
     case PtObjectKind::kParameter:
       return parameter(ref);
@@ -107,7 +107,7 @@ Status TreeMaker::object(PickleRef ref) {
 
 Result<bool> TreeMaker::small_object(PickleRef ref, std::string_view class_name) {
   const PickleValue* first = argument(ref, 0);
-  if (!first || pickle_[ref].state != kNoValue) return false;
+  if (!first || pickle_[ref].state() != kNoValue) return false;
   if (class_name == "torch Size" && first->kind == PickleKind::kTuple) {
     CKPT_TRY(record("torch.Size", [&] { return field("items", argument_ref(ref, 0)); }));
     return true;
@@ -213,14 +213,14 @@ Status TreeMaker::ordered_dict(PickleRef ref) {
     }
   }
   CKPT_TRY(spend(entries.size(), 0));
-  entries.insert(entries.end(), object.entries.begin(), object.entries.end());
+  entries.insert(entries.end(), object.entries().begin(), object.entries().end());
   return record("collections.OrderedDict", [&]() -> Status {
     CKPT_TRY(field("items", [&] { return dict(entries); }, true));
-    if (object.state == kNoValue) return Ok();
-    const PickleValue& state = pickle_[object.state];
+    if (object.state() == kNoValue) return Ok();
+    const PickleValue& state = pickle_[object.state()];
     const bool one = state.kind == PickleKind::kDict && state.items.size() == 2;
-    const PickleRef metadata = one ? pickle_.find(object.state, "_metadata") : kNoValue;
-    return metadata != kNoValue ? field("metadata", metadata) : field("state", object.state);
+    const PickleRef metadata = one ? pickle_.find(object.state(), "_metadata") : kNoValue;
+    return metadata != kNoValue ? field("metadata", metadata) : field("state", object.state());
   });
 }
 
@@ -228,8 +228,8 @@ Status TreeMaker::ordered_dict(PickleRef ref) {
 Status TreeMaker::script_object(PickleRef ref) {
   const PickleValue& object = pickle_[ref];
   const std::string_view class_name = pickle_.class_of(ref);
-  if (object.state == kNoValue || pickle_[object.state].kind != PickleKind::kDict) return unknown(ref, class_name);
-  const std::vector<PickleRef>& items = pickle_[object.state].items;
+  if (object.state() == kNoValue || pickle_[object.state()].kind != PickleKind::kDict) return unknown(ref, class_name);
+  const std::span<const PickleRef> items = pickle_[object.state()].items;
   for (size_t i = 0; i < items.size(); i += 2)
     if (pickle_[items[i]].kind != PickleKind::kText) return unknown(ref, class_name);
   return record(without_mangling(dotted(class_name)), [&]() -> Status {
@@ -244,12 +244,13 @@ Status TreeMaker::unknown(PickleRef ref, std::string_view class_name) {
   const PickleValue& object = pickle_[ref];
   const std::string class_text = class_name.empty() ? "builtins.object" : dotted(class_name);
   return record(class_text, [&]() -> Status {
-    if (object.args != kNoValue && !pickle_[object.args].items.empty()) CKPT_TRY(field("args", object.args));
-    if (object.kwargs != kNoValue && !pickle_[object.kwargs].items.empty()) CKPT_TRY(field("kwargs", object.kwargs));
+    if (object.args() != kNoValue && !pickle_[object.args()].items.empty()) CKPT_TRY(field("args", object.args()));
+    if (object.kwargs() != kNoValue && !pickle_[object.kwargs()].items.empty())
+      CKPT_TRY(field("kwargs", object.kwargs()));
     if (!object.items.empty()) CKPT_TRY(field("items", [&] { return sequence(CKPT_NODE_LIST, object.items); }));
     const bool is_dict = class_name == "collections defaultdict";
-    if (!object.entries.empty()) CKPT_TRY(field("entries", [&] { return dict(object.entries); }, is_dict));
-    return object.state != kNoValue ? field("state", object.state) : Ok();
+    if (!object.entries().empty()) CKPT_TRY(field("entries", [&] { return dict(object.entries()); }, is_dict));
+    return object.state() != kNoValue ? field("state", object.state()) : Ok();
   });
 }
 

@@ -180,7 +180,7 @@ Result<PtTensor> tensor_of_args(const PtSource& source, std::string_view functio
   const size_t least = v3 || quantized ? 7 : function == "_rebuild_tensor" ? 4 : 6;
   if (args == kNoValue || pickle[args].kind != PickleKind::kTuple || pickle[args].items.size() < least)
     return Status(CKPT_FORMAT, std::string(function) + strformat(": expected {} arguments", least));
-  const std::vector<PickleRef>& items = pickle[args].items;
+  const std::span<const PickleRef> items = pickle[args].items;
   PtTensor tensor;
   CKPT_TRY(set_storage(source, items[0], &tensor));
   if (v3) CKPT_TRY(set_dtype(pickle, items[6], &tensor));
@@ -204,7 +204,7 @@ Result<PtTensor> tensor_of(const PtSource& source, PickleRef ref) {
   switch (kind_of(source, ref)) {
     case PtObjectKind::kTensor:
     case PtObjectKind::kQuantized:
-      return tensor_of_args(source, torch_function(pickle.class_of(ref)), pickle[ref].args);
+      return tensor_of_args(source, torch_function(pickle.class_of(ref)), pickle[ref].args());
     case PtObjectKind::kStorage:
       return whole_storage(source, ref);
     case PtObjectKind::kNumpyArray:
@@ -214,7 +214,7 @@ Result<PtTensor> tensor_of(const PtSource& source, PickleRef ref) {
     case PtObjectKind::kMeta:
       return Status(CKPT_UNSUPPORTED, "a tensor on device meta: no data was saved");
     case PtObjectKind::kParameter: {
-      const PickleRef args = pickle[ref].args;
+      const PickleRef args = pickle[ref].args();
       const bool has_data = args != kNoValue && !pickle[args].items.empty();
       const PickleRef data = has_data ? pickle[args].items[0] : kNoValue;
       if (data != kNoValue && kind_of(source, data) == PtObjectKind::kTensor) return tensor_of(source, data);
@@ -227,9 +227,9 @@ Result<PtTensor> tensor_of(const PtSource& source, PickleRef ref) {
 
 Result<std::vector<int64_t>> integers_of(const PickleDocument& pickle, PickleRef ref) {
   // torch.Size((2, 3))
-  if (pickle[ref].kind == PickleKind::kObject && pickle.class_of(ref) == "torch Size" && pickle[ref].args != kNoValue &&
-      pickle[pickle[ref].args].items.size() == 1)
-    ref = pickle[pickle[ref].args].items[0];
+  if (pickle[ref].kind == PickleKind::kObject && pickle.class_of(ref) == "torch Size" &&
+      pickle[ref].args() != kNoValue && pickle[pickle[ref].args()].items.size() == 1)
+    ref = pickle[pickle[ref].args()].items[0];
   const PickleValue& list = pickle[ref];
   if (list.kind != PickleKind::kTuple && list.kind != PickleKind::kList)
     return Status(CKPT_FORMAT, "expected a tuple of numbers");

@@ -15,7 +15,7 @@ constexpr uint64_t kSpareNodes = 1 << 18, kSpareText = 16 << 20;
 
 uint64_t edges_of(const PickleDocument& pickle) {
   uint64_t edges = pickle.size();
-  for (PickleRef ref = 0; ref < pickle.size(); ref++) edges += pickle[ref].items.size() + pickle[ref].entries.size();
+  for (PickleRef ref = 0; ref < pickle.size(); ref++) edges += pickle[ref].items.size() + pickle[ref].entries().size();
   return edges;
 }
 
@@ -175,7 +175,7 @@ Status TreeMaker::container(int kind, std::string_view class_name, const Body& b
   return out_.tree.end();
 }
 
-Status TreeMaker::sequence(int kind, const std::vector<PickleRef>& items) {
+Status TreeMaker::sequence(int kind, const std::span<const PickleRef> items) {
   return container(kind, {}, [&]() -> Status {
     path_.emplace_back();
     for (size_t i = 0; i < items.size(); i++) {
@@ -211,7 +211,7 @@ Status TreeMaker::field_bool(std::string_view key, bool flag) {
 // ---- dicts ----
 
 // As Python fills a dict: a key keeps the place where it came first and the value that came last.
-Result<TreeMaker::KeyRefs> TreeMaker::without_repeats(const std::vector<PickleRef>& items) {
+Result<TreeMaker::KeyRefs> TreeMaker::without_repeats(const std::span<const PickleRef> items) {
   CKPT_TRY(spend(items.size() / 2, 0));  // what is left may be one entry of a million
   KeyRefs entries;
   std::unordered_map<std::string_view, size_t, SeededHash> texts;
@@ -231,7 +231,7 @@ Result<TreeMaker::KeyRefs> TreeMaker::without_repeats(const std::vector<PickleRe
   return entries;
 }
 
-Status TreeMaker::dict(const std::vector<PickleRef>& items) {
+Status TreeMaker::dict(const std::span<const PickleRef> items) {
   for (size_t i = 0; i + 1 < items.size(); i += 2)
     if (!is_plain_key(pickle_[items[i]])) return pairs_dict(items);
   CKPT_ASSIGN(const KeyRefs entries, without_repeats(items));
@@ -261,7 +261,7 @@ Status TreeMaker::key_of(const PickleValue& key) {
 }
 
 // Keys of other kinds: [(key, value), …].
-Status TreeMaker::pairs_dict(const std::vector<PickleRef>& items) {
+Status TreeMaker::pairs_dict(const std::span<const PickleRef> items) {
   return record("builtins.dict", [&] {
     return field(
         "items",
@@ -270,7 +270,7 @@ Status TreeMaker::pairs_dict(const std::vector<PickleRef>& items) {
             path_.emplace_back();
             for (size_t i = 0; i + 1 < items.size(); i += 2) {
               path_.back() = std::to_string(i / 2);
-              CKPT_TRY(sequence(CKPT_NODE_TUPLE, {items[i], items[i + 1]}));
+              CKPT_TRY(sequence(CKPT_NODE_TUPLE, items.subspan(i, 2)));
             }
             path_.pop_back();
             return Ok();

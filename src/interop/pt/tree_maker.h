@@ -28,11 +28,11 @@ class TreeMaker {
   Status value(PickleRef ref);
   Status value_of(PickleRef ref);
   Status scalar(const PickleValue& value);
-  Status sequence(int kind, const std::vector<PickleRef>& items);
-  Status dict(const std::vector<PickleRef>& items);
+  Status sequence(int kind, const std::span<const PickleRef> items);
+  Status dict(const std::span<const PickleRef> items);
   Status plain_dict(const KeyRefs& entries);
-  Status pairs_dict(const std::vector<PickleRef>& items);
-  Result<KeyRefs> without_repeats(const std::vector<PickleRef>& items);
+  Status pairs_dict(const std::span<const PickleRef> items);
+  Result<KeyRefs> without_repeats(const std::span<const PickleRef> items);
   Status leaf(PtTensor tensor);
   Result<std::string> add_leaf();
   Result<bool> taken(PickleRef ref);

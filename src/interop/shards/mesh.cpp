@@ -74,7 +74,7 @@ class SpecReader {
     if (mesh == kNoValue || list == kNoValue ||
         (pickle_[list].kind != PickleKind::kTuple && pickle_[list].kind != PickleKind::kList))
       return Status(CKPT_FORMAT, "a _spec without mesh or placements");
-    const std::vector<PickleRef>& placements = pickle_[list].items;
+    const std::span<const PickleRef> placements = pickle_[list].items;
     CKPT_ASSIGN(const std::vector<uint64_t> sizes, mesh_sizes(mesh));
     if (placements.size() != sizes.size() || sizes.size() > kMaxMeshDims)
       return Status(CKPT_FORMAT,

@@ -38,13 +38,13 @@ class LocalModel {
       : source_(source), pickle_(source.pickle()), file_(file), joiner_(joiner), ranges_(ranges) {}
 
   Status run() {
-    CKPT_ASSIGN(const std::vector<PickleRef>* modules, list_of(entry(pickle_.root(), "modules"), "modules"));
-    for (const PickleRef module : *modules) {
+    CKPT_ASSIGN(const std::span<const PickleRef> modules, list_of(entry(pickle_.root(), "modules"), "modules"));
+    for (const PickleRef module : modules) {
       CKPT_ASSIGN(std::string prefix, text_of(entry(module, "name"), "name"));
       prefix = without_wrappers(prefix);
       // The root is named so where it is a wrapper itself.
-      CKPT_ASSIGN(const std::vector<PickleRef>* handles, list_of(entry(module, "handles"), "handles"));
-      for (const PickleRef handle : *handles) CKPT_TRY(read_handle(prefix.empty() ? "" : prefix + '.', handle));
+      CKPT_ASSIGN(const std::span<const PickleRef> handles, list_of(entry(module, "handles"), "handles"));
+      for (const PickleRef handle : handles) CKPT_TRY(read_handle(prefix.empty() ? "" : prefix + '.', handle));
     }
     return Ok();
   }
@@ -55,11 +55,11 @@ class LocalModel {
   PickleRef entry(PickleRef dict, std::string_view key) const {
     return dict != kNoValue && pickle_[dict].kind == PickleKind::kDict ? pickle_.find(dict, key) : kNoValue;
   }
-  Result<const std::vector<PickleRef>*> list_of(PickleRef ref, const char* what) const {
+  Result<std::span<const PickleRef>> list_of(PickleRef ref, const char* what) const {
     const bool list =
         ref != kNoValue && (pickle_[ref].kind == PickleKind::kList || pickle_[ref].kind == PickleKind::kTuple);
     if (!list) return expected(std::string("a list ") + what);
-    return &pickle_[ref].items;
+    return std::span<const PickleRef>(pickle_[ref].items);
   }
   Result<std::string> text_of(PickleRef ref, const char* what) const {
     if (ref == kNoValue || pickle_[ref].kind != PickleKind::kText) return expected(std::string("a text ") + what);
@@ -77,18 +77,18 @@ class LocalModel {
     CKPT_ASSIGN(const PtTensor data, tensor_of(source_, flat("data")));
     if (data.shape.ndim != 1 || !data.contiguous() || data.torch_dtype || dtype_bits(data.dtype) < 8)
       return expected("flat_param.data of one dimension");
-    CKPT_ASSIGN(const std::vector<PickleRef>* names, list_of(flat("_fqns"), "_fqns"));
-    CKPT_ASSIGN(const std::vector<PickleRef>* shapes, list_of(flat("_shapes"), "_shapes"));
-    if (names->size() != shapes->size()) return expected("as many _shapes as _fqns");
-    std::vector<FlatRange> ranges(names->size());
-    std::vector<uint64_t> places(names->size());
+    CKPT_ASSIGN(const std::span<const PickleRef> names, list_of(flat("_fqns"), "_fqns"));
+    CKPT_ASSIGN(const std::span<const PickleRef> shapes, list_of(flat("_shapes"), "_shapes"));
+    if (names.size() != shapes.size()) return expected("as many _shapes as _fqns");
+    std::vector<FlatRange> ranges(names.size());
+    std::vector<uint64_t> places(names.size());
     CKPT_TRY(flat("_shard_indices") != kNoValue
                  ? old_ranges(flat("_shard_indices"), flat("_shard_param_offsets"), ranges, places)
                  : new_ranges(flat("_shard_param_infos"), ranges, places));
     const auto width = static_cast<uint64_t>(dtype_bits(data.dtype)) / 8;
-    for (size_t i = 0; i < names->size(); i++) {
-      CKPT_ASSIGN(const std::string name, text_of((*names)[i], "in _fqns"));
-      CKPT_ASSIGN(ranges[i].shape, extents_of(pickle_, (*shapes)[i], "_shapes"));
+    for (size_t i = 0; i < names.size(); i++) {
+      CKPT_ASSIGN(const std::string name, text_of(names[i], "in _fqns"));
+      CKPT_ASSIGN(ranges[i].shape, extents_of(pickle_, shapes[i], "_shapes"));
       if (!format::valid_utf8(name) || name.size() > kMaxName / 2) return expected("names of parameters");
       CKPT_ASSIGN(const size_t tensor, joiner_.tensor(prefix + name, data.dtype, ranges[i].shape, file_));
       if (places[i] > data.shape[0] || ranges[i].count > data.shape[0] - places[i])
@@ -103,10 +103,10 @@ class LocalModel {
 
   // torch 2.1 and 2.2: (in_shard, offset in the shard, count, first, last) for each parameter.
   Status new_ranges(PickleRef infos, std::vector<FlatRange>& ranges, std::vector<uint64_t>& places) const {
-    CKPT_ASSIGN(const std::vector<PickleRef>* list, list_of(infos, "_shard_param_infos"));
-    if (list->size() != ranges.size()) return expected("as many _shard_param_infos as _fqns");
-    for (size_t i = 0; i < list->size(); i++) {
-      auto field = [&](const char* name, size_t place) { return attribute_of(pickle_, (*list)[i], name, place); };
+    CKPT_ASSIGN(const std::span<const PickleRef> list, list_of(infos, "_shard_param_infos"));
+    if (list.size() != ranges.size()) return expected("as many _shard_param_infos as _fqns");
+    for (size_t i = 0; i < list.size(); i++) {
+      auto field = [&](const char* name, size_t place) { return attribute_of(pickle_, list[i], name, place); };
       const PickleRef held = field("in_shard", 0);
       if (held == kNoValue || pickle_[held].kind != PickleKind::kBool) return expected("a _ShardParamInfo");
       if (pickle_[held].integer == 0) continue;
@@ -125,13 +125,13 @@ class LocalModel {
   Status old_ranges(PickleRef indices, PickleRef offsets, std::vector<FlatRange>& ranges,
                     std::vector<uint64_t>& places) const {
     CKPT_ASSIGN(const std::vector<int64_t> from_to, integers_of(pickle_, indices));
-    CKPT_ASSIGN(const std::vector<PickleRef>* list, list_of(offsets, "_shard_param_offsets"));
+    CKPT_ASSIGN(const std::span<const PickleRef> list, list_of(offsets, "_shard_param_offsets"));
     const bool fits = !from_to.empty() && from_to[0] >= 0 && static_cast<uint64_t>(from_to[0]) <= ranges.size() &&
-                      list->size() <= ranges.size() - static_cast<uint64_t>(from_to[0]);
+                      list.size() <= ranges.size() - static_cast<uint64_t>(from_to[0]);
     if (!fits) return expected("_shard_indices of parameters that _fqns has");
     uint64_t place = 0;
-    for (size_t i = 0; i < list->size(); i++) {
-      CKPT_ASSIGN(const Shape pair, extents_of(pickle_, (*list)[i], "_shard_param_offsets"));
+    for (size_t i = 0; i < list.size(); i++) {
+      CKPT_ASSIGN(const Shape pair, extents_of(pickle_, list[i], "_shard_param_offsets"));
       if (pair.ndim != 2 || pair[1] < pair[0]) return expected("first and last element");
       const size_t at = static_cast<size_t>(from_to[0]) + i;
       ranges[at].first = pair[0], ranges[at].count = pair[1] - pair[0] + 1;

@@ -23,9 +23,9 @@ struct Wrapped {
 std::optional<Wrapped> wrapped(const PickleDocument& pickle, PickleRef ref) {
   const PickleValue& object = pickle[ref];
   if (object.kind != PickleKind::kObject || torch_function(pickle.class_of(ref)) != "_rebuild_from_type_v2" ||
-      object.args == kNoValue || pickle[object.args].items.size() != 4)
+      object.args() == kNoValue || pickle[object.args()].items.size() != 4)
     return std::nullopt;
-  const std::vector<PickleRef>& items = pickle[object.args].items;
+  const std::span<const PickleRef> items = pickle[object.args()].items;
   const std::string_view name = last_class_name(pickle, items[1]);
   if (name != "ShardedTensor" && name != "DTensor") return std::nullopt;
   return Wrapped{items[2], items[3]};
@@ -36,7 +36,7 @@ Result<Sharded> whole_of(const PickleDocument& pickle, const Wrapped& object) {
   if (pickle[object.args].kind != PickleKind::kTuple || pickle[object.args].items.size() < 3)
     return Status(CKPT_FORMAT, "expected its class, dtype and size");
   Sharded out;
-  const std::vector<PickleRef>& args = pickle[object.args].items;
+  const std::span<const PickleRef> args = pickle[object.args].items;
   const std::string_view name = pickle[args[1]].kind == PickleKind::kName ? pickle[args[1]].text : "";
   const TorchDtype dtype = torch_dtype_of_name(name);
   if (dtype.dtype == 0 || dtype.name || dtype_bits(dtype.dtype) < 8)
@@ -173,15 +173,15 @@ PickleRef attribute_of(const PickleDocument& pickle, PickleRef ref, std::string_
     const bool few = pickle[dict].kind == PickleKind::kDict && pickle[dict].items.size() <= 2 * kMaxAttributes;
     return few ? pickle.find(dict, name) : kNoValue;
   };
-  if (object.state != kNoValue) {
-    PickleRef found = in(object.state);
+  if (object.state() != kNoValue) {
+    PickleRef found = in(object.state());
     // (attributes or None, slots)
-    const bool pair = pickle[object.state].kind == PickleKind::kTuple && pickle[object.state].items.size() == 2;
-    for (size_t i = 0; pair && i < 2 && found == kNoValue; i++) found = in(pickle[object.state].items[i]);
+    const bool pair = pickle[object.state()].kind == PickleKind::kTuple && pickle[object.state()].items.size() == 2;
+    for (size_t i = 0; pair && i < 2 && found == kNoValue; i++) found = in(pickle[object.state()].items[i]);
     if (found != kNoValue) return found;
   }
-  if (object.args == kNoValue || argument >= pickle[object.args].items.size()) return kNoValue;
-  return pickle[object.args].items[argument];
+  if (object.args() == kNoValue || argument >= pickle[object.args()].items.size()) return kNoValue;
+  return pickle[object.args()].items[argument];
 }
 
 Result<Shape> extents_of(const PickleDocument& pickle, PickleRef ref, const char* what) {
@@ -204,7 +204,7 @@ Result<Sharded> sharded_of(const PtSource& source, PickleRef ref) {
   const PickleDocument& pickle = source.pickle();
   const Wrapped object = *wrapped(pickle, ref);
   CKPT_ASSIGN(Sharded out, whole_of(pickle, object));
-  const bool dtensor = last_class_name(pickle, pickle[pickle[ref].args].items[1]) == "DTensor";
+  const bool dtensor = last_class_name(pickle, pickle[pickle[ref].args()].items[1]) == "DTensor";
   CKPT_TRY(dtensor ? read_dtensor(source, object.state, &out) : read_sharded_tensor(source, object.state, &out));
   return out;
 }
