@@ -20,6 +20,17 @@ uint64_t ForeignTensor::bytes() const {
   return size;
 }
 
+void ForeignCheckpoint::add_unchecked(uint64_t count) {
+  constexpr std::string_view kKey = "import.unchecked";
+  if (count == 0) return;
+  for (auto& [key, value] : attributes)
+    if (key == kKey) {
+      value = std::to_string(std::stoull(value) + count);
+      return;
+    }
+  attributes.emplace_back(kKey, std::to_string(count));
+}
+
 Result<format::Tree> ForeignCheckpoint::take_tree() {
   if (tree) return *std::exchange(tree, std::nullopt);
   format::Tree dict;

@@ -96,12 +96,19 @@ struct ForeignCheckpoint {
   Attributes attributes;
   std::vector<std::shared_ptr<const void>> keep;  // whose memory `files` points into
   // Of a format that says where elements lie beside each of them only: until it was called, pieces have no bytes.
-  std::function<Status(ForeignCheckpoint& self, const ReadOptions& options)> locate;
+  // `first`: what else was put before its tensors and files.
+  struct First {
+    size_t tensor = 0, file = 0;
+  };
+  std::function<Status(ForeignCheckpoint& self, First first, const ReadOptions& options)> locate;
 
   // Before the bytes of pieces are wanted.
   Status find_elements(const ReadOptions& options) {
-    return locate ? std::exchange(locate, nullptr)(*this, options) : Ok();
+    return locate ? std::exchange(locate, nullptr)(*this, {}, options) : Ok();
   }
+
+  // Adds to attribute import.unchecked, how many of the things that have a checksum in other files have none here.
+  void add_unchecked(uint64_t count);
 
   // The tree, made where there is none. FORMAT for names that cannot be keys.
   Result<format::Tree> take_tree();

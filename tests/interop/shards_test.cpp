@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "interop/client.h"
+#include "interop/formats.h"
 #include "pt_fixture.h"
 #include "store_fixture.h"
 
@@ -315,6 +316,28 @@ TEST_F(Shards, OlmosTorchNewAndOlmoCoreAreModelOptimAndTrain) {
               tree + R"(,"train":{"seed":)" + record("ckpt.PerRank", R"("rank0":1,"rank1":2)") + "}}");
     for (const std::string& text : differ("dcp", label)) EXPECT_TRUE(text.starts_with("object state")) << text;
     fs::remove(path(std::string("d/") + name));
+  }
+}
+
+TEST_F(Shards, OlmosTorchNewFindsItsElementsOnlyWhenTheyAreWanted) {
+  make("d/train/rank0.pt", pt_of(pickled::dict({pickled::text("seed"), pickled::integer(1)})));
+  fs::copy(fixture("dcp/fsdp2"), path("d/model_and_optim"), fs::copy_options::recursive);
+  make("d/config.yaml", "{}");
+  Result<ForeignCheckpoint> content = read_foreign(path("d"), {});
+  ASSERT_TRUE(content.ok()) << content.status().message();
+  ASSERT_TRUE(content->locate);
+  size_t cut = 0;
+  for (const ForeignTensor& tensor : content->tensors)
+    if (tensor.pieces.size() > 1)
+      for (const ForeignPiece& piece : tensor.pieces) cut += piece.bytes.size == 0;
+  EXPECT_GT(cut, 0U);
+  const Status found = content->find_elements({});
+  ASSERT_TRUE(found.ok()) << found.message();
+  for (const ForeignTensor& tensor : content->tensors) {
+    uint64_t bytes = 0;
+    bool apart = tensor.is_alias();
+    for (const ForeignPiece& piece : tensor.pieces) bytes += piece.bytes.size, apart |= piece.strides.has_value();
+    EXPECT_TRUE(apart || bytes == tensor.bytes()) << tensor.name;
   }
 }
 

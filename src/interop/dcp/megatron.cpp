@@ -43,14 +43,10 @@ Result<ForeignCheckpoint> read_megatron(const std::string& path, const ReadOptio
   if (directory.empty()) return Status(CKPT_NOT_FOUND, path + ": no iteration any more").with("path", path);
   std::vector<StatePart> parts(1);
   CKPT_ASSIGN(ForeignCheckpoint tensors, read_dcp(directory, options));
-  // Its tensors and files come first, and keep their numbers.
-  auto locate = std::exchange(tensors.locate, nullptr);
   parts[0].content.push_back(std::move(tensors));
   CKPT_ASSIGN(StatePart common, read_part("common", directory + '/' + kCommonFile, options));
   parts.push_back(std::move(common));
-  CKPT_ASSIGN(ForeignCheckpoint all, combine("megatron", std::move(parts)));
-  all.locate = std::move(locate);
-  return all;
+  return combine("megatron", std::move(parts));
 }
 
 }  // namespace ckpt::interop

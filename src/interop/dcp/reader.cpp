@@ -86,8 +86,9 @@ struct DcpCatalogue {
 // Opens what the pieces of a checkpoint lie in, on several threads.
 class Locator {
  public:
-  Locator(const DcpCatalogue& catalogue, ForeignCheckpoint& state, const ReadOptions& options)
-      : catalogue_(catalogue), state_(state), options_(options), alone_(options) {
+  Locator(const DcpCatalogue& catalogue, ForeignCheckpoint& state, ForeignCheckpoint::First first,
+          const ReadOptions& options)
+      : catalogue_(catalogue), state_(state), first_(first), options_(options), alone_(options) {
     alone_.threads = 1;  // each entry by one thread
   }
 
@@ -109,7 +110,7 @@ class Locator {
     CKPT_TRY(for_each_parallel(options_.threads, wanted.size(), locate));
     size_t unchecked = 0;
     for (size_t i = 0; i < wanted.size(); i++) {
-      ForeignPiece& piece = state_.tensors[wanted[i].tensor].pieces[wanted[i].piece];
+      ForeignPiece& piece = state_.tensors[first_.tensor + wanted[i].tensor].pieces[wanted[i].piece];
       Bytes bytes = found[i].bytes;
       if (wanted[i].item->boxed) {
         const auto width = static_cast<uint64_t>(dtype_bits(wanted[i].item->dtype)) / 8;
@@ -122,7 +123,7 @@ class Locator {
       piece.strides = found[i].strides;
       unchecked += found[i].unchecked;
     }
-    if (unchecked != 0) state_.attributes.emplace_back("import.unchecked", std::to_string(unchecked));
+    state_.add_unchecked(unchecked);
     return Ok();
   }
 
@@ -133,7 +134,7 @@ class Locator {
     std::vector<std::pair<size_t, ByteRange>> packed;
     for (const Wanted& wanted : catalogue_.wanted) {
       const DcpPlace& place = wanted.chunk->place;
-      CKPT_ASSIGN(const FileBytes file, state_.files.open(catalogue_.files[place.file]));
+      CKPT_ASSIGN(const FileBytes file, state_.files.open(first_.file + catalogue_.files[place.file]));
       if (place.offset > file.size() || place.length > file.size() - place.offset)
         return Status(CKPT_INCOMPLETE, strformat("{}: expected {} bytes at {}, found {} bytes in all",
                                                  catalogue_.path_of(place), place.length, place.offset, file.size()))
@@ -184,6 +185,7 @@ class Locator {
 
   const DcpCatalogue& catalogue_;
   ForeignCheckpoint& state_;
+  const ForeignCheckpoint::First first_;
   const ReadOptions& options_;
   ReadOptions alone_;
   std::map<std::pair<size_t, uint64_t>, std::unique_ptr<DcpBlob>> blobs_;  // by file and place
@@ -449,8 +451,8 @@ Result<ForeignCheckpoint> read_dcp(const std::string& path, const ReadOptions& o
   state.format = "dcp";
   state.attributes = import_attributes("dcp", 0);
   CKPT_TRY(CatalogueMaker(*catalogue, state, options).run(files));
-  state.locate = [catalogue](ForeignCheckpoint& self, const ReadOptions& reading) {
-    return Locator(*catalogue, self, reading).run();
+  state.locate = [catalogue](ForeignCheckpoint& self, ForeignCheckpoint::First first, const ReadOptions& reading) {
+    return Locator(*catalogue, self, first, reading).run();
   };
   return state;
 }

@@ -370,7 +370,9 @@ Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions&
   CKPT_ASSIGN(ForeignCheckpoint all, combine("recis", std::move(parts)));
   all.ranks = ranks;
   all.attributes.emplace_back(kRecisIdAttr, id);
-  all.locate = [ids](ForeignCheckpoint& self, const ReadOptions& reading) { return ids->check(self, reading); };
+  all.locate = [ids](ForeignCheckpoint& self, ForeignCheckpoint::First, const ReadOptions& reading) {
+    return ids->check(self, reading);
+  };
   const std::vector<std::string> there = names_in_directory(given);
   std::erase_if(taken, [&](const std::string& name) { return !has(there, name); });
   keep_file_names(all, given, std::move(taken));

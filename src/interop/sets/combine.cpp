@@ -44,7 +44,14 @@ class Combiner {
   Result<ForeignCheckpoint> finish() {
     CKPT_TRY(tree_.end());
     out_.tree = std::move(tree_);
-    if (unchecked_ != 0) out_.attributes.emplace_back("import.unchecked", std::to_string(unchecked_));
+    out_.add_unchecked(unchecked_);
+    if (!later_.empty())
+      out_.locate = [later = std::move(later_)](ForeignCheckpoint& self, ForeignCheckpoint::First first,
+                                                const ReadOptions& options) -> Status {
+        for (const auto& [locate, at] : later)
+          CKPT_TRY(locate(self, {first.tensor + at.tensor, first.file + at.file}, options));
+        return Ok();
+      };
     out_.attributes.emplace_back("import.format", out_.format);
     return std::move(out_);
   }
@@ -73,6 +80,7 @@ class Combiner {
   Status take(ForeignCheckpoint& content, const std::string& place) {
     parts_++;
     const size_t first_tensor = out_.tensors.size(), first_file = out_.files.append(std::move(content.files));
+    if (content.locate) later_.push_back({std::move(content.locate), {first_tensor, first_file}});
     for (ForeignTensor& tensor : content.tensors) {
       tensor.name = name_in(place, tensor.name);
       if (!names_.insert(tensor.name).second)
@@ -129,6 +137,7 @@ class Combiner {
   ForeignCheckpoint out_;
   Tree tree_;
   std::unordered_set<std::string> names_;
+  std::vector<std::pair<decltype(ForeignCheckpoint::locate), ForeignCheckpoint::First>> later_;
   size_t parts_ = 0;
   uint64_t unchecked_ = 0;
 };

@@ -54,7 +54,6 @@ Result<std::vector<StatePart>> read_torch_legacy(const std::string& path, const 
 
 Result<std::vector<StatePart>> read_torch_new(const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(ForeignCheckpoint state, read_dcp(path + kState, options));
-  CKPT_TRY(state.find_elements(options));
   std::vector<StatePart> parts(1);
   parts[0].content.push_back(std::move(state));
   return parts;
