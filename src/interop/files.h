@@ -38,7 +38,8 @@ class OutputFile {
       : path_(std::move(other.path_)),
         fd_(std::exchange(other.fd_, -1)),
         kept_(std::exchange(other.kept_, true)),
-        size_(other.size_) {}
+        size_(other.size_),
+        begun_(other.begun_) {}
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
@@ -59,6 +60,7 @@ class OutputFile {
   int fd_;
   bool kept_;  // has no name that would have to go
   uint64_t size_ = 0;
+  uint64_t begun_ = 0;  // of them, on their way to the disk
 };
 
 // The place beside `target` where it is made, and the one step by which it becomes `target`. What is there and was
