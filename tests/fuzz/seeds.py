@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""seeds.py GOLDEN CORPUS: makes seed inputs for the fuzzers from the checkpoints in GOLDEN (of make_golden), and
-for the tree fuzzer from every kind of node."""
+"""seeds.py GOLDEN CORPUS: makes seed inputs for the fuzzers from the checkpoints in GOLDEN (of make_golden), for the
+tree fuzzer from every kind of node, and for those of several ranks' files from tests/interop/fixtures."""
 import os
 import pickle
 import struct
 import sys
+import zipfile
 
 
 def read(*path):
@@ -46,6 +47,34 @@ def write_pickles(corpus):
         "pickle", "objects.seed")
 
 
+FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop", "fixtures")
+
+
+def pickle_of(*path):
+    with zipfile.ZipFile(os.path.join(FIXTURES, *path)) as archive:
+        return archive.read(next(name for name in archive.namelist() if name.endswith("/data.pkl")))
+
+
+def write_files_of_ranks(corpus):
+    """The first byte says which kind; the lengths of all pickles but the last are numbers of 16 bits before them."""
+    def put(fuzzer, name, kind, pickles):
+        lengths = struct.pack(f"<{len(pickles) - 1}H", *map(len, pickles[:-1]))
+        write(bytes([kind]) + lengths + b"".join(pickles), corpus, fuzzer, f"{name}.seed")
+
+    for name, file in [("sharded", "rank{}.pt"), ("dtensor", "state_rank{}.pt"), ("torch_legacy", "rank{}.pt")]:
+        put("shards", name, 0, [pickle_of("ranks", name, file.format(rank)) for rank in range(2)])
+    put("shards", "local", 1, [pickle_of("ranks", "local", part, f"rank{rank}.pt")
+                               for part in ("model", "optim") for rank in range(2)])
+    zero = ["mp_rank_00_model_states.pt"] + [f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in range(2)]
+    zero3 = [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in range(2)] + zero[1:]
+    for kind, name, files in [(0, "zero1", zero), (0, "zero2", zero), (1, "zero3", zero3)]:
+        put("deepspeed", name, kind, [pickle_of("deepspeed", name, "global_step3", file) for file in files])
+    universal = ["mp_rank_00_model_states.pt", "zero/optimizer_state.pt", "zero/hidden.weight/fp32.pt",
+                 "zero/hidden.weight/exp_avg.pt"]
+    put("deepspeed", "universal", 2, [pickle_of("deepspeed", "universal", "global_step3_universal", file)
+                                      for file in universal])
+
+
 def parts_of(directory):
     for name in sorted(entry for entry in os.listdir(directory) if entry.startswith("PART_")):
         part = read(directory, name)
@@ -81,6 +110,7 @@ def write_checkpoint(directory, corpus, name):
 def main():
     golden, corpus = sys.argv[1:]
     write_pickles(corpus)
+    write_files_of_ranks(corpus)
     for name, text in TREES.items():
         write(text.encode(), corpus, "tree", f"{name}.seed")
     for name in sorted(entry for entry in os.listdir(golden) if os.path.isdir(os.path.join(golden, entry))):
