@@ -233,6 +233,7 @@ class Expectation {
     missing_.erase(own);
     return Ok();
   }
+  void leave_out(const std::string& own) { missing_.erase(own); }
   bool has(const std::string& name) const { return known_.contains(name) || names_.contains(by_text(name)); }
 
   Status match_values(const Leaves& written) {
@@ -335,6 +336,7 @@ Status compare_tables(ForeignCheckpoint& files, Comparison& comparison, Expectat
   for (const ForeignTable& table : tables) {
     const Result<std::string> own = expected.match(table.name);
     if (!own.ok()) return of_tensor(own.status(), table.name);
+    expected.leave_out(*own + "/buckets");  // where rows begin, which follows from the ids
     std::vector<size_t> all = table.columns;
     all.push_back(table.ids);
     for (const size_t column : all) {
