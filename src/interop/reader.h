@@ -102,10 +102,12 @@ struct ForeignCheckpoint {
   };
   std::function<Status(ForeignCheckpoint& self, First first, const ReadOptions& options)> locate;
 
-  // Before the bytes of pieces are wanted.
+  // Before the bytes of pieces are wanted. What failed once fails again: some pieces may have no bytes then.
   Status find_elements(const ReadOptions& options) {
-    return locate ? std::exchange(locate, nullptr)(*this, {}, options) : Ok();
+    if (locate) located = std::exchange(locate, nullptr)(*this, {}, options);
+    return located;
   }
+  Status located;
 
   // Adds to attribute import.unchecked, how many of the things that have a checksum in other files have none here.
   void add_unchecked(uint64_t count);

@@ -475,6 +475,15 @@ TEST_F(Dcp, ChunkThatIsNotWhatTheMetadataSaysIsRefused) {
   expect_refused("d", CKPT_FORMAT, {"__0_0.distcp at 0"});
 }
 
+TEST_F(Dcp, WhatFailedToFindItsElementsFailsAgain) {
+  const TwoRows rows;
+  make("d", rows.metadata(), std::string(rows.file.size(), 'x'));
+  Result<ForeignCheckpoint> content = read_dcp(path("d"), {});
+  ASSERT_TRUE(content.ok()) << content.status().message();
+  EXPECT_EQ(content->find_elements({}).code(), CKPT_FORMAT);
+  EXPECT_EQ(content->find_elements({}).code(), CKPT_FORMAT);
+}
+
 TEST_F(Dcp, PathsThatContradictEachOtherAreRefused) {
   TwoRows rows;
   const std::string seed = pt_of(pickled::integer(7));

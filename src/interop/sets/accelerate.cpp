@@ -74,7 +74,6 @@ class Directory {
   Result<bool> sharded(const std::string& key, const std::string& name, size_t i) {
     if (!has(name)) return rank_files(key, name + "_rank");
     CKPT_ASSIGN(ForeignCheckpoint content, read_dcp(path_ + '/' + name, options_));
-    CKPT_TRY(content.find_elements(options_));
     StatePart& part = parts_.emplace_back();
     if (i != 0) part.key = key;
     part.content.push_back(std::move(content));
