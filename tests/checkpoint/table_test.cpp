@@ -45,7 +45,8 @@ Result<std::shared_ptr<checkpoint::Checkpoint>> saved(const Drawn& drawn) {
 
 // What loading all rows, in windows of two, says.
 Status load_all(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, uint64_t window_rows) {
-  CKPT_ASSIGN(const auto share, Share::open(checkpoint, "t", {.window_rows = window_rows}));
+  Job opening;
+  CKPT_ASSIGN(const auto share, Share::open(checkpoint, "t", {.window_rows = window_rows}, opening));
   std::vector<uint64_t> ids(share->rows());
   for (size_t window = 0; window < share->windows().size(); window++) {
     auto load = Load::make(checkpoint, {}).take();
@@ -92,7 +93,8 @@ TEST(DrawnTable, WhoseBucketsAreNotWhereTheySayIsRefusedByLookup) {
   drawn.ids = {4, 8, 2, 1, 7};  // 1 and 2 have each other's place
   auto checkpoint = saved(drawn).take();
   for (const auto& ids : std::vector<std::vector<uint64_t>>{{1}, {2}, {1, 2}, {7, 4, 1}}) {
-    const auto share = Share::open(checkpoint, "t", {.kind = CKPT_SHARE_IDS, .ids = ids});
+    Job job;
+    const auto share = Share::open(checkpoint, "t", {.kind = CKPT_SHARE_IDS, .ids = ids}, job);
     EXPECT_EQ(share.status().code(), CKPT_FORMAT) << share.status().message();
   }
 }

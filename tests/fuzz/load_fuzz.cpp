@@ -262,7 +262,8 @@ std::optional<uint64_t> map_tensors(const Checkpoint& checkpoint) {
 }
 
 void load_share(const std::shared_ptr<Checkpoint>& checkpoint, std::string_view table, load::ShareRequest request) {
-  auto share = load::Share::open(checkpoint, table, std::move(request));
+  Job opening;
+  auto share = load::Share::open(checkpoint, table, std::move(request), opening);
   must_blame_the_bytes(share.status());
   for (size_t window = 0; share.ok() && window < std::min<size_t>((*share)->windows().size(), 64); window++) {
     std::vector<uint64_t> ids((*share)->windows()[window].rows);
