@@ -27,9 +27,7 @@
 #endif
 
 #include "ckpt/background.hpp"
-#ifdef CKPT_FILE_H
 #include "ckpt/file_table.hpp"
-#endif
 #include "ckpt/table.hpp"
 #include "ckpt/tree.hpp"
 

@@ -1,5 +1,6 @@
 // ckpt/file_table.hpp - sparse tables in files of other formats (RecIS'), read where they lie. Include <ckpt.hpp>.
-#ifndef CKPT_FILE_TABLE_HPP
+// It is empty where ckpt was built without other formats.
+#if defined(CKPT_FILE_H) && !defined(CKPT_FILE_TABLE_HPP)
 #define CKPT_FILE_TABLE_HPP
 
 #include <algorithm>
