@@ -187,7 +187,7 @@ class LeavesOf {
 };
 
 // The places that a format may give what stands at one: DCP makes text of integer keys, and directories of parts have
-// under "model" and "tables" what a state may have elsewhere.
+// under "model", "tables" and "extra" what a state may have elsewhere; RecIS has of each worker what a name has of it.
 std::vector<std::string> places_for(const std::string& place) {
   std::vector<std::string> places = {place, place};
   for (size_t at = 0; (at = places[1].find("/~s", at)) != std::string::npos;) places[1].erase(at + 1, 2);
@@ -196,6 +196,14 @@ std::vector<std::string> places_for(const std::string& place) {
       places.push_back(place.substr(part.size() - 1));
       places.push_back("/model" + places.back());
     }
+  if (constexpr std::string_view extra = "/extra"; place.starts_with("/extra/"))
+    places.push_back(place.substr(extra.size()));
+  if (constexpr std::string_view io_state = "/io_state"; place.starts_with("/io_state/")) {
+    const size_t name = place.find('/', io_state.size() + 1), rest = place.find('/', name + 1);
+    if (name != std::string::npos)
+      places.push_back(place.substr(name, rest - name) + place.substr(io_state.size(), name - io_state.size()) +
+                       (rest == std::string::npos ? "" : place.substr(rest)));
+  }
   return places;
 }
 
@@ -238,7 +246,6 @@ class Expectation {
 
   Status match_values(const Leaves& written) {
     for (const auto& [place, value] : written.values) {
-      if (has_no_values(place)) continue;
       const std::string* expected = nullptr;
       for (const std::string& own : places_for(place)) {
         const auto found = expected ? leaves_.values.end() : leaves_.values.find(own);
@@ -246,6 +253,7 @@ class Expectation {
         expected = &found->second;
         missing_values_.erase(own);
       }
+      if (has_no_values(place)) continue;
       if (!expected && is_empty_container(value)) continue;  // hfai writes parts that the state lacks
       if (!expected) return wrong(CKPT_MISMATCH, place, "it was written, and is not in what was to be written");
       if (*expected != value) return wrong(CKPT_CORRUPT, place, "it is not what was to be written");

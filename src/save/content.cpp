@@ -66,6 +66,7 @@ static void copy_rows(const RowSource source, uint64_t at, uint64_t count, std::
 }
 
 void RowSource::copy(uint64_t first, MutableBytes to) const {
+  if (to.empty()) return;
   uint64_t at = first / row_bytes;
   if (const uint64_t skip = first % row_bytes; skip != 0) {
     const uint64_t size = std::min<uint64_t>(row_bytes - skip, to.size());
