@@ -81,7 +81,8 @@ Status TensorStream::add_piece(const Piece& piece, const std::string& name, cons
 
 // Of what is not in the checkpoint as it is wanted.
 Status TensorStream::read(const std::string& name, const ckpt_tensor_desc& desc, MutableBytes out) const {
-  if (desc.region_kind == CKPT_REGION_BOX && desc.ndim == 2) return read_columns(name, desc, out);
+  const bool in_rows = desc.ndim == 2 && desc.strides[1] == 1 && desc.strides[0] == desc.extent[1];
+  if (desc.region_kind == CKPT_REGION_BOX && in_rows) return read_columns(name, desc, out);
   if (desc.region_kind == CKPT_REGION_BOX)
     return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": it was mapped, so it has no memory format")
         .with("tensor", name);

@@ -254,6 +254,15 @@ TEST_F(Sets, NumpysValuesAreWrittenAsNumpysForComposer) {
   EXPECT_EQ(differences("n", "main", label, "import"), std::vector<std::string>());
 }
 
+// The order of its elements would be another than the file says.
+TEST_F(Sets, AnArrayInFortransOrderThatIsComputedIsRefused) {
+  const std::string tree = R"({"f":)" + record("numpy.ndarray", R"("data":)" + leaf("f") + R"(,"order":"F")") + "}";
+  save("n", {{floats("f", {2, 3}, 2)}, {}, tree});
+  const Failure failure = export_to(path("n.pt"), "n", {{"format", "composer"}, {"cast", "f16"}});
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED) << failure.message;
+  EXPECT_EQ(detail(failure, "tensor"), "f");
+}
+
 // What an imported file wanted to run must not come out as something that runs.
 TEST_F(Sets, NoClassButHarmlessOnesIsWrittenAsAnObject) {
   const std::string args = R"("args":{"$":"tuple","items":["id"]})";
