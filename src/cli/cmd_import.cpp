@@ -24,10 +24,9 @@ constexpr Words kWords = {
     "import", "save a .pt, DCP or safetensors file as a checkpoint",
     "Saves a PyTorch .pt file, a directory of torch.distributed.checkpoint (DCP), a safetensors file, a Hugging Face\n"
     "set (its directory or its model.safetensors.index.json), an hfai directory of PART_*.pt, a directory of Hugging\n"
-    "Face's Trainer, of accelerate, torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or "
-    "a\n"
-    "file of Composer as a checkpoint. The content decides the format, not the name; the name gives the label, unless\n"
-    "--label does. FILE may be an\n"
+    "Face's Trainer, of accelerate, torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank,\n"
+    "or a file of Composer as a checkpoint. The content decides the format, not the name; the name gives the label,\n"
+    "unless --label does. FILE may be an\n"
     "https:// address (of a DCP directory that of its .metadata), read by ranges, in little memory; a token for\n"
     "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
     "'http_header=Authorization: Bearer T'.\n"

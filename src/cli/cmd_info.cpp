@@ -114,16 +114,6 @@ std::vector<SparseTable> read_tables(const ckpt::Reader& reader, const std::stri
   return tables;
 }
 
-// Without those that tables are stored as.
-Tensors without_tables(const Tensors& tensors, const std::vector<SparseTable>& tables) {
-  std::set<std::string> hidden;
-  for (const SparseTable& table : tables) hidden.merge(tensors_of(table));
-  Tensors shown;
-  for (const ckpt::TensorInfo& tensor : tensors)
-    if (!hidden.contains(tensor.name)) shown.push_back(tensor);
-  return shown;
-}
-
 // Rows that the rank with most of them saved; nothing if the index of a part cannot be read.
 std::optional<uint64_t> rows_of_largest_rank(const ckpt::Reader& reader, const SparseTable& table) try {
   std::map<uint32_t, uint64_t> rows;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <unordered_map>
 
 #include "cli/locate.h"
@@ -79,16 +78,6 @@ Json table_json(const SparseTable& table) {
           {"columns", Json::array(table.columns, [](const ckpt::ColumnInfo& column) {
              return Json{{"name", column.name}, {"dtype", dtype_text(column.dtype)}, {"row_bytes", column.row_bytes}};
            })}};
-}
-
-// Those that no table is made of.
-Tensors without_tables(const Tensors& tensors, const std::vector<SparseTable>& tables) {
-  std::set<std::string> hidden;
-  for (const SparseTable& table : tables) hidden.merge(tensors_of(table));
-  Tensors out;
-  for (const ckpt::FileTensor& tensor : tensors)
-    if (!hidden.contains(tensor.name)) out.push_back(tensor);
-  return out;
 }
 
 std::vector<SparseTable> tables_in(const std::shared_ptr<ckpt::File>& file) {

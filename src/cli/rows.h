@@ -37,6 +37,14 @@ std::optional<SparseTable> find_table(const ckpt::Reader& reader, const std::str
 std::string columns_text(const SparseTable& table);
 // The names of the tensors that a table is stored as, and its own.
 std::set<std::string> tensors_of(const SparseTable& table);
+// The tensors, of a checkpoint or a file, without those that tables are stored as.
+template <class Tensor>
+std::vector<Tensor> without_tables(std::vector<Tensor> tensors, const std::vector<SparseTable>& tables) {
+  std::set<std::string> hidden;
+  for (const SparseTable& table : tables) hidden.merge(tensors_of(table));
+  std::erase_if(tensors, [&](const Tensor& tensor) { return hidden.contains(tensor.name); });
+  return tensors;
+}
 // Only these columns, in this order; NOT_FOUND names those that there are.
 SparseTable with_columns(SparseTable table, const std::vector<std::string>& names);
 

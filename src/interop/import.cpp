@@ -61,6 +61,7 @@ class Importer {
   // Removes what a failed run() gave up, which would be listed until the next session of its run.
   void clean() {
     ranks_.clear();
+    if (attempt_.empty()) return;
     if (const auto list = store_.list())
       for (const client::CheckpointInfo& one : *list)
         if (one.id == attempt_ && one.state == CKPT_CHECKPOINT_ABORTED) (void)store_.remove(attempt_);
