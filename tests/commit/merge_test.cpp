@@ -139,7 +139,7 @@ TEST(Groups, ThatSayWhatNoPartCanSayAreRefusedOrMakeNoManifest) {
   ASSERT_TRUE(direct.ok() && gathered.ok());
   Random random(7);
   int refused = 0, failed = 0, made = 0;
-  for (int round = 0; round < 3000; round++) {
+  for (int round = 0; round < 800; round++) {
     auto& numbers = gathered->numbers;
     const size_t at = random.below(numbers.size());
     const uint64_t before = numbers[at];

@@ -134,9 +134,9 @@ void expect_only_the_second(const std::shared_ptr<store::Store>& store, uint32_t
 std::vector<Scenario> if_served(const Scenario& scenario) {
   return store::s3_endpoint() ? std::vector{scenario} : std::vector<Scenario>();
 }
-INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5, 5})));
+INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5, 7})));
 // Parts of 10 MB, which are sent as uploads.
-INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 220000, 9})));
+INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 220000, 13})));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Faults);
 
 TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {

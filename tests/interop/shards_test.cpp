@@ -319,25 +319,33 @@ TEST_F(Shards, OlmosTorchNewAndOlmoCoreAreModelOptimAndTrain) {
   }
 }
 
-TEST_F(Shards, OlmosTorchNewFindsItsElementsOnlyWhenTheyAreWanted) {
-  make("d/train/rank0.pt", pt_of(pickled::dict({pickled::text("seed"), pickled::integer(1)})));
-  fs::copy(fixture("dcp/fsdp2"), path("d/model_and_optim"), fs::copy_options::recursive);
-  make("d/config.yaml", "{}");
-  Result<ForeignCheckpoint> content = read_foreign(path("d"), {});
-  ASSERT_TRUE(content.ok()) << content.status().message();
-  ASSERT_TRUE(content->locate);
-  size_t cut = 0;
-  for (const ForeignTensor& tensor : content->tensors)
-    if (tensor.pieces.size() > 1)
-      for (const ForeignPiece& piece : tensor.pieces) cut += piece.bytes.size == 0;
-  EXPECT_GT(cut, 0U);
-  const Status found = content->find_elements({});
-  ASSERT_TRUE(found.ok()) << found.message();
-  for (const ForeignTensor& tensor : content->tensors) {
-    uint64_t bytes = 0;
-    bool apart = tensor.is_alias();
-    for (const ForeignPiece& piece : tensor.pieces) bytes += piece.bytes.size, apart |= piece.strides.has_value();
-    EXPECT_TRUE(apart || bytes == tensor.bytes()) << tensor.name;
+// Of OLMo and Megatron: with files of their own beside those of DCP.
+TEST_F(Shards, DirectoriesAroundADcpFindItsElementsOnlyWhenTheyAreWanted) {
+  for (const char* name : {"new/config.yaml", "core/.metadata.json"}) {
+    const std::string folder = fs::path(name).parent_path();
+    make(folder + "/train/rank0.pt", pt_of(pickled::dict({pickled::text("seed"), pickled::integer(1)})));
+    fs::copy(fixture("dcp/fsdp2"), path(folder + "/model_and_optim"), fs::copy_options::recursive);
+    make(name, "{}");
+  }
+  for (const fs::path& directory : std::initializer_list<fs::path>{
+           path("new"), path("core"), fixture("megatron/0.13.1"), fixture("megatron/0.16.1")}) {
+    SCOPED_TRACE(directory);
+    Result<ForeignCheckpoint> content = read_foreign(directory, {});
+    ASSERT_TRUE(content.ok()) << content.status().message();
+    ASSERT_TRUE(content->locate);
+    size_t cut = 0;
+    for (const ForeignTensor& tensor : content->tensors)
+      if (tensor.pieces.size() > 1)
+        for (const ForeignPiece& piece : tensor.pieces) cut += piece.bytes.size == 0;
+    EXPECT_GT(cut, 0U);
+    const Status found = content->find_elements({});
+    ASSERT_TRUE(found.ok()) << found.message();
+    for (const ForeignTensor& tensor : content->tensors) {
+      uint64_t bytes = 0;
+      bool apart = tensor.is_alias();
+      for (const ForeignPiece& piece : tensor.pieces) bytes += piece.bytes.size, apart |= piece.strides.has_value();
+      EXPECT_TRUE(apart || bytes == tensor.bytes()) << tensor.name;
+    }
   }
 }
 
