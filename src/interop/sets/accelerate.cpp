@@ -54,7 +54,7 @@ class Directory {
       CKPT_ASSIGN(const bool found, file(key, name));
       if (found) return true;
     }
-    CKPT_ASSIGN(const bool found, sharded(key, strformat("{}_{}", fsdp, i), i));
+    CKPT_ASSIGN(const bool found, sharded(key, strformat("{}_{}", fsdp, i), "model"));
     if (found || i != 0) return found;
     for (const char* ending : {kSuffix, ".bin"}) {  // of PEFT
       CKPT_ASSIGN(const bool adapter, file("adapter", std::string("adapter_model") + ending));
@@ -65,17 +65,18 @@ class Directory {
   Result<bool> optimizer(size_t i) {
     const std::string key = numbered("optimizer", i);
     CKPT_ASSIGN(const bool found, file(key, key + ".bin"));
-    return found ? found : sharded(key, strformat("optimizer_{}", i), i);
+    return found ? found : sharded(key, strformat("optimizer_{}", i), "optimizer");
   }
   Status random_states();
 
  private:
   // A DCP directory, in which the state has a key of its own, or a file of each rank.
-  Result<bool> sharded(const std::string& key, const std::string& name, size_t i) {
+  Result<bool> sharded(const std::string& key, const std::string& name, const char* around) {
     if (!has(name)) return rank_files(key, name + "_rank");
     CKPT_ASSIGN(ForeignCheckpoint content, read_dcp(path_ + '/' + name, options_));
     StatePart& part = parts_.emplace_back();
-    if (i != 0) part.key = key;
+    part.key = key;
+    part.around = around;
     part.content.push_back(std::move(content));
     return true;
   }

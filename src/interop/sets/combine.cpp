@@ -26,11 +26,15 @@ class Combiner {
     for (ForeignCheckpoint& content : part.content) {
       CKPT_ASSIGN(Tree tree, content.take_tree());
       trees.push_back(std::move(tree));
-      CKPT_TRY(take(content, place));
     }
+    const uint32_t meant = trees.size() == 1 ? inside(trees[0], part.around) : 0;
+    before_ = meant == 0 ? 0 : format::path_segment(part.around).size() + 1;
+    for (ForeignCheckpoint& content : part.content) CKPT_TRY(take(content, place));
     if (trees.size() == 1 && !part.key.empty()) {
       CKPT_TRY(tree_.key(part.key));
-      return put(trees[0], 0, place);
+      const Status status = put(trees[0], meant, place);
+      before_ = 0;
+      return status;
     }
     if (!part.key.empty()) {
       CKPT_TRY(tree_.key(part.key));
@@ -70,9 +74,17 @@ class Combiner {
     return tree_.end();
   }
 
+  // The one entry of the root, if it is a container of this key; else the root.
+  static uint32_t inside(const Tree& tree, const std::string& key) {
+    const uint32_t found =
+        key.empty() || tree[0].kind != CKPT_NODE_DICT || tree[0].child_count != 1 ? kNoNode : tree.find(0, key);
+    return found == kNoNode || !tree[found].container() ? 0 : found;
+  }
+
   std::string name_in(const std::string& place, std::string_view name) const {
     if (name.starts_with(kAliasMemory))
       return strformat("{}x{}_{}", kAliasMemory, parts_, std::string(name.substr(kAliasMemory.size())));
+    name.remove_prefix(std::min(before_, name.size()));
     return place.empty() ? std::string(name) : place + '/' + std::string(name);
   }
 
@@ -139,6 +151,7 @@ class Combiner {
   std::unordered_set<std::string> names_;
   std::vector<std::pair<decltype(ForeignCheckpoint::locate), ForeignCheckpoint::First>> later_;
   size_t parts_ = 0;
+  size_t before_ = 0;  // bytes of each name that stand for a key which is left out
   uint64_t unchecked_ = 0;
 };
 

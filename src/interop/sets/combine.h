@@ -13,7 +13,8 @@ namespace ckpt::interop {
 struct StatePart {
   std::string key;
   std::vector<ForeignCheckpoint> content;
-  bool per_rank = false;  // checkpoint r is what rank r has
+  bool per_rank = false;    // checkpoint r is what rank r has
+  std::string around = {};  // a key around what is meant: {around: x} is x, where nothing is beside it
 };
 
 // A dict of the parts. Names of tensors begin with their part's key. FORMAT where a name comes twice, or where what is
