@@ -572,24 +572,25 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
 
 inline Result<std::vector<FileTable>> File::tables() const {
   detail::Call call;
-  std::vector<FileTensor> all(tensor_count(), detail::sized<FileTensor>());
+  auto one = detail::sized<FileTensor>();
   std::map<std::string, std::shared_ptr<detail::FileTableState>> found;
-  for (uint64_t i = 0; i < all.size(); i++) {
-    call(ckpt_file_tensor_at, get(), i, &all[i]);
-    const std::string name = call.ok() && all[i].alias_of ? all[i].name : "";
-    if (name.empty() || all[i].dtype != CKPT_DTYPE_I64 || all[i].ndim != 1 || all[i].alias_offset != 0 ||
-        name + "/ids" != all[i].alias_of)
+  for (uint64_t i = 0; call.ok() && i < tensor_count(); i++) {
+    call(ckpt_file_tensor_at, get(), i, &one);
+    const std::string name = call.ok() && one.alias_of ? one.name : "";
+    if (name.empty() || one.dtype != CKPT_DTYPE_I64 || one.ndim != 1 || one.alias_offset != 0 ||
+        name + "/ids" != one.alias_of)
       continue;
     auto& made = *found.emplace(name, std::make_shared<detail::FileTableState>()).first->second;
     made.file = get();
-    made.info.name = all[i].name;
-    made.info.id_dtype = all[i].dtype;
-    made.info.row_count = static_cast<uint64_t>(all[i].shape[0]);
+    made.info.name = one.name;
+    made.info.id_dtype = one.dtype;
+    made.info.row_count = static_cast<uint64_t>(one.shape[0]);
   }
-  for (uint64_t i = 0; call.ok() && !found.empty() && i < all.size(); i++) detail::put_in_table(found, i, all[i]);
+  for (uint64_t i = 0; !found.empty() && i < tensor_count(); i++)
+    if (call(ckpt_file_tensor_at, get(), i, &one).ok()) detail::put_in_table(found, i, one);
   std::vector<FileTable> tables;
-  for (auto& one : found)
-    if (one.second->ids != UINT64_MAX) tables.push_back(FileTable(std::move(one.second)));
+  for (auto& named : found)
+    if (named.second->ids != UINT64_MAX) tables.push_back(FileTable(std::move(named.second)));
   return call.result(std::move(tables));
 }
 #endif

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "cli/locate.h"
 #include "cli/numbers.h"
@@ -133,13 +134,13 @@ void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tens
 void show_foreign(const ForeignQuery& query, const Common& common) {
   const auto file = std::make_shared<ckpt::File>(open_file(query.path, common));
   const auto all = file->tensors();
-  const Tensors tensors(all.begin(), all.end());
+  Tensors tensors(all.begin(), all.end());
   const std::vector<SparseTable> tables = tables_in(file);
   if (common.json) return print_as_json(query, *file, tensors, tables);
   std::string text = summary_text(query.path, *file, tensors);
   if (!query.pattern.empty()) return print(text + tensors_text(chosen(tensors, query.pattern)));
   text += "\n" + tree_text(*file, tensors, query.tree_lines);
-  print(text + tensors_text(without_tables(tensors, tables)) + tables_text(tables));
+  print(text + tensors_text(without_tables(std::move(tensors), tables)) + tables_text(tables));
 }
 
 // Keeps the file open as long as it lives.

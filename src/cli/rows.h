@@ -40,6 +40,7 @@ std::set<std::string> tensors_of(const SparseTable& table);
 // The tensors, of a checkpoint or a file, without those that tables are stored as.
 template <class Tensor>
 std::vector<Tensor> without_tables(std::vector<Tensor> tensors, const std::vector<SparseTable>& tables) {
+  if (tables.empty()) return tensors;
   std::set<std::string> hidden;
   for (const SparseTable& table : tables) hidden.merge(tensors_of(table));
   std::erase_if(tensors, [&](const Tensor& tensor) { return hidden.contains(tensor.name); });

@@ -131,7 +131,7 @@ Result<PickleValue*> PickleMachine::target(PickleKind kind) {
 Status PickleMachine::add_pairs(std::span<const PickleRef> pairs) {
   if (pairs.size() % 2 != 0) return Status(CKPT_FORMAT, "a key without a value");
   CKPT_ASSIGN(PickleValue* const dict, target(PickleKind::kDict));
-  return append(dict->object ? dict->object->entries : dict->items, pairs);
+  return append(dict->is_object() ? dict->object->entries : dict->items, pairs);
 }
 
 // ---- opcodes ----

@@ -72,17 +72,18 @@ struct PickleValue {
   PickleKind kind = PickleKind::kNone;
   union {
     int64_t integer = 0;
-    double real;  // kFloat
+    double real;           // kFloat
+    PickleObject* object;  // kObject
   };
   std::string_view text;  // into the pickle, or into the document's own strings
   PickleRefs items;
-  PickleObject* object = nullptr;  // kObject
 
-  PickleRef callee() const { return object ? object->callee : kNoValue; }
-  PickleRef args() const { return object ? object->args : kNoValue; }
-  PickleRef kwargs() const { return object ? object->kwargs : kNoValue; }
-  PickleRef state() const { return object ? object->state : kNoValue; }
-  std::span<const PickleRef> entries() const { return object ? object->entries : std::span<const PickleRef>(); }
+  bool is_object() const { return kind == PickleKind::kObject; }
+  PickleRef callee() const { return is_object() ? object->callee : kNoValue; }
+  PickleRef args() const { return is_object() ? object->args : kNoValue; }
+  PickleRef kwargs() const { return is_object() ? object->kwargs : kNoValue; }
+  PickleRef state() const { return is_object() ? object->state : kNoValue; }
+  std::span<const PickleRef> entries() const { return is_object() ? object->entries : std::span<const PickleRef>(); }
 };
 
 // Values stay where they are, and are made in large pieces. The first piece is small, since many pickles are.
