@@ -106,6 +106,28 @@ Result<Tree> join_ranks(const Tree& common, std::span<const RankTree> own) {
   return joined;
 }
 
+static uint32_t value_of_rank(const Tree& tree, uint32_t record, uint32_t rank) {
+  for (const uint32_t one : {rank, 0U})
+    if (const uint32_t value = tree.find(record, per_rank_key(one)); value != kNoNode) return value;
+  return tree.first_child(record);
+}
+
+Result<Tree> only_rank(Tree tree, uint32_t rank) {
+  bool any = false;
+  for (size_t i = 0; i < tree.size() && !any; i++) any = is_per_rank(tree[i]) && tree[i].child_count > 1;
+  if (!any) return tree;
+  Tree out;
+  auto put = [&](uint32_t record) -> Result<bool> {
+    const uint32_t value = value_of_rank(tree, record, rank);
+    if (value == kNoNode) return false;
+    CKPT_TRY(copy_key(tree[value], out));
+    CKPT_TRY(copy_node(tree, value, out));
+    return true;
+  };
+  CKPT_TRY(copy_node(tree, 0, out, put));
+  return out;
+}
+
 // ---- merging ----
 
 namespace {

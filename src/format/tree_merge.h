@@ -31,5 +31,7 @@ struct SplitTree {
 Result<SplitTree> split_ranks(const Tree& tree, uint32_t rank);
 // `common` with what these ranks have in its records; `own` by rank.
 Result<Tree> join_ranks(const Tree& common, std::span<const RankTree> own);
+// Of records that have the values of several ranks only this rank's: rank 0's, or the first, if it has none.
+Result<Tree> only_rank(Tree tree, uint32_t rank);
 
 }  // namespace ckpt::format

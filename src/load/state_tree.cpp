@@ -124,6 +124,10 @@ Result<Tree> read_state_tree(const std::shared_ptr<Checkpoint>& checkpoint, cons
   auto common = trees.size() == 1 ? Result<Tree>(std::move(trees[0].tree)) : format::merge_trees(by_rank(trees));
   if (!common.ok()) return std::move(common).status().in("object " + quoted(object));
   CKPT_ASSIGN(Tree whole, with_own(checkpoint, object, common.take(), rank));
+  // What one process wrote for many, such as an import, has the values of all of them in its one tree.
+  if (rank) {
+    CKPT_ASSIGN(whole, format::only_rank(std::move(whole), *rank));
+  }
   CKPT_TRY(check_tensors(*checkpoint, object, whole));
   return whole;
 }

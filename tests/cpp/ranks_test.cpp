@@ -57,6 +57,28 @@ TEST(CppRanks, ARankReadsItsOwnValueAndThatOfRank0WhereThereWereFewerRanks) {
   EXPECT_EQ(reader.tree_of_rank(1, CKPT_TREE_OBJECT).root()["step"].as_int(), 7);
 }
 
+TEST(CppRanks, ARankReadsItsOwnValueOfWhatOneProcessWroteForMany) {
+  auto store = ckpt::Store::open("mem:cpp-ranks-written");
+  auto session = ckpt::Session::open(store);
+  auto save = ckpt::Save::create(session, "a", 7);
+  auto tree = ckpt::Tree::create();
+  tree.begin_dict();
+  tree.key("io");
+  tree.begin_record(CKPT_PER_RANK_CLASS);
+  for (const int64_t rank : {0, 1}) {
+    tree.key("rank" + std::to_string(rank));
+    tree.add_int(100 + rank);
+  }
+  tree.end();
+  tree.end();
+  save.add_tree(tree);
+  save.run();
+  const auto reader = ckpt::Reader::open(store);
+  EXPECT_EQ(reader.tree().root()["io"].child_count, 2u);
+  for (const uint32_t rank : {0U, 1U, 2U})
+    EXPECT_EQ(reader.tree_of_rank(rank).root()["io"].own().as_int(), rank == 1 ? 101 : 100);
+}
+
 TEST(CppRanks, OwnRefusesWhatIsNotTheValueOfOneRank) {
   const ckpt::Tree tree = two_stages("refused").tree();
   for (const char* key : {"rng", "step"}) {

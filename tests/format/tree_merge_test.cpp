@@ -82,6 +82,20 @@ TEST(PerRank, IsTakenOutOfATreeAndPutBackForTheRanksThatAreAskedFor) {
   EXPECT_FALSE(split_ranks(parsed("[1]"), 0)->own.has_value());
 }
 
+TEST(PerRank, OnlyThatOfARankIsLeftWhereOneTreeHasThatOfSeveral) {
+  auto json = [](const std::string& items) {
+    return R"({"a":1,"io":{"$":"record","class":"ckpt.PerRank","items":{)" + items + "}}}";
+  };
+  auto only = [](const std::string& from, uint32_t rank) { return tree_json(only_rank(parsed(from), rank).take()); };
+  const std::string several = json(R"("rank0":{"x":[5]},"rank1":null,"rank7":{"$":"tensor","name":"w"})");
+  EXPECT_EQ(only(several, 0), json(R"("rank0":{"x":[5]})"));
+  EXPECT_EQ(only(several, 1), json(R"("rank1":null)"));
+  EXPECT_EQ(only(several, 7), json(R"("rank7":{"$":"tensor","name":"w"})"));
+  EXPECT_EQ(only(several, 2), json(R"("rank0":{"x":[5]})"));  // as many ranks as there were
+  EXPECT_EQ(only(json(R"("rank3":1,"rank4":2)"), 9), json(R"("rank3":1)"));
+  for (const char* one : {R"("rank3":1)", ""}) EXPECT_EQ(only(json(one), 0), json(one));
+}
+
 TEST(PerRank, OfAnotherRankIsRefused) {
   const auto split = split_ranks(parsed(R"({"r":{"$":"record","class":"ckpt.PerRank","items":{"rank1":1}}})"), 2);
   EXPECT_EQ(split.status().code(), CKPT_INVALID);
