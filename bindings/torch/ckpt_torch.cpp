@@ -13,6 +13,8 @@
 #include "src/policy.cpp"
 #include "src/preemption.cpp"
 #include "src/recis.cpp"
+#include "src/recis_bank.cpp"
+#include "src/recis_load.cpp"
 #include "src/restoring.cpp"
 #include "src/save.cpp"
 #include "src/selection.cpp"

@@ -231,6 +231,7 @@ class Checkpointer {
   void close();
 
   struct Impl;
+  Impl& impl() { return *impl_; }  // for the adapter's own sources
 
  private:
   std::unique_ptr<Impl> impl_;

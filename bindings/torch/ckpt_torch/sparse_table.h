@@ -42,5 +42,11 @@ SparseTable load_table(const ckpt::Reader& reader, const std::string& name,
 SparseTable load_window(const ckpt::Reader& reader, const std::string& name, const ckpt::Share& share, uint64_t window,
                         const std::vector<std::string>& columns = {}, at::Device device = at::kCPU);
 
+#ifdef CKPT_FILE_H  // ckpt has other programs' files
+// The same of a table in another program's file (ckpt::File::tables), on the CPU.
+SparseTable load_window(const ckpt::FileTable& table, const ckpt::FileShare& share, uint64_t window,
+                        const std::vector<std::string>& columns = {});
+#endif
+
 }  // namespace ckpt_torch
 #endif  // CKPT_TORCH_SPARSE_TABLE_H

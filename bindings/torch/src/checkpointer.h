@@ -19,6 +19,9 @@ struct Checkpointer::Impl {
   void settle(bool wait);
   void close();
   std::optional<Restored> restore(State& state, const std::string& select, const RestoreOptions& options);
+  // COLLECTIVE. The same, where `load` loads the checkpoint of an id, or throws the same on all ranks.
+  using LoadById = std::function<Loaded(const std::string& id)>;
+  std::optional<Restored> restore_with(const LoadById& load, const std::string& select);
   Check check(const State& state);
 
   CheckpointerOptions options;

@@ -26,6 +26,13 @@ std::optional<Error> caught(Body&& body) {
   return std::nullopt;
 }
 
+// An error that `body` throws begins with `told`.
+template <class Body>
+void named(const std::string& told, Body&& body) {
+  if (const auto error = caught(body))
+    throw told.empty() ? *error : Error(error->status(), told + ": " + error->what(), error->details());
+}
+
 }  // namespace internal
 }  // namespace ckpt_torch
 #endif

@@ -1,3 +1,5 @@
+#include <deque>
+
 #include "optim.h"
 #include "session.h"
 #include "state.h"
@@ -12,22 +14,6 @@ void check_version(const ckpt::Reader& reader) {
   if (version && std::strtoll(version->c_str(), nullptr, 10) > kAdapterVersion)
     fail(CKPT_REVISION, "the checkpoint was written by version " + *version +
                             " of the LibTorch adapter, this is version " + std::to_string(kAdapterVersion));
-}
-
-// The node at a key of the root, or at a path "model/state_dict".
-std::optional<Node> node_at(const Node& root, const std::string& path) {
-  if (path.empty()) return root;
-  auto node = find(root, path);
-  size_t slash = path.find('/'), start = 0;
-  if (node || slash == std::string::npos) return node;
-  node = root;
-  while (node && start <= path.size()) {
-    node = find(*node, path.substr(start, slash - start));
-    if (slash == std::string::npos) break;
-    start = slash + 1;
-    slash = path.find('/', start);
-  }
-  return node;
 }
 
 [[noreturn]] void not_found(const Node& root, const std::string& key, const std::string& hint) {
@@ -117,12 +103,16 @@ class Loading {
     for (const Node& child : dict_at(tree_.root())) parts.emplace(choice.name("", child.name()), child);
     auto part = [&](const std::string& key) -> std::optional<Node> {
       const auto found = parts.find(key);
-      if (found == parts.end() && !options_.strict) result_.missing.push_back(key);
-      if (found == parts.end() && options_.strict) not_found(tree_.root(), key, "");
-      return found == parts.end() ? std::nullopt : std::optional<Node>(found->second);
+      const auto place = choice.place(key);
+      auto node = found == parts.end() ? std::nullopt : std::optional<Node>(found->second);
+      if (place) node = node_at(tree_.root(), *place);
+      if (!node && !options_.strict) result_.missing.push_back(key);
+      if (!node && options_.strict) not_found(tree_.root(), place.value_or(key), "");
+      return node;
     };
     if (!state.models.modules().empty() && choice.wants_below("model"))
-      if (const auto node = part("model")) plan_models(state.models, node, node->name(), "model/");
+      if (const auto node = part("model"))
+        plan_models(state.models, node, choice.place("model").value_or(node->name()), "model/");
     for (size_t i = 0, count = state.optimizers.optimizers().size(); i < count && count > 1; i++)
       choice.check_whole("optimizer/" + std::to_string(i));
     if (state.optimizers.optimizers().size() == 1) choice.check_whole("optimizer");
@@ -153,14 +143,8 @@ class Loading {
     return std::move(result_);
   }
 
-  // The error of this or another rank, with the tensors of this rank's modules that are now undefined.
-  Error with_undefined(const Error& error) const {
-    auto names = plan_->touched();
-    if (names.empty()) return error;
-    auto details = error.details();
-    for (const std::string& name : names) details["undefined"] += name + "\n";
-    return Error(error.status(), error.what() + (kUndefinedNow + listed(names)), details);
-  }
+  // The tensors of this rank's modules that are undefined after a failure.
+  std::vector<std::string> touched() const { return plan_->touched(); }
 
  private:
   void describe() {
@@ -265,31 +249,53 @@ std::string Session::Impl::resolve(const LoadOptions& options) {
   return agree(group(), error, id)[0];
 }
 
-Loaded Session::Impl::load_from(const std::string& id, const LoadOptions& options, const Planning& plan) {
-  std::unique_ptr<Loading> loading;
+// The error of this or another rank, with the tensors of this rank's modules that are now undefined.
+static Error with_undefined(const Error& error, const std::deque<Loading>& loadings) {
+  std::vector<std::string> names;
+  for (const Loading& loading : loadings)
+    for (std::string& name : loading.touched()) names.push_back(std::move(name));
+  if (names.empty()) return error;
+  auto details = error.details();
+  for (const std::string& name : names) details["undefined"] += name + "\n";
+  return Error(error.status(), error.what() + (kUndefinedNow + listed(names)), details);
+}
+
+std::vector<Loaded> Session::Impl::load_from(const std::vector<From>& all) {
+  std::deque<Loading> loadings;
+  std::vector<Loaded> loaded;
+  auto each = [&](const std::function<void(Loading&)>& step) {
+    agree(group(), caught([&] {
+            for (size_t i = 0; i < all.size(); i++) named(all[i].told, [&] { step(loadings[i]); });
+          }));
+  };
   agree(group(), caught([&] {
-          loading = std::make_unique<Loading>(store, id, settings, options, ranks.rank);
-          plan(*loading);
+          for (const From& from : all)
+            named(from.told,
+                  [&] { from.plan(loadings.emplace_back(*from.store, from.id, settings, from.options, ranks.rank)); });
         }));
-  agree(group(), caught([&] { loading->read_beside(); }));
-  Loaded loaded;
+  each([](Loading& loading) { loading.read_beside(); });
   try {
-    agree(group(), caught([&] { loading->read_in_place(); }));
+    each([](Loading& loading) { loading.read_in_place(); });
   } catch (const Error& error) {
-    throw loading->with_undefined(error);
+    throw with_undefined(error, loadings);
   }
-  agree(group(), caught([&] { loaded = loading->finish(); }));
+  each([&](Loading& loading) { loaded.push_back(loading.finish()); });
   return loaded;
+}
+
+Session::Impl::Planning Session::Impl::planning(State& state, const Choice& choice) {
+  return [&state, choice](Loading& loading) { loading.plan(state, choice); };
 }
 
 Loaded Session::Impl::load(const std::string& id, const Models& models, const Optimizers& optimizers,
                            const LoadOptions& options) {
-  return load_from(id, options, [&](Loading& loading) { loading.plan(models, optimizers); });
+  auto plan = [&](Loading& loading) { loading.plan(models, optimizers); };
+  return std::move(load_from({{&store, id, options, plan}})[0]);
 }
 
 Loaded Session::Impl::load_state(const std::string& id, State& state, const LoadOptions& options,
                                  const Choice& choice) {
-  return load_from(id, options, [&](Loading& loading) { loading.plan(state, choice); });
+  return std::move(load_from({{&store, id, options, planning(state, choice)}})[0]);
 }
 
 std::optional<Loaded> Session::Impl::load_if_any(const Models& models, const Optimizers& optimizers,

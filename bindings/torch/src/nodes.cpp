@@ -35,6 +35,19 @@ Node dict_at(const Node& node) {
   return items && items->kind == CKPT_NODE_DICT ? *items : node;
 }
 
+std::optional<Node> node_at(const Node& root, const std::string& path) {
+  if (path.empty()) return root;
+  auto node = find(root, path);
+  if (node) return node;
+  node = root;
+  for (size_t start = 0, slash = 0; node && slash != path.npos; start = slash + 1) {
+    slash = path.find('/', start);
+    if (node->kind == CKPT_NODE_RECORD && text_of(*node) == CKPT_PER_RANK_CLASS) node = node->own();
+    node = find(*node, path.substr(start, slash == path.npos ? path.npos : slash - start));
+  }
+  return node;
+}
+
 std::string path_of(const Node& node) { return node.number() == 0 ? "the root" : node.path(); }
 
 std::string kind_name(const Node& node) {

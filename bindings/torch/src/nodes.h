@@ -33,6 +33,8 @@ inline std::optional<Node> field(const Node& parent, const std::string& key) {
 }
 inline std::optional<Node> find(const Node& parent, const std::string& key) { return field(dict_at(parent), key); }
 inline std::optional<Node> find(const Node& parent, int64_t key) { return dict_at(parent).find(key); }
+// The node at a key of the root, or at a path "model/state_dict", through the value of a rank; "": the root.
+std::optional<Node> node_at(const Node& root, const std::string& path);
 // For messages: "optimizer/state/0", "a dict".
 std::string path_of(const Node& node);
 std::string kind_name(const Node& node);

@@ -55,10 +55,14 @@ static bool leaves_undefined(const Loaded& loaded, const std::vector<std::string
 
 std::optional<Restored> Checkpointer::Impl::restore(State& state, const std::string& select,
                                                     const RestoreOptions& given) {
-  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
-  settle(true);
   const LoadOptions load = load_options_of(given, options);
   const Choice choice(given);
+  return restore_with([&](const std::string& id) { return session.load_state(id, state, load, choice); }, select);
+}
+
+std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, const std::string& select) {
+  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
+  settle(true);
   const auto on_damaged = options.settings.find("on_damaged");
   const bool may_pass =
       select == "latest" && (on_damaged == options.settings.end() || on_damaged->second.text() != "error");
@@ -69,7 +73,7 @@ std::optional<Restored> Checkpointer::Impl::restore(State& state, const std::str
     if (id.empty() && damage) throw *damage;
     if (id.empty()) return std::nullopt;
     Restored out;
-    damage = caught([&] { static_cast<Loaded&>(out) = session.load_state(id, state, load, choice); });
+    damage = caught([&] { static_cast<Loaded&>(out) = load(id); });
     if (!damage) {
       if (leaves_undefined(out, undefined))
         fail(CKPT_CORRUPT, "what a damaged checkpoint has left undefined is not in " + id + ": " + listed(undefined));

@@ -39,10 +39,12 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 bool Choice::wants(const std::string& path) const {
+  if (exactly_) return exactly_->paths.count(path) || exactly_->paths.count(path.substr(0, path.find('/')));
   return (only_.empty() || any_fits(path, only_)) && !any_fits(path, without_);
 }
 
 bool Choice::wants_below(const std::string& path) const {
+  if (exactly_) return true;
   for (const std::string& pattern : without_)
     if (fits(path, pattern)) return false;
   return only_.empty() || wants(path) || std::any_of(only_.begin(), only_.end(), [&](const std::string& pattern) {
@@ -52,11 +54,20 @@ bool Choice::wants_below(const std::string& path) const {
 
 std::string Choice::name(const std::string& parent, const std::string& key) const {
   const std::string path = parent.empty() ? key : parent + "/" + key, now = rename_(path);
+  if (exactly_) {
+    const auto found = exactly_->names.find(path);
+    return found == exactly_->names.end() ? key + " (not wanted)" : found->second;
+  }
   if (now == path) return key;
   if (parent_of(now) != rename_(parent) && parent_of(now) != parent)
     fail(CKPT_INVALID, "rename: " + in_quotes(path) + " becomes " + in_quotes(now) +
                            ", which is in another dict; only the last name changes");
   return now.substr(parent_of(now).empty() ? 0 : parent_of(now).size() + 1);
+}
+
+std::optional<std::string> Choice::place(const std::string& part) const {
+  if (!exactly_ || exactly_->places.count(part) == 0) return std::nullopt;
+  return exactly_->places.at(part);
 }
 
 void Choice::check_whole(const std::string& part) const {

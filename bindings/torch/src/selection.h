@@ -3,10 +3,19 @@
 #ifndef CKPT_TORCH_SELECTION_H
 #define CKPT_TORCH_SELECTION_H
 
+#include <set>
+
 #include "nodes.h"
 
 namespace ckpt_torch {
 namespace internal {
+
+// These values of a state and no others, wherever the checkpoint has them.
+struct Exactly {
+  std::set<std::string> paths;                // in the state: "model/0.weight", "epoch"
+  std::map<std::string, std::string> places;  // of its parts in the checkpoint: {"model", ""}, {"epoch", "extra/epoch"}
+  std::map<std::string, std::string> names;   // of tensors, by their paths in the checkpoint: {"net/a.w", "0.weight"}
+};
 
 class Choice {
  public:
@@ -17,6 +26,8 @@ class Choice {
         rename_(options.rename),
         skip_shapes_(options.on_shape_mismatch == ShapeMismatch::skip) {}
 
+  explicit Choice(Exactly exactly) : exactly_(std::move(exactly)) {}
+
   bool skip_shapes() const { return skip_shapes_; }
   // Whether a value of the state is wanted. A pattern names a value, or all below it.
   bool wants(const std::string& path) const;
@@ -25,12 +36,15 @@ class Choice {
   // What the state calls the entry at `path` of the checkpoint's dict at `parent`: the last name. INVALID if the new
   // name is in another dict.
   std::string name(const std::string& parent, const std::string& key) const;
+  // Where a part of the state is, if it is not the entry of this name.
+  std::optional<std::string> place(const std::string& part) const;
   // INVALID for a pattern of something inside of `part`, which is restored whole.
   void check_whole(const std::string& part) const;
 
  private:
   std::vector<std::string> only_, without_;
   Rename rename_;
+  std::optional<Exactly> exactly_;
   bool skip_shapes_ = false;
 };
 

@@ -39,7 +39,7 @@ struct Session::Impl {
   SaveHandle save_async(const State& state, const SaveOptions& options);
   // COLLECTIVE. The id must be the same on all ranks.
   Loaded load(const std::string& id, const Models& models, const Optimizers& optimizers, const LoadOptions& options);
-  // COLLECTIVE. The parts that the state has, of which `options` choose no other ones.
+  // COLLECTIVE. The parts that the state has, and of these what `choice` lets through.
   Loaded load_state(const std::string& id, State& state, const LoadOptions& options, const internal::Choice& choice);
   std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
 
@@ -53,7 +53,17 @@ struct Session::Impl {
   // COLLECTIVE. The same on all ranks.
   std::string resolve(const LoadOptions& options);
   using Planning = std::function<void(internal::Loading&)>;
-  Loaded load_from(const std::string& id, const LoadOptions& options, const Planning& plan);
+  static Planning planning(State& state, const internal::Choice& choice);
+  // A checkpoint that is loaded from.
+  struct From {
+    const ckpt::Store* store;
+    std::string id;
+    LoadOptions options;
+    Planning plan;
+    std::string told = {};  // what errors begin with
+  };
+  // COLLECTIVE. Loads from all of them as one: nothing changes before all are planned.
+  std::vector<Loaded> load_from(const std::vector<From>& all);
   Group* group() const { return ranks.group.get(); }
 
   Ranks ranks;

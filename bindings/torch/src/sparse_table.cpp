@@ -70,8 +70,7 @@ std::vector<at::Tensor> add_table(ckpt::Save& save, const std::string& name, con
   });
 }
 
-// A tensor for the rows of a column. UNSUPPORTED for a dtype that this LibTorch lacks.
-static at::Tensor empty_column(const ckpt::ColumnInfo& info, int64_t rows, at::Device device) {
+at::Tensor internal::empty_column(const ckpt::ColumnInfo& info, int64_t rows, at::Device device) {
   const auto type = scalar_type_of(info.dtype);
   if (!type)
     fail(CKPT_UNSUPPORTED, "column " + in_quotes(info.name) + " is " + ckpt_dtype_name(info.dtype) +
@@ -86,16 +85,23 @@ static at::Tensor empty_column(const ckpt::ColumnInfo& info, int64_t rows, at::D
   return at::empty(shape, at::TensorOptions().dtype(*type).device(device));
 }
 
+// Empty, with those of the columns that are wanted: all, if none is named.
+static SparseTable empty_table(const std::vector<ckpt::ColumnInfo>& all, const std::vector<std::string>& wanted,
+                               uint64_t count, at::Device device) {
+  const auto rows = static_cast<int64_t>(count);
+  SparseTable table{at::empty({rows}, at::kLong), {}};
+  for (const ckpt::ColumnInfo& info : all)
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), info.name) != wanted.end())
+      table.columns.emplace(info.name, empty_column(info, rows, device));
+  return table;
+}
+
 SparseTable load_window(const ckpt::Reader& reader, const std::string& name, const ckpt::Share& share, uint64_t window,
                         const std::vector<std::string>& columns, at::Device device) {
   return guarded([&] {
     if (reader.table(name).id_dtype != CKPT_DTYPE_I64)
       fail(CKPT_UNSUPPORTED, "table " + in_quotes(name) + " has ids of u64, LibTorch's are int64", {{"tensor", name}});
-    const auto rows = static_cast<int64_t>(share.window_rows(window));
-    SparseTable table{at::empty({rows}, at::kLong), {}};
-    for (const ckpt::ColumnInfo& info : reader.columns(name))
-      if (columns.empty() || std::find(columns.begin(), columns.end(), info.name) != columns.end())
-        table.columns.emplace(info.name, empty_column(info, rows, device));
+    SparseTable table = empty_table(reader.columns(name), columns, share.window_rows(window), device);
     std::vector<ckpt::ColumnMemory> memory;
     Memory last{};  // as all columns are
     for (const auto& [column, tensor] : table.columns) {
@@ -125,5 +131,26 @@ SparseTable load_table(const ckpt::Reader& reader, const std::string& name, cons
     return load_window(reader, name, share, 0, columns, device);
   });
 }
+
+#ifdef CKPT_FILE_H
+SparseTable load_window(const ckpt::FileTable& table, const ckpt::FileShare& share, uint64_t window,
+                        const std::vector<std::string>& columns) {
+  return guarded([&] {
+    SparseTable out = empty_table(table.columns(), columns, share.window_rows(window), at::kCPU);
+    const std::string& name = table.info().name;
+    std::vector<ckpt::ColumnMemory> memory;
+    for (const auto& [column, tensor] : out.columns) {
+      const Memory plain = memory_of(tensor, name + "/" + column);
+      memory.push_back({column, {plain.data, plain.bytes}});
+    }
+    for (const std::string& column : columns)
+      if (out.columns.count(column) == 0) memory.push_back({column, {}});  // the share names it
+    const Memory ids = memory_of(out.ids, name + "/ids");
+    share.read(window, {ids.data, ids.bytes}, memory);
+    for (const uint64_t id : share.missing()) out.missing.push_back(static_cast<int64_t>(id));
+    return out;
+  });
+}
+#endif
 
 }  // namespace ckpt_torch

@@ -38,6 +38,9 @@ struct Memory {
 // lacks.
 Memory memory_of(const at::Tensor& tensor, const std::string& name);
 
+// A tensor for so many rows of a column. UNSUPPORTED for a dtype that this LibTorch lacks.
+at::Tensor empty_column(const ckpt::ColumnInfo& info, int64_t rows, at::Device device);
+
 // Whether it is plain memory with strides, on any device: not sparse, not quantized.
 bool is_dense(const at::Tensor& tensor);
 

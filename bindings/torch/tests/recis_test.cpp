@@ -1,98 +1,9 @@
-// recis::CheckpointManager: what it saves, and what a restore or a model bank loads.
-#include <ckpt_torch/recis.h>
+// recis::CheckpointManager: what it saves and restores, and how sources of a model bank are chosen from.
+#include <deque>
 
-#include <algorithm>
-
-#include "util.h"
+#include "recis_trainer.h"
 
 namespace recis_test {
-
-namespace recis = ct::recis;
-
-// The worked example of a hash table: rows of two columns, by id.
-class MapTable : public recis::HashTable {
- public:
-  std::vector<std::string> columns() const override { return {"embedding", "exp_avg"}; }
-  ct::SparseTable export_rows() const override {
-    exported++;
-    std::vector<at::Tensor> ids, columns[2];
-    for (const auto& [id, row] : rows) {
-      ids.push_back(at::tensor({id}, at::kLong));
-      for (int i = 0; i < 2; i++) columns[i].push_back(row.at(i));
-    }
-    if (ids.empty())
-      return {at::empty({0}, at::kLong), {{"embedding", at::empty({0, 2})}, {"exp_avg", at::empty({0, 2})}}};
-    return {at::cat(ids), {{"embedding", at::stack(columns[0])}, {"exp_avg", at::stack(columns[1])}}};
-  }
-  void insert_rows(const ct::SparseTable& given) override {
-    most = std::max(most, given.ids.numel());
-    for (int64_t i = 0; i < given.ids.numel(); i++) {
-      auto& row =
-          rows.try_emplace(given.ids[i].item<int64_t>(), std::vector<at::Tensor>(2, at::zeros({2}))).first->second;
-      for (const auto& [name, values] : given.columns) row.at(name == "exp_avg") = values[i].clone();
-    }
-  }
-  void clear() override { rows.clear(); }
-  void fill(const std::vector<int64_t>& ids, double value) {
-    for (const int64_t id : ids) rows[id] = std::vector<at::Tensor>(2, at::full({2}, value));
-  }
-  // The ids, and the value of each row's column.
-  std::map<int64_t, double> has(int column = 0) const {
-    std::map<int64_t, double> out;
-    for (const auto& [id, row] : rows) out[id] = row.at(column)[0].item<double>();
-    return out;
-  }
-
-  std::map<int64_t, std::vector<at::Tensor>> rows;
-  mutable int exported = 0;
-  int64_t most = 0;
-};
-using Rows = std::map<int64_t, double>;
-
-struct Trainer {
-  explicit Trainer(const std::string& uri, double value = 0, const std::vector<int64_t>& ids = {},
-                   const std::function<void(recis::ManagerOptions&)>& change = {}, const ct::Ranks& ranks = {})
-      : place(static_cast<int64_t>(value)), note(place) {
-    torch::NoGradGuard guard;
-    for (auto& one : model->named_parameters()) one.value().fill_(value);
-    items.fill(ids, value);
-    users.fill(ids, value);
-    recis::ManagerOptions options;
-    options.models = model;
-    options.tables = {{"items", &items}, {"users", &users}};
-    options.checkpointer.signals.emplace();
-    options.checkpointer.rng = false;
-    if (change) change(options);
-    manager = std::make_unique<recis::CheckpointManager>(uri, options, ranks);
-    manager->register_for_checkpointing(
-        "note", [this] { return c10::IValue(note); }, [this](const c10::IValue& value) { note = value.toInt(); });
-    manager->register_io_state(
-        "train_io", [this] { return c10::IValue(place); }, [this](const c10::IValue& value) { place = value.toInt(); });
-  }
-  Trainer& saved() {
-    manager->step();
-    manager->save();
-    manager->close();
-    return *this;
-  }
-  double dense(const char* name = "0.weight") const {
-    return model->named_parameters()[name].flatten()[0].item<double>();
-  }
-
-  torch::nn::Sequential model{torch::nn::Linear(3, 2), torch::nn::Linear(2, 1)};
-  MapTable items, users;
-  int64_t place, note;
-  std::unique_ptr<recis::CheckpointManager> manager;
-};
-
-recis::Source source(const std::string& path, const std::vector<std::string>& load = {"*"},
-                     const std::vector<std::string>& exclude = {}) {
-  recis::Source out;
-  out.path = path;
-  out.load = load;
-  out.exclude = exclude;
-  return out;
-}
 
 TEST(Recis, ANameIsRegisteredOnce) {
   StorePlace place;
@@ -141,6 +52,78 @@ TEST(Recis, TheNewestIsRestoredOrThatOfAStepAndWithoutOneNothingChanges) {
   EXPECT_EQ(fresh.items.has(), (Rows{{1, 1}, {70000, 1}}));
   EXPECT_EQ(fresh.note, 1);
   expect_error([&] { fresh.manager->restore(7); }, CKPT_NOT_FOUND, "7");
+}
+
+TEST(Recis, ATableThatIsDamagedIsPassedOverWithItsCheckpoint) {
+  StorePlace place(true);
+  Trainer trainer(place.uri(), 1, {1, 2}, [](auto& options) {
+    options.save_interval = 1;
+    options.max_keep = 0;
+  });
+  trainer.manager->step();
+  trainer.items.fill({1, 2, 3}, 2);
+  trainer.note = 2;
+  trainer.manager->step();
+  trainer.manager->close();
+  damage(place.uri(), "ckpt_2", "items/", "embedding");
+  Trainer fresh(place.uri());
+  EXPECT_EQ(fresh.manager->restore(), 1);
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 1}, {2, 1}}));
+  EXPECT_EQ(fresh.note, 1);
+  expect_error([&] { fresh.manager->restore(2); }, CKPT_CORRUPT, "items");
+}
+
+TEST(Recis, RestoreTakesOfTheBankWhatTheRunsOwnCheckpointLacks) {
+  StorePlace a, own, none;
+  Trainer(a.uri(), 1, {1, 2}).saved();
+  Trainer(own.uri(), 5, {7}, [](auto& options) { options.tables.erase("users"); }).saved();
+  Trainer fresh(own.uri(), 0, {}, [&](auto& options) { options.model_bank = {source(a.uri())}; });
+  EXPECT_EQ(fresh.manager->restore(), 1);
+  EXPECT_EQ(fresh.dense(), 5);
+  EXPECT_EQ(fresh.items.has(), (Rows{{7, 5}}));
+  EXPECT_EQ(fresh.users.has(), (Rows{{1, 1}, {2, 1}}));
+  Trainer first(none.uri(), 0, {},
+                [&](auto& options) { options.model_bank = {source(a.uri(), {"*"}, {"global_step"})}; });
+  EXPECT_EQ(first.manager->restore(), 0);
+  EXPECT_EQ(first.dense(), 1);
+  EXPECT_EQ(first.items.has(), (Rows{{1, 1}, {2, 1}}));
+}
+
+TEST(Recis, ARankLoadsTheRowsThatARuleGivesIt) {
+  StorePlace place;
+  Trainer(place.uri(), 1, {1, 2, 3, 4, 70000}).saved();
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    Trainer fresh(place.uri(), 0, {}, [](auto& options) { options.rowset = ckpt::Rowset::mod; }, ranks);
+    fresh.manager->restore({}, source("", {"items"}));
+    EXPECT_EQ(fresh.items.has(), ranks.rank == 1 ? (Rows{{1, 1}, {3, 1}}) : (Rows{{2, 1}, {4, 1}, {70000, 1}}));
+  });
+}
+
+TEST(Recis, NamesOfAnyCharactersAreRestored) {
+  StorePlace place(true), own;
+  std::map<std::string, int64_t> values{{"loss[0]", 1}, {"a,b*", 2}, {"x/y", 3}};
+  auto with_values = [&](Trainer& trainer) {
+    for (auto& one : values)
+      trainer.manager->register_for_checkpointing(
+          one.first, [&one] { return c10::IValue(one.second); },
+          [&one](const c10::IValue& value) { one.second = value.toInt(); });
+  };
+  const auto saved = values;
+  Trainer trainer(place.uri(), 1);
+  with_values(trainer);
+  trainer.saved();
+  const std::string file = place.uri() + "/a.pt";
+  ckpt::Reader::open(ckpt::Store::open(place.uri())).export_to(file, {{"exclude", "items*,users*"}});
+  Trainer fresh(place.uri()), other(own.uri());
+  with_values(fresh);
+  with_values(other);
+  for (const auto& load : std::vector<std::function<void()>>{
+           [&] { fresh.manager->restore(); }, [&] { other.manager->load_model_bank({source(place.uri(), {"extra"})}); },
+           [&] { other.manager->load_model_bank({source(file, {"extra"})}); }}) {
+    for (auto& one : values) one.second = 0;
+    load();
+    EXPECT_EQ(values, saved);
+  }
 }
 
 TEST(Recis, ALoadConfigChoosesByClassTableNameAndStars) {

@@ -1,0 +1,18 @@
+// How what the sources of a model bank give gets into the model. One thread.
+#ifndef CKPT_TORCH_RECIS_LOAD_H
+#define CKPT_TORCH_RECIS_LOAD_H
+
+#include "recis_bank.h"
+#include "session.h"
+
+namespace ckpt_torch {
+namespace recis {
+
+// COLLECTIVE. Loads what the sources give: the model's tensors, then tables, then what was registered. All that the
+// sources say of shapes, dtypes and numbers of workers is checked before anything changes. `own`: it is the run's own
+// checkpoint, which has this rank's random generators. Returns where each variable came from.
+Names load(Parts& parts, Session::Impl& session, const std::deque<Opened>& sources, bool own);
+
+}  // namespace recis
+}  // namespace ckpt_torch
+#endif
