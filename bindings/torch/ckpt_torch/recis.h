@@ -34,8 +34,8 @@ class HashTable {
   virtual std::vector<std::string> columns() const = 0;
   // All rows of this rank, with all columns.
   virtual SparseTable export_rows() const = 0;
-  // Adds these rows, or puts them over those of the same ids. Of a column that `rows` lacks a new row has what the
-  // table gives any new row, and a row that was there keeps its values.
+  // Adds these rows, tensors of the CPU, or puts them over those of the same ids. Of a column that `rows` lacks a new
+  // row has what the table gives any new row, and a row that was there keeps its values.
   virtual void insert_rows(const SparseTable& rows) = 0;
   virtual void clear() = 0;
   // Its columns without rows, so that a load can refuse rows of another dtype or shape before anything changes. By

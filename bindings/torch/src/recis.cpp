@@ -10,11 +10,11 @@ using namespace internal;
 
 // ---- what is saved ----
 
-void Parts::add(std::map<std::string, Part>& to, const std::string& name, Part part) {
-  if (extra.count(name) || io_states.count(name) || options.tables.count(name) || name == "model" ||
-      name == "optimizer" || (name == kSparseOptim && &to != &extra))
+static const std::set<std::string> kOwn{"model", "optimizer", "global_step", kSparseOptim};
+
+void Parts::check(const std::string& name) const {
+  if (extra.count(name) || io_states.count(name) || options.tables.count(name) || kOwn.count(name))
     fail(CKPT_INVALID, "the name " + in_quotes(name) + " is taken: parts of a checkpoint have one name each");
-  to.emplace(name, std::move(part));
 }
 
 State Parts::state() const {
@@ -51,6 +51,10 @@ struct CheckpointManager::Impl {
       : parts{std::move(given), std::move(who)},
         bank(parts.options.model_bank),
         keeper(output_dir, keeper_options(), parts.ranks) {
+    for (const auto& [name, table] : parts.options.tables) {
+      if (kOwn.count(name)) fail(CKPT_INVALID, "the name " + in_quotes(name) + " of a table is taken");
+      if (table == nullptr) fail(CKPT_INVALID, "table " + in_quotes(name) + ": expected a HashTable, found none");
+    }
     parts.extra["global_step"] = {[this] { return c10::IValue(step); },
                                   [this](const c10::IValue& value) {
                                     step = value.isTensor() ? value.toTensor().item<int64_t>() : value.toInt();
@@ -163,14 +167,16 @@ CheckpointManager::CheckpointManager(const std::string& output_dir, ManagerOptio
 CheckpointManager::~CheckpointManager() = default;
 
 void CheckpointManager::register_for_checkpointing(const std::string& name, Dump dump, Put put) {
-  if (name == kSparseOptim) fail(CKPT_INVALID, "the name " + in_quotes(name) + " is taken: register_sparse_optim");
-  impl_->parts.add(impl_->parts.extra, name, {std::move(dump), std::move(put)});
+  impl_->parts.check(name);
+  impl_->parts.extra[name] = {std::move(dump), std::move(put)};
 }
 void CheckpointManager::register_io_state(const std::string& name, Dump dump, Put put) {
-  impl_->parts.add(impl_->parts.io_states, name, {std::move(dump), std::move(put)});
+  impl_->parts.check(name);
+  impl_->parts.io_states[name] = {std::move(dump), std::move(put)};
 }
 void CheckpointManager::register_sparse_optim(Dump dump, Put put) {
-  impl_->parts.add(impl_->parts.extra, kSparseOptim, {std::move(dump), std::move(put)});
+  if (impl_->parts.extra.count(kSparseOptim)) fail(CKPT_INVALID, "a sparse optimizer is registered");
+  impl_->parts.extra[kSparseOptim] = {std::move(dump), std::move(put)};
 }
 int64_t CheckpointManager::global_step() const { return impl_->step; }
 

@@ -178,6 +178,7 @@ void Opened::look_at_recis(const Node& root) {
 
 void Opened::look_at_table(const std::string& name, const std::vector<ckpt::ColumnInfo>& all) {
   const std::string ours = of_recis && name.rfind("tables/", 0) == 0 ? name.substr(7) : name;
+  tables[ours] = name;
   columns.insert(ours + "@id");
   for (const auto& column : all) columns.insert(ours + "@" + column.name);
 }
@@ -202,13 +203,13 @@ std::string Opened::name(const std::string& variable) const {
 Names Opened::given_of(const std::string& ours) const {
   Names out;
   for (const auto& [variable, theirs] : given)
-    if (variable.compare(0, ours.size() + 1, ours + "@") == 0 && columns.count(theirs))
-      out[variable.substr(ours.size() + 1)] = theirs;
+    if (variable.find('@') != variable.npos && table_of(variable) == ours && columns.count(theirs))
+      out[column_of(variable)] = theirs;
   return out;
 }
 
-std::string Opened::table(const Names& given_columns) const {
-  return (of_recis ? "tables/" : "") + table_of(given_columns.begin()->second);
+const std::string& Opened::table(const Names& given_columns) const {
+  return tables.at(table_of(given_columns.begin()->second));
 }
 
 const ckpt::FileTable& Opened::file_table(const std::string& table) const {

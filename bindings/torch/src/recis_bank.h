@@ -37,8 +37,8 @@ struct Opened {
   std::string name(const std::string& variable) const;
   // Of table `ours` of the model the columns that it gives, "id" among them, and their variables in it.
   Names given_of(const std::string& ours) const;
-  // Its own table that these are of.
-  std::string table(const Names& columns) const;
+  // Where it has the table that these are of.
+  const std::string& table(const Names& columns) const;
   std::vector<ckpt::ColumnInfo> columns_of(const std::string& table) const;
   const ckpt::FileTable& file_table(const std::string& table) const;
 
@@ -54,6 +54,7 @@ struct Opened {
   std::vector<ckpt::FileTable> file_tables;
   std::string model, prefix;  // the place of the dict with the model's tensors, and what their keys begin with
   std::set<std::string> dense, columns;  // tensors of the model; variables of its tables
+  Names tables;                          // where it has its tables
   Names places;                          // where it has what is neither the model's nor a table
   bool of_recis = false;                 // its parts are those of RecIS' own checkpoints
   uint64_t workers = 0;                  // whose io states it has; 0: not told

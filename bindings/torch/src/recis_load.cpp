@@ -165,7 +165,7 @@ static void load_table_of(const Parts& parts, const std::deque<Opened>& sources,
       if (given.empty() || (given.count("id") > 0) != with_ids) continue;
       ckpt::Rowset rows = parts.options.rowset(parts.ranks.rank, parts.ranks.world_size);
       if (!with_ids) {
-        const at::Tensor ids = table.export_rows().ids.contiguous();
+        const at::Tensor ids = table.export_rows().ids.to(at::kCPU, at::kLong).contiguous();
         if (ids.numel() == 0) continue;
         const auto* first = reinterpret_cast<const uint64_t*>(ids.data_ptr<int64_t>());
         rows = ckpt::Rowset::ids({first, first + ids.numel()});

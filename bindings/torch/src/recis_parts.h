@@ -18,7 +18,7 @@ struct Parts {
   };
 
   // INVALID for a name that is taken: parts lie side by side in a checkpoint.
-  void add(std::map<std::string, Part>& to, const std::string& name, Part part);
+  void check(const std::string& name) const;
   State state() const;
   // The variables of the model and the class of each.
   Names variables() const;

@@ -17,7 +17,7 @@ TEST(Recis, TheSparseOptimizerIsSavedAndIsOfClassSparseOpt) {
   };
   Trainer trainer(place.uri(), 1, {1});
   with_optim(trainer, beta);
-  expect_error([&] { with_optim(trainer, beta); }, CKPT_INVALID, "is taken");
+  expect_error([&] { with_optim(trainer, beta); }, CKPT_INVALID, "is registered");
   trainer.saved();
   Trainer fresh(place.uri());
   with_optim(fresh, loaded);

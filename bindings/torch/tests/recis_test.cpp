@@ -16,6 +16,14 @@ TEST(Recis, ANameIsRegisteredOnce) {
   }
 }
 
+TEST(Recis, ATableHasANameOfItsOwnAndIsThere) {
+  for (const char* name : {"model", "global_step", "sparse_optim"})
+    expect_error([&] { Trainer("mem:recis-none", 0, {}, [&](auto& o) { o.tables[name] = o.tables["items"]; }); },
+                 CKPT_INVALID, name);
+  expect_error([&] { Trainer("mem:recis-none", 0, {}, [&](auto& o) { o.tables["goods"] = nullptr; }); }, CKPT_INVALID,
+               "'goods'");
+}
+
 TEST(Recis, StepsAreSavedAtTheIntervalAndMaxKeepOfThemStay) {
   StorePlace place;
   Trainer trainer(place.uri(), 1, {5}, [](auto& options) {
