@@ -114,7 +114,7 @@ test_python() {
   counted pytest "Python tests" tests/s3/run.sh "$s3proxy" "$python" -m pytest -q -rfEsxX -p no:cacheprovider \
     "$bindings/python/tests" -m "$marks"
   # A process of its own: it has a libcudart, which the others must not have.
-  counted pytest "Python tests on a fake device" env CKPT_CUDART="$fake" CKPT_FAKE_CUDART="$fake" \
+  counted pytest "Python tests on a fake device" env CKPT_CUDART="$fake" CKPT_TEST_CUDART="$fake" \
     "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests/test_device.py"
 }
 # Installed without dependencies: one package is needed only for the Julia parser in it. If it cannot be installed, the

@@ -2,14 +2,19 @@
 // same training and compares): trains to STEPS, prints the parameters, what the checkpoint knows, the rows of sparse
 // tables, and what is kept.
 //
-//   goes_on checkpointer|recis STORE STEPS      recis: under RecIS' manager
+//   goes_on checkpointer|recis|exact STORE STEPS [DEVICE]
+//
+// recis: under RecIS' manager. exact: by itself, says whether what it restored is there to the bit. DEVICE: "cuda",
+// where model and optimizer are then (default: "cpu").
 #include <ckpt_torch.h>
 #include <ckpt_torch/checkpointer.h>
 #include <ckpt_torch/recis.h>
+#include <dlfcn.h>
 #include <torch/torch.h>
 
 #include <array>
 #include <cstdio>
+#include <sstream>
 #include <string>
 
 namespace {
@@ -56,8 +61,9 @@ class Rows : public ckpt_torch::recis::HashTable {
 };
 
 struct Training {
-  Training() {
+  explicit Training(const torch::Device& device) : x(torch::arange(20, device).reshape({5, 4}) / 20.0) {
     torch::NoGradGuard guard;
+    model->to(device);
     for (auto& parameter : model->parameters()) parameter.fill_(0.5);
   }
   double step(int64_t n) {
@@ -69,6 +75,22 @@ struct Training {
     items.learn(n);
     users.learn(-n);
     return loss.item<double>();
+  }
+  // Of the model and of the optimizer, where they are.
+  std::vector<torch::Tensor> tensors() {
+    std::vector<torch::Tensor> all = model->parameters();
+    for (const auto& parameter : model->parameters()) {
+      std::ostringstream name;  // LibTorch before 2.0 has it as text, later ones the address itself
+      name << parameter.unsafeGetTensorImpl();
+      for (const auto& [key, state] : optimizer.state()) {
+        std::ostringstream known;
+        known << key;
+        if (known.str() != name.str()) continue;
+        const auto& moments = static_cast<const torch::optim::AdamParamState&>(*state);
+        all.insert(all.end(), {moments.exp_avg(), moments.exp_avg_sq()});
+      }
+    }
+    return all;
   }
   void print() const {
     for (const auto& parameter : model->parameters()) {
@@ -82,13 +104,13 @@ struct Training {
 
   torch::nn::Linear model{4, 3};
   torch::optim::Adam optimizer{model->parameters(), torch::optim::AdamOptions(0.1)};
-  torch::Tensor x = torch::arange(20).reshape({5, 4}) / 20.0;
+  torch::Tensor x;
   Rows items, users;
   int64_t samples = 0;
 };
 
-void train(const std::string& store, int64_t steps) {
-  Training training;
+void train(const std::string& store, int64_t steps, const torch::Device& device) {
+  Training training(device);
   ckpt_torch::CheckpointerOptions options;
   options.every = 1;
   options.keep_last = 2;
@@ -120,8 +142,8 @@ void train(const std::string& store, int64_t steps) {
               start ? start->counters.at("epoch") : -1);
 }
 
-void train_recis(const std::string& store, int64_t steps) {
-  Training training;
+void train_recis(const std::string& store, int64_t steps, const torch::Device& device) {
+  Training training(device);
   ckpt_torch::recis::ManagerOptions options;
   options.models = training.model;
   options.optimizers = training.optimizer;
@@ -152,11 +174,46 @@ void train_recis(const std::string& store, int64_t steps) {
   std::printf("went on from %ld with note %s\n", static_cast<long>(start), found.c_str());
 }
 
+// Each step changes all of it while the one before is being written.
+void train_exact(const std::string& store, int64_t steps, const torch::Device& device) {
+  Training training(device), other(device);
+  std::vector<torch::Tensor> wanted;
+  ckpt_torch::CheckpointerOptions options;
+  options.every = 1;
+  {
+    ckpt_torch::Checkpointer keeper(store, options);
+    for (int64_t n = 1; n <= steps; n++) {
+      training.step(n);
+      wanted.clear();
+      for (const auto& tensor : training.tensors()) wanted.push_back(tensor.detach().clone());
+      keeper.step(n, ckpt_torch::State{training.model, training.optimizer});
+    }
+    training.step(steps + 1);
+    keeper.close();
+  }
+  other.step(7);  // makes the moments
+  const void* place = other.model->weight.data_ptr();
+  ckpt_torch::State state{other.model, other.optimizer};
+  const auto start = ckpt_torch::Checkpointer(store, options).restore(state);
+  const std::vector<torch::Tensor> found = other.tensors();
+  bool same = start && start->step == steps && place == other.model->weight.data_ptr() && found.size() == wanted.size();
+  for (size_t i = 0; same && i < wanted.size(); i++)
+    same = torch::equal(found[i], wanted[i]) && found[i].device() == wanted[i].device() &&
+           found[i].device().type() == device.type();
+  std::printf("%zu tensors %s\n", found.size(), same ? "are there to the bit" : "DIFFER");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 4 && argc != 5) return 2;
+  const std::string how = argv[1], device = argc == 5 ? argv[4] : "cpu";
+  // What knows CUDA in LibTorch is a library that registers itself, and that nothing here names.
+  if (device != "cpu" && !dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 1;
+  }
   torch::set_num_threads(1);
-  (std::string(argv[1]) == "recis" ? train_recis : train)(argv[2], std::stoll(argv[3]));
+  (how == "exact" ? train_exact : how == "recis" ? train_recis : train)(argv[2], std::stoll(argv[3]), device);
   for (const auto& info : ckpt::Store::open(argv[2]).list()) std::printf("%s\n", info.label);
 }
