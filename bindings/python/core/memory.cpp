@@ -189,11 +189,35 @@ class Taker {
     memory_.stream = 1;
     nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
     if (torch.is_none() || !nb::isinstance(object_, torch.attr("Tensor"))) return;
-    const nb::object current = torch.attr("cuda").attr("current_stream")(memory_.device_id);
+    torch_cuda_ = torch.attr("cuda");
+    const nb::object current = torch_cuda_.attr("current_stream")(memory_.device_id);
     const auto handle = nb::cast<int64_t>(nb::int_(current.attr("cuda_stream")));
     memory_.stream = handle == 0 ? 1 : handle;
-    stream_known_ = true;
   }
+
+  // Makes the device torch's current one: torch exports nothing from others.
+  class OnTorchsDevice {
+   public:
+    OnTorchsDevice(const nb::object& torch_cuda, int32_t device) {
+      if (!torch_cuda.is_valid()) return;
+      context_ = torch_cuda.attr("device")(device);
+      context_.attr("__enter__")();
+    }
+    ~OnTorchsDevice() {
+      if (!context_.is_valid()) return;
+      const nb::error_scope pending;
+      try {
+        context_.attr("__exit__")(nb::none(), nb::none(), nb::none());
+      } catch (nb::python_error& error) {
+        error.discard_as_unraisable("the end of torch.cuda.device");
+      }
+    }
+    OnTorchsDevice(const OnTorchsDevice&) = delete;
+    OnTorchsDevice& operator=(const OnTorchsDevice&) = delete;
+
+   private:
+    nb::object context_;
+  };
 
   static bool flag(nb::handle object, const char* name) {
     return nb::hasattr(object, name) && object.attr(name).is(nb::bool_(true));
@@ -208,8 +232,10 @@ class Taker {
     wanted["max_version"] = nb::make_tuple(dlpack::kMajor, 3);
     wanted["copy"] = false;
     nb::dict oldest;
-    if (memory_.device_type != dlpack::kCpu) wanted["stream"] = oldest["stream"] = nb::int_(stream_known_ ? -1 : 1);
+    if (memory_.device_type != dlpack::kCpu)
+      wanted["stream"] = oldest["stream"] = nb::int_(torch_cuda_.is_valid() ? -1 : 1);
     try {
+      const OnTorchsDevice there(torch_cuda_, memory_.device_id);
       try {
         return source.attr("__dlpack__")(**wanted);
       } catch (nb::python_error& error) {
@@ -276,7 +302,7 @@ class Taker {
   nb::handle object_;
   bool writable_;
   int32_t extension_dtype_ = 0;
-  bool stream_known_ = false;
+  nb::object torch_cuda_;  // of a tensor of torch on a CUDA device
 };
 
 Memory::~Memory() {

@@ -3,6 +3,7 @@ memory itself. CKPT_TEST_CUDART names the libcudart: the fake of tests/cuda, or 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -111,10 +112,31 @@ def test_columns_of_a_table_are_saved_from_a_device_and_loaded_to_one(cudart: An
     assert to.get() == bytes(rows[1000 - id] for id in loaded)
 
 
+class TorchCuda:
+    """torch.cuda: a current device and its current stream."""
+
+    def __init__(self, stream: int) -> None:
+        self.current, self.kept = 0, types.SimpleNamespace(cuda_stream=stream)
+
+    def current_stream(self, device: int) -> Any:
+        return self.kept
+
+    @contextlib.contextmanager
+    def device(self, device: int) -> Iterator[None]:
+        before, self.current = self.current, device
+        yield
+        self.current = before
+
+
 class TorchArray(DeviceArray):
     """What torch says of an array of bytes on a device."""
 
     requires_grad = False
+
+    def __dlpack__(self, **wanted: Any) -> Any:
+        if sys.modules["torch"].cuda.current != self.device_id:  # type: ignore[attr-defined]
+            raise BufferError("Can't export tensors on a different CUDA device index.")
+        return super().__dlpack__(**wanted)
 
     def detach(self) -> TorchArray:
         return self
@@ -132,9 +154,7 @@ def stream(cudart: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     made, non_blocking = ctypes.c_void_p(), 1
     assert cudart.cudaStreamCreateWithFlags(ctypes.byref(made), non_blocking) == 0
     torch = types.ModuleType("torch")  # which needs a GPU to have such arrays
-    current = types.SimpleNamespace(cuda_stream=made.value)
-    torch.Tensor, torch.cuda = TorchArray, types.SimpleNamespace(  # type: ignore[attr-defined]
-        current_stream=lambda device: current)
+    torch.Tensor, torch.cuda = TorchArray, TorchCuda(made.value or 0)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
     delay(2000, 4000)
     yield made.value or 0
@@ -149,6 +169,13 @@ def write_late(cudart: Any, array: DeviceArray, content: bytes, stream: int) -> 
         assert cudart.cudaMemcpyAsync(array.address, source.address, ctypes.c_size_t(len(content)), DEFAULT,
                                       ctypes.c_void_p(stream)) == 0
     return source
+
+
+def test_a_tensor_of_torch_on_another_device_than_the_current_one_is_taken(cudart: Any, stream: int) -> None:
+    tensor = TorchArray(cudart, bytes(10), 1)
+    memory = ckpt.Memory.of(tensor)
+    assert (memory.device, memory.stream, memory.address) == ((CUDA, tensor.device_id), stream, tensor.address.value)
+    assert sys.modules["torch"].cuda.current == 0  # type: ignore[attr-defined]
 
 
 def test_what_torchs_current_stream_still_makes_is_saved(cudart: Any, store: ckpt.Store, session: ckpt.Session,
