@@ -4,13 +4,16 @@
 import importlib
 import json
 import sys
+import tempfile
 import unittest
 import xml.dom.minidom
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
-figures, plot, process, report, run, s3 = map(importlib.import_module, "figures plot process report run s3".split())
+figures, gpu_table, plot, process, report, run, s3 = map(
+    importlib.import_module, "figures gpu_table plot process report run s3".split()
+)
 
 
 def sample(seconds, **more):
@@ -180,6 +183,46 @@ class Driver(unittest.TestCase):
         for judge in figures.TARGETS:
             names = [contender.name for made in PLAN if made.key == judge.section for contender in made.contenders]
             self.assertTrue(any(judge.row == name or judge.row.startswith(name + ", ") for name in names), judge.row)
+
+
+class Gpu(unittest.TestCase):
+    MEASURED = {
+        "mib": 2048,
+        "d2h_s": 1.0,
+        "stall_s": 1.09,
+        "durable_s": 2.2,
+        "host_durable_s": 2.0,
+        "load_s": 2.0,
+        "host_load_s": 1.0,
+        "h2d_s": 1.85,
+        "peak_host_mib": 77,
+        "exact": True,
+        "fake": False,
+    }
+
+    def test_each_row_says_whether_its_goal_is_met(self):
+        text = gpu_table.table([self.MEASURED], [("Device", "H100"), ("Not run", "32: no room")])
+        rows = [line for line in text.splitlines() if line.startswith("| 2 GiB")]
+        self.assertEqual([row.split("|")[-2].strip() for row in rows], ["met", "**not met**", "met"])
+        self.assertEqual([row.split("|")[-3].strip() for row in rows], ["1.09", "1.10", "1.08"])
+        self.assertIn("* Device: H100\n* Not run: 32: no room\n", text)
+
+    def test_figures_of_the_fake_device_never_go_to_bench(self):
+        before = {path: path.read_bytes() for path in BENCH.glob("*.md")}
+        with tempfile.TemporaryDirectory() as folder:
+            gpu_table.write([self.MEASURED | {"fake": True}], f"{folder}/table.md", [])
+            self.assertIn("these figures mean nothing", Path(folder, "table.md").read_text())
+            link = Path(folder, "link.md")
+            link.symlink_to(BENCH / "GPU.md")
+            for out in (BENCH / "GPU.md", BENCH / ".." / "bench" / "new.md", link):
+                with self.assertRaisesRegex(ValueError, "fake device"):
+                    gpu_table.write([self.MEASURED, self.MEASURED | {"fake": True}], out, [])
+        self.assertEqual({path: path.read_bytes() for path in BENCH.glob("*.md")}, before)
+
+    def test_there_is_no_table_of_nothing_or_of_wrong_bytes(self):
+        for measured in ([], [self.MEASURED | {"exact": False}]):
+            with self.assertRaises(ValueError):
+                gpu_table.table(measured, [])
 
 
 def make_plan():

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "cuda/device_memory.h"
@@ -493,7 +494,9 @@ TEST_F(Devices, ACancelledSaveTouchesNothingAfterItsEnd) {
 // ---- kills ----
 
 TEST_F(Devices, AProcessThatIsKilledLeavesWholeCheckpointsOnly) {
-  const std::string program = std::string(CKPT_TEST_PROGRAMS) + "/saver_program";
+  // Not CKPT_TEST_PROGRAMS: tools/gpu-check carries both to other machines.
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::string program = here / "programs/saver_program";
   const auto store = ckpt_test::open_store(place.uri());
   int64_t newest = -1;
   for (int turn = 0; turn < 8; turn++) {
