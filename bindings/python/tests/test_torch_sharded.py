@@ -139,6 +139,19 @@ def test_of_ddp_the_first_ranks_buffers_are_saved(ranks: Any, tmp_path: Path) ->
     assert ckpt.load(tmp_path / "s", framework="torch")["model"]["1.running_mean"].tolist() == first.tolist()
 
 
+def save_under_another_default_device(path: str) -> Any:
+    import torch
+    averages = torch.ones(4)
+    with torch.device("meta"):  # stands for "cuda", which training scripts set for the whole process
+        ckpt.save(path, {"averages": averages}, step=1)
+    return averages
+
+
+def test_the_default_device_of_new_tensors_is_not_that_of_what_ranks_exchange(ranks: Any, tmp_path: Path) -> None:
+    (wanted, _) = ranks(2, save_under_another_default_device, str(tmp_path / "s"))
+    assert not differences(ckpt.load(tmp_path / "s", framework="torch"), {"averages": wanted})
+
+
 def stages(rank: int, size: int, seed: int) -> tuple[Any, Any]:
     """A stage for each rank, with an expert of its own, and an embedding that the first and last rank both have."""
     import torch

@@ -119,9 +119,10 @@ class Team:
     def _table(self, digest: bytes | None, why: str | None = None) -> torch.Tensor:
         """The digests of all ranks; an error if a rank has none, since it failed, and says why."""
         self._nobody_waits = True  # an error from here on is one that the others learn of as well
-        mine = torch.zeros(3, dtype=torch.int64)
+        mine = torch.zeros(3, dtype=torch.int64, device="cpu")  # where gloo is, whatever torch's default device
         if digest is not None:
-            mine = torch.tensor([1, *(int.from_bytes(digest[i:i + 8], "little", signed=True) for i in (0, 8))])
+            numbers = (int.from_bytes(digest[i:i + 8], "little", signed=True) for i in (0, 8))
+            mine = torch.tensor([1, *numbers], device="cpu")
         rows = [torch.empty_like(mine) for _ in range(self.size)]
         with _talking():
             dist.all_gather(rows, mine, group=self._group)
