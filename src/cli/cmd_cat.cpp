@@ -284,7 +284,7 @@ void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Option
 
 int run(const Args& args) {
   if (args.tensor.empty() == args.object.empty()) invalid("cat needs either a tensor's name or --object NAME");
-  if (is_foreign(args.checkpoint)) {
+  if (is_foreign(args.checkpoint, make_options(args))) {
     if (args.tensor.empty()) invalid("--object is for checkpoints: " + shown(args.checkpoint) + " is none");
     for (const SparseTable& table : foreign_tables(args.checkpoint, args))
       if (table.name() == args.tensor) return cat_table(args, make_options(args), table);

@@ -99,7 +99,7 @@ struct Side {
 
 Side side_of(const std::string& argument, const Args& args, const ckpt::Options& options) {
   Side side;
-  if (is_foreign(argument)) {
+  if (is_foreign(argument, options)) {
     ForeignContent content = foreign_content(argument, args);
     side.name = shown(argument);
     side.tree = std::move(content.tree);
@@ -192,7 +192,7 @@ int diff_foreign(const Args& args, const ckpt::Options& options) {
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
-  if (is_foreign(args.a) || is_foreign(args.b)) return diff_foreign(args, options);
+  if (is_foreign(args.a, options) || is_foreign(args.b, options)) return diff_foreign(args, options);
   if (args.structure_only) options.set("values", 0);
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   ckpt::Report report{nullptr};

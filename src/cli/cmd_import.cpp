@@ -27,8 +27,9 @@ constexpr Words kWords = {
     "Face's Trainer, of accelerate, torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank,\n"
     "or a file of Composer as a checkpoint. The content decides the format, not the name; the name gives the label,\n"
     "unless --label does. FILE may be an\n"
-    "https:// address (of a DCP directory that of its .metadata), read by ranges, in little memory; a token for\n"
-    "its host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
+    "s3:// address of a file or directory, or an https:// address of a file (of a DCP directory that of its\n"
+    ".metadata, since a web server lists no names), read by ranges, in little memory; a token for\n"
+    "the host comes from CKPT_HTTP_TOKEN (of huggingface.co also HF_TOKEN), or -o "
     "'http_header=Authorization: Bearer T'.\n"
     "The checkpoint is of run \"main\", so that a load without options finds it. If a trainer "
     "has used that run since the\n"
@@ -44,6 +45,7 @@ constexpr Words kWords = {
     "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n"
     "  ckpt import ./Llama-3-8B /data/models --map llama-hf-to-tune --label tune\n"
     "  ckpt import epoch9.pt /data/run7 --exclude optimizer\n"
+    "  ckpt import s3://bucket/run7/checkpoint-500 /data/models --label base\n"
     "  ckpt import https://host/model.safetensors.index.json /data/models --label base\n",
     "0 saved and durable, 2 error"};
 
@@ -158,7 +160,7 @@ void add_import(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command
       .add("FILE", args->file,
-           "a .pt or .safetensors file, a directory or an index.json; or the https:// address of a file")
+           "a .pt or .safetensors file, a directory or an index.json; or the s3:// or https:// address of one")
       .required();
   command.add("STORE", args->store, "the store to save into").required();
   command.add("--label", args->label, "the checkpoint's label, if not FILE's name: 1-200 of A-Z a-z 0-9 . _ = + -");

@@ -345,7 +345,7 @@ void print_as_json(const Args& args, const Opened& opened, const Tensors& tensor
 
 int run(const Args& args) {
   const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
-  if (is_foreign(args.checkpoint)) {
+  if (is_foreign(args.checkpoint, make_options(args))) {
     if (args.segments) invalid("--segments is for checkpoints: " + shown(args.checkpoint) + " is none");
     if (args.skew) invalid("--skew is for checkpoints: " + shown(args.checkpoint) + " is none");
     if (!args.at.empty()) invalid("--at is for checkpoints: " + shown(args.checkpoint) + " is none");

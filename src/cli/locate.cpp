@@ -127,7 +127,7 @@ std::string shown(std::string_view argument) {
 }
 
 bool is_foreign(const std::string& argument) {
-  if (is_web(argument)) {
+  if (is_web(argument) || argument.starts_with("s3://")) {
     const std::string address = shown(argument);
     for (std::string_view ending :
          {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt", "/.metadata"})
@@ -148,6 +148,13 @@ bool is_foreign(const std::string& argument) {
       found |= name == known;
   }
   return found && !is_checkpoint(argument) && !is_store(argument);
+}
+
+bool is_foreign(const std::string& argument, const ckpt::Options& options) {
+  if (is_foreign(argument)) return true;
+  const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
+  if (!argument.starts_with("s3://") || selects) return false;
+  return ckpt::Store::open(argument, options).list().empty();
 }
 
 Target locate(std::string_view argument, bool has_mirror) {

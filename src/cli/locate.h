@@ -29,6 +29,8 @@ Target locate(std::string_view argument, bool has_mirror = false);
 // Whether `argument` is what ckpt import takes, told by names alone: a file, or a directory that is neither a store nor
 // a checkpoint and has .safetensors or PART_*.pt in it; an address that ends as such files do.
 bool is_foreign(const std::string& argument);
+// The same for those who read it: also a directory of s3:// that holds no checkpoint, of which the server is asked.
+bool is_foreign(const std::string& argument, const ckpt::Options& options);
 
 // Whether it begins with http:// or https://.
 bool is_web(std::string_view text);

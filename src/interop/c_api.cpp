@@ -14,28 +14,33 @@ using namespace ckpt;
 using namespace ckpt::api;
 using namespace ckpt::interop;
 
-// What is kept of a file on a web server after its CRC-32s were compared, so that it need not be fetched again.
+// What is kept of files on a server after their CRC-32s were compared, so that they need not be fetched again.
 static constexpr uint64_t kKept = 256 << 20;
 
 static ReadOptions reading_options(const Options& options, const Job* job) {
   return {options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
 }
 
-static Result<ForeignCheckpoint> read_unchanged(const std::string& path, const Options& options, const Job* job,
-                                                uint64_t keep) {
-  ReadOptions reading = reading_options(options, job);
-  const store::WebOptions web{.header = options.str("http_header"), .ca_file = options.str("ca_file"), .timing = {}};
-  if (!store::is_web_url(path)) return read_foreign(path, reading);
-  CKPT_ASSIGN(reading.folder, WebFolder::make(path, web, keep));
-  return read_foreign(reading.folder->path(), reading);
+static store::StoreOptions server_options(const Options& options) {
+  return {.s3 = {.endpoint = options.str("endpoint"),
+                 .region = options.str("region"),
+                 .profile = options.str("profile"),
+                 .ca_file = options.str("ca_file"),
+                 .path_style = options.str("path_style"),
+                 .timing = {}},
+          .web = {.header = options.str("http_header"), .ca_file = options.str("ca_file"), .timing = {}}};
 }
 
-static Result<ForeignCheckpoint> read_path(const std::string& path, const Options& options, const Job* job,
-                                           uint64_t keep) {
-  CKPT_ASSIGN(const Changes changes, changes_of(options, store::is_web_url(path) ? "" : path));
-  CKPT_ASSIGN(ForeignCheckpoint content, read_unchanged(path, options, job, keep));
+static Result<ForeignCheckpoint> read_path(std::string path, const Options& options, const Job* job, uint64_t keep) {
+  ReadOptions reading = reading_options(options, job);
+  if (RemoteFolder::has(path)) {
+    CKPT_ASSIGN(reading.folder, RemoteFolder::make(path, server_options(options), keep));
+    path = reading.folder->path();
+  }
+  CKPT_ASSIGN(const Changes changes, changes_of(options, path, reading.folder));
+  CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, reading));
   if (changes.empty()) return content;
-  CKPT_TRY(content.find_elements(reading_options(options, job)));
+  CKPT_TRY(content.find_elements(reading));
   CKPT_TRY(change(content, changes));
   return content;
 }

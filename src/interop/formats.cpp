@@ -50,11 +50,16 @@ constexpr Format kFormats[] = {
     {"ranks", "a directory with one .pt of each rank (rank0.pt, *_rank0.pt)", is_rank_files, read_rank_files, nullptr},
 };
 
-Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
+Result<Candidate> look_at(const std::string& path, const Folder& folder) {
   if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
-  struct stat info{};
-  if (!folder && ::stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
-  Candidate candidate{path, !folder && S_ISDIR(info.st_mode), {}};
+  Candidate candidate{path, false, {}, folder};
+  if (folder) {
+    CKPT_ASSIGN(candidate.is_directory, folder->find_kind());
+  } else {
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
+    candidate.is_directory = S_ISDIR(info.st_mode);
+  }
   if (candidate.is_directory) return candidate;
   CKPT_ASSIGN(const InputFile file, InputFile::open(path, folder));
   const FileBytes bytes = file.bytes();
@@ -64,7 +69,7 @@ Result<Candidate> look_at(const std::string& path, const std::shared_ptr<WebFold
 }
 
 std::string look_of(const Candidate& candidate) {
-  if (candidate.is_directory) return look_of_directory(candidate.path);
+  if (candidate.is_directory) return look_of_directory(candidate.path, candidate.folder);
   const std::string look = look_of_file(candidate.head);
   if (!look.empty()) return look;
   std::string bytes = "it begins with";
@@ -126,14 +131,16 @@ Status verify_export(const ExportRequest& request, std::string_view format) {
 
 Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(const Candidate candidate, look_at(path, options.folder));
-  for (const Format& format : kFormats)
-    if (format.detect(candidate)) return format.read(path, options);
-  return unknown(candidate);
+  const Format* format = std::ranges::find_if(kFormats, [&](const Format& row) { return row.detect(candidate); });
+  if (options.folder) CKPT_TRY(options.folder->failed());
+  Result<ForeignCheckpoint> content = format == std::end(kFormats) ? unknown(candidate) : format->read(path, options);
+  if (options.folder) CKPT_TRY(options.folder->failed());
+  return content;
 }
 
 Status export_checkpoint(const ExportRequest& request) {
   if (request.path.empty()) return Status(CKPT_INVALID, "export: the path is empty");
-  if (store::is_web_url(request.path))
+  if (RemoteFolder::has(request.path))
     return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
   CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp", "recis", "meta"}));

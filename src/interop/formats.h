@@ -14,6 +14,7 @@ struct Candidate {
   std::string path;
   bool is_directory = false;  // else a regular file
   std::string head;           // of a file: its first bytes, at most kHeadBytes
+  Folder folder = nullptr;    // where it is
   static constexpr size_t kHeadBytes = 512;
 };
 

@@ -74,10 +74,15 @@ class Importer {
   };
   client::Save& save() { return ranks_.back().save; }
 
-  // The share of the rank that is being played, in the background so that it can be cancelled.
-  Status run_save() {
+  // Of files on a server bytes come when the save wants them.
+  void feed() {
     if (auto remote = from_.files.remote(); !remote.empty())
       save().get()->save->fill_from(std::make_shared<Feed>(std::move(remote), kept_));
+  }
+
+  // The share of the rank that is being played, in the background so that it can be cancelled.
+  Status run_save() {
+    feed();
     CKPT_ASSIGN(const client::Job job, result(save().start_in_place()));
     return follow(job, CKPT_JOB_COMMITTED, &job_);
   }
@@ -96,6 +101,7 @@ class Importer {
 
   // The other ranks' shares, while rank 0 waits for them in the background.
   Status save_all() {
+    feed();
     CKPT_ASSIGN(const client::Job job, result(save().start()));  // given up where another rank fails
     // Rank 0 decides about the label before the others begin.
     CKPT_TRY(follow(job, CKPT_JOB_WRITTEN, &job_));
@@ -111,6 +117,7 @@ class Importer {
 
   Status play(uint32_t rank) {
     CKPT_TRY(open(rank));
+    copied_[1].clear();
     CKPT_TRY(add_share(rank));
     return run_save();
   }
@@ -154,20 +161,41 @@ class Importer {
     const auto piece = std::ranges::find(ids.pieces, rank, &ForeignPiece::rank);
     if (piece == ids.pieces.end()) return Ok();
     const auto place = static_cast<size_t>(piece - ids.pieces.begin());
-    CKPT_ASSIGN(const Bytes id_bytes, from_.files.place(piece->bytes));
+    CKPT_ASSIGN(const Bytes id_bytes, at_hand(piece->bytes, rank));
     client::Rows rows;
     rows.ids = id_bytes.data();
     rows.count = id_bytes.size() / sizeof(uint64_t);
     rows.bucket_count = ids.buckets;
     for (const size_t number : table.columns) {
       const ForeignTensor& tensor = from_.tensors[number];
-      CKPT_ASSIGN(const Bytes bytes, from_.files.place(tensor.pieces[place].bytes));
+      CKPT_ASSIGN(const Bytes bytes, at_hand(tensor.pieces[place].bytes, rank));
       client::Column& column =
           rows.columns.emplace_back(client::Column{table.column_name(tensor), tensor.dtype, {}, {}});
       for (int i = 1; i < tensor.shape.ndim; i++) column.row.push_back(static_cast<int64_t>(tensor.shape[i]));
       column.blocks.emplace_back(bytes.data(), bytes.size());
     }
     return done(save().add_table(table.name, rows));
+  }
+
+  // A table is sorted, so a save reads its rows in any order: what is on a server comes into a temporary file first.
+  Result<Bytes> at_hand(const FileRange& range, uint32_t rank) {
+    CKPT_ASSIGN(const Bytes place, from_.files.place(range));
+    const auto remote = from_.files.remote_of(range.file);
+    if (!remote || range.size == 0) return place;
+    CKPT_ASSIGN(OutputFile file, OutputFile::temporary());
+    const Status written = in_windows(range.size, [&](uint64_t begin, uint64_t size) -> Status {
+      CKPT_TRY(job_.check());
+      const ByteRange window{range.offset + begin, range.offset + begin + size};
+      CKPT_TRY(remote->fetch({window}));
+      CKPT_TRY(file.write(place.subspan(begin, size)));
+      remote->give_back(window);
+      return Ok();
+    });
+    CKPT_TRY(written);
+    CKPT_ASSIGN(MappedFile mapped, file.map());
+    const Bytes bytes = mapped.bytes();
+    copied_[rank == 0 ? 0 : 1].push_back(std::move(mapped));
+    return bytes;
   }
 
   Status add_alias(const ForeignTensor& tensor, const ForeignPiece& piece) {
@@ -216,7 +244,8 @@ class Importer {
   std::vector<ForeignTable> tables_;
   std::string attempt_;      // its id; "" before the save begins
   std::vector<Bytes> kept_;  // memory that is read by strides
-  std::vector<Rank> ranks_;  // 0, and the one that is being played
+  std::vector<MappedFile> copied_[2];  // of tables: rank 0's, and those of the rank that is being played
+  std::vector<Rank> ranks_;            // 0, and the one that is being played
 };
 
 }  // namespace

@@ -25,14 +25,9 @@ std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
 
 // ---- one file ----
 
-Result<std::shared_ptr<RemoteFile>> RemoteFile::open(const store::Store& folder, const std::string& name,
-                                                     uint64_t keep) {
-  CKPT_ASSIGN(auto reader, folder.open(name));
-  return make(std::move(reader), folder.path(name), keep);
-}
-
 Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Reader> reader, std::string path,
-                                                     uint64_t keep) {
+                                                     uint64_t keep,
+                                                     std::shared_ptr<std::atomic<uint64_t>> held) {
   const uint64_t size = reader->size();
   MutableBytes bytes;
   if (size != 0) {
@@ -41,10 +36,13 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Read
     ::madvise(data, size, MADV_NOHUGEPAGE);  // a few bytes here and there must not take 2 MiB each
     bytes = {static_cast<std::byte*>(data), size};
   }
-  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), std::move(path), bytes, keep));
+  if (!held) held = std::make_shared<std::atomic<uint64_t>>(0);
+  return std::shared_ptr<RemoteFile>(
+      new RemoteFile(std::move(reader), std::move(path), bytes, keep, std::move(held)));
 }
 
 RemoteFile::~RemoteFile() {
+  for (const auto& [begin, end] : here_) *held_ -= end - begin;
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
@@ -84,11 +82,11 @@ void RemoteFile::add(const ByteRange& range) {
   while (at != here_.end() && at->first <= end) {
     begin = std::min(begin, at->first);
     end = std::max(end, at->second);
-    held_ -= at->second - at->first;
+    *held_ -= at->second - at->first;
     at = here_.erase(at);
   }
   here_[begin] = end;
-  held_ += end - begin;
+  *held_ += end - begin;
 }
 
 Status RemoteFile::fetch_at_once(const ByteRange& range) {
@@ -105,11 +103,7 @@ Status RemoteFile::fetch(std::vector<ByteRange> ranges) {
 }
 
 void RemoteFile::release(const ByteRange& range) {
-  {
-    std::lock_guard lock(mutex_);
-    if (held_ <= keep_) return;
-  }
-  give_back(range);
+  if (*held_ > keep_) give_back(range);
 }
 
 void RemoteFile::give_back(const ByteRange& range) {
@@ -124,35 +118,15 @@ void RemoteFile::give_back(const ByteRange& range) {
   here_.erase(at);
   if (first < begin) here_[first] = begin;
   if (end < last) here_[end] = last;
-  held_ -= end - begin;
+  *held_ -= end - begin;
   ::madvise(bytes_.data() + begin, end - begin, MADV_DONTNEED);
 }
 
 void RemoteFile::give_back_all() {
   std::lock_guard lock(mutex_);
+  for (const auto& [begin, end] : here_) *held_ -= end - begin;
   here_.clear();
-  held_ = 0;
   if (!bytes_.empty()) ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
-}
-
-// ---- its folder ----
-
-Result<std::shared_ptr<WebFolder>> WebFolder::make(const std::string& url, const store::WebOptions& options,
-                                                   uint64_t keep) {
-  CKPT_ASSIGN(const store::WebFile file, store::split_web_url(url));
-  CKPT_ASSIGN(auto store, store::open_web(file.store, options));
-  const std::string path = store->path(file.key);
-  return std::shared_ptr<WebFolder>(new WebFolder(std::move(store), path, keep));
-}
-
-Result<std::shared_ptr<RemoteFile>> WebFolder::open(const std::string& path) {
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto found = files_.find(path); found != files_.end()) return found->second;
-  }
-  CKPT_ASSIGN(auto file, RemoteFile::open(*store_, path.substr(store_->uri().size() + 1), keep_));
-  std::lock_guard lock(mutex_);
-  return files_.try_emplace(path, std::move(file)).first->second;
 }
 
 // ---- what is read ----
@@ -173,13 +147,25 @@ void FileBytes::release(uint64_t begin, uint64_t size) const {
   if (remote_) remote_->release({begin_ + begin, begin_ + begin + size});
 }
 
-Result<InputFile> InputFile::open(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
+Result<InputFile> InputFile::open(const std::string& path, const Folder& folder) {
   if (!folder) {
     CKPT_ASSIGN(MappedFile file, MappedFile::open(path));
     return InputFile(std::move(file));
   }
   CKPT_ASSIGN(auto file, folder->open(path));
   return InputFile(std::move(file));
+}
+
+Result<InputFile> InputFile::open_whole(const std::string& path, uint64_t most, const Folder& folder) {
+  CKPT_ASSIGN(InputFile file, open(path, folder));
+  const FileBytes bytes = file.bytes();
+  if (bytes.size() <= most) {
+    CKPT_TRY(bytes.need(0, bytes.size()));
+    return file;
+  }
+  return Status(CKPT_FORMAT, strformat("{}: expected at most {} bytes, found {}", path, most, bytes.size()))
+      .with("path", path)
+      .with("found", bytes.size());
 }
 
 }  // namespace ckpt::interop

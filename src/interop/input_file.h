@@ -1,7 +1,9 @@
-// A file that is read: mapped, or on a web server. Either has addresses for all of its bytes from the start; what is on
+// A file that is read: mapped, or on a server. Either has addresses for all of its bytes from the start; what is on
 // a server must be asked for before it is looked at.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,28 +13,38 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "interop/files.h"
+#include "interop/folder.h"
 #include "store/store.h"
 
 namespace ckpt::interop {
 
-// How ranges of a file on a web server are asked for.
+// How ranges of a file on a server are asked for.
 inline constexpr uint64_t kRequestBytes = 8 << 20;  // by one request, at most
 inline constexpr unsigned kRequestsAtOnce = 8;
 inline constexpr uint64_t kRequestGap = 4096;  // so much between two ranges is fetched with them
+
+// What is read once and not kept is read in windows of so many bytes.
+inline constexpr uint64_t kOnceBytes = kRequestBytes;
+// `use`(begin, size) of each window of `size` bytes in turn, until one fails.
+template <typename Use>
+Status in_windows(uint64_t size, const Use& use) {
+  for (uint64_t at = 0; at < size; at += kOnceBytes) CKPT_TRY(use(at, std::min(kOnceBytes, size - at)));
+  return Ok();
+}
 
 // Bytes [begin, end) of a file.
 struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
 
-// A file on a web server, or one that is computed (map/computed.h), in reserved memory, into which ranges of it come.
+// A file on a server, or one that is computed (map/computed.h), in reserved memory, into which ranges of it come.
 // Thread-safe.
 class RemoteFile {
  public:
-  // Keeps about `keep` bytes of what may be wanted again. Opens the file.
-  static Result<std::shared_ptr<RemoteFile>> open(const store::Store& folder, const std::string& name, uint64_t keep);
+  // Keeps about `keep` bytes of what may be wanted again; files with one count `held`, of all of them together.
   static Result<std::shared_ptr<RemoteFile>> make(std::unique_ptr<store::Reader> reader, std::string path,
-                                                  uint64_t keep);
+                                                  uint64_t keep,
+                                                  std::shared_ptr<std::atomic<uint64_t>> held = nullptr);
   ~RemoteFile();
   RemoteFile(const RemoteFile&) = delete;
   RemoteFile& operator=(const RemoteFile&) = delete;
@@ -53,8 +65,9 @@ class RemoteFile {
   void give_back_all();
 
  private:
-  RemoteFile(std::unique_ptr<store::Reader> reader, std::string path, MutableBytes bytes, uint64_t keep)
-      : reader_(std::move(reader)), path_(std::move(path)), bytes_(bytes), keep_(keep) {}
+  RemoteFile(std::unique_ptr<store::Reader> reader, std::string path, MutableBytes bytes, uint64_t keep,
+             std::shared_ptr<std::atomic<uint64_t>> held)
+      : reader_(std::move(reader)), path_(std::move(path)), bytes_(bytes), keep_(keep), held_(std::move(held)) {}
   std::vector<ByteRange> missing(std::vector<ByteRange> ranges) const;
   void add(const ByteRange& range);
 
@@ -62,30 +75,9 @@ class RemoteFile {
   const std::string path_;
   const MutableBytes bytes_;
   const uint64_t keep_;
+  const std::shared_ptr<std::atomic<uint64_t>> held_;  // bytes that were fetched
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> here_;  // end of each range that was fetched, by its beginning; none touch
-  uint64_t held_ = 0;                  // bytes of them
-};
-
-// The directory of a file on a web server: what is in it, by paths without what must not be shown. Thread-safe.
-class WebFolder {
- public:
-  // `url`: of a file. INVALID, UNSUPPORTED. `keep` as in RemoteFile.
-  static Result<std::shared_ptr<WebFolder>> make(const std::string& url, const store::WebOptions& options,
-                                                 uint64_t keep);
-  // Of the file.
-  const std::string& path() const { return path_; }
-  // Each file is opened once.
-  Result<std::shared_ptr<RemoteFile>> open(const std::string& path);
-
- private:
-  WebFolder(std::shared_ptr<store::Store> store, std::string path, uint64_t keep)
-      : store_(std::move(store)), path_(std::move(path)), keep_(keep) {}
-  const std::shared_ptr<store::Store> store_;
-  const std::string path_;
-  const uint64_t keep_;
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<RemoteFile>> files_;
 };
 
 // What a parser reads.
@@ -121,7 +113,9 @@ class InputFile {
   InputFile(MappedFile file) : mapped_(std::make_shared<MappedFile>(std::move(file))) {}
   explicit InputFile(std::shared_ptr<RemoteFile> file) : remote_(std::move(file)) {}
   // In `folder` if that is set, else on this machine.
-  static Result<InputFile> open(const std::string& path, const std::shared_ptr<WebFolder>& folder);
+  static Result<InputFile> open(const std::string& path, const Folder& folder);
+  // All of a small file. FORMAT if it has more than `most` bytes.
+  static Result<InputFile> open_whole(const std::string& path, uint64_t most, const Folder& folder);
 
   Bytes addresses() const { return remote_ ? remote_->bytes() : mapped_->bytes(); }
   FileBytes bytes() const { return {addresses(), remote_}; }

@@ -1,9 +1,7 @@
 #include "interop/look.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
-
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -47,24 +45,13 @@ bool is_text(std::string_view head) {
 
 bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
 
-std::vector<std::string> names_in(const std::string& path) {
-  std::vector<std::string> names;
-  if (DIR* directory = opendir(path.c_str())) {
-    while (const dirent* entry = readdir(directory))
-      if (std::string_view(entry->d_name) != "." && std::string_view(entry->d_name) != "..")
-        names.emplace_back(entry->d_name);
-    closedir(directory);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // Frameworks put a checkpoint of torch.distributed.checkpoint beside files of their own.
-std::string folders_of_dcp(const std::string& path, const std::vector<std::string>& names) {
+std::string folders_of_dcp(const std::string& path, const std::vector<std::string>& names, const Folder& folder) {
   std::string found;
-  struct stat info{};
-  for (const std::string& name : names)
-    if (found.size() < 200 && ::stat(strformat("{}/{}/.metadata", path, name).c_str(), &info) == 0)
+  // Of a server each directory is one more list to ask for.
+  for (const std::string& name : std::span(names).first(std::min<size_t>(names.size(), folder ? 16 : SIZE_MAX)))
+    if (found.size() < 200 && is_directory(path + '/' + name, folder) &&
+        is_file(strformat("{}/{}/.metadata", path, name), folder))
       found += (found.empty() ? "" : ", ") + shown(name);
   return found;
 }
@@ -84,14 +71,14 @@ std::string look_of_file(std::string_view head) {
   return is_text(head) ? "it looks like text" : "";
 }
 
-std::string look_of_directory(const std::string& path) {
-  const std::vector<std::string> names = names_in(path);
+std::string look_of_directory(const std::string& path, const Folder& folder) {
+  const std::vector<std::string> names = names_in_directory(path, folder);
   const auto has = [&](std::string_view name) { return std::binary_search(names.begin(), names.end(), name); };
   if (names.empty()) return "it is empty";
   if (std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".distcp"); }))
     return "it holds files of torch.distributed.checkpoint, but no .metadata, which is written last: that save never "
            "ended";
-  if (const std::string inside = folders_of_dcp(path, names); !inside.empty())
+  if (const std::string inside = folders_of_dcp(path, names, folder); !inside.empty())
     return "import what is in it: " + inside + ", of torch.distributed.checkpoint";
   if (has(".ckpt")) return "it is a store of ckpt: its checkpoints need no import";
   if (has("MANIFEST")) return "it is a checkpoint of ckpt, which needs no import";

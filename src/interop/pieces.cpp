@@ -33,14 +33,12 @@ std::vector<uint64_t> numbers_of(const Region& region) {
 
 }  // namespace
 
-bool same_elements(uint16_t dtype, const Shape& shape, Bytes a, const std::optional<Strides>& a_strides, Bytes b,
-                   const std::optional<Strides>& b_strides) {
-  if (a_strides == b_strides && a.size() == b.size() && std::ranges::equal(a, b)) return true;
+// By strides.
+static bool same_by_strides(uint16_t dtype, const Shape& shape, const Held& a, const Held& b) {
   uint64_t count = 0;
-  if (!a_strides && !b_strides) return false;
   if (!count_elements(shape.span(), &count) || count == 0) return true;
   const auto width = static_cast<uint64_t>(dtype_bits(dtype)) / 8;
-  const Strides row = row_major(shape), left = a_strides.value_or(row), right = b_strides.value_or(row);
+  const Strides row = row_major(shape), left = a.strides.value_or(row), right = b.strides.value_or(row);
   Shape at{.ndim = shape.ndim};
   for (uint64_t i = 0; i < count; i++) {
     uint64_t from = 0, to = 0;
@@ -48,10 +46,43 @@ bool same_elements(uint16_t dtype, const Shape& shape, Bytes a, const std::optio
       from += at[d] * static_cast<uint64_t>(left[static_cast<size_t>(d)]);
       to += at[d] * static_cast<uint64_t>(right[static_cast<size_t>(d)]);
     }
-    if (std::memcmp(a.data() + from * width, b.data() + to * width, width) != 0) return false;
+    if (std::memcmp(a.bytes.data() + from * width, b.bytes.data() + to * width, width) != 0) return false;
     for (int d = shape.ndim; d-- > 0 && ++at[d] == shape[d];) at[d] = 0;
   }
   return true;
+}
+
+// In a row, or by the same strides with the same gaps.
+static Result<bool> same_rows(const std::vector<Held>& all, const Folder& folder) {
+  bool same = true;
+  const Status compared = in_windows(all[0].bytes.size(), [&](uint64_t begin, uint64_t size) -> Status {
+    if (!same) return Ok();
+    std::vector<Bytes> windows;
+    for (const Held& held : all) windows.push_back(held.bytes.subspan(begin, size));
+    if (folder) CKPT_TRY(folder->need(windows));
+    for (const Bytes window : windows) same = same && std::memcmp(window.data(), windows[0].data(), size) == 0;
+    for (const Bytes window : windows)
+      if (folder) folder->release(window);
+    return Ok();
+  });
+  CKPT_TRY(compared);
+  return same;
+}
+
+Result<bool> same_elements(uint16_t dtype, const Shape& shape, const std::vector<Held>& all, const Folder& folder) {
+  const auto& first = all[0];
+  const bool alike = std::ranges::all_of(all, [&](const Held& held) {
+    return held.strides == first.strides && held.bytes.size() == first.bytes.size();
+  });
+  const bool in_a_row = std::ranges::none_of(all, [](const Held& held) { return held.strides.has_value(); });
+  if (alike) {
+    CKPT_ASSIGN(const bool same, same_rows(all, folder));
+    if (same || in_a_row) return same;
+  }
+  if (in_a_row) return false;
+  for (const Held& held : all)
+    if (folder) CKPT_TRY(folder->need({held.bytes}));
+  return std::ranges::all_of(all, [&](const Held& held) { return same_by_strides(dtype, shape, first, held); });
 }
 
 size_t PieceJoiner::number_of(const std::string& file) {
@@ -129,7 +160,9 @@ Status PieceJoiner::compare(const Joined& joined, const Piece& first, const Piec
   count_elements(joined.shape.span(), &total);
   const Shape shape = shape_of_region(first.region, joined.shape,
                                       first.region.kind == RegionKind::kFlat ? first.region.flat_size : total);
-  if (same_elements(joined.dtype, shape, first.bytes, first.strides, other.bytes, other.strides)) return Ok();
+  CKPT_ASSIGN(const bool same, same_elements(joined.dtype, shape,
+                                             {{first.bytes, first.strides}, {other.bytes, other.strides}}, folder_));
+  if (same) return Ok();
   return refuse(joined, files_[other.file], CKPT_MISMATCH,
                 strformat("{} is not what {} has of it", to_text(first.region), files_[first.file]));
 }

@@ -15,8 +15,11 @@ namespace ckpt::interop {
 
 class PieceJoiner {
  public:
-  // `where` begins messages: the directory. `compare`: replicas must be equal.
-  PieceJoiner(std::string where, bool compare) : where_(std::move(where)), compare_(compare) {}
+  // `where` begins messages: the directory. `compare`: replicas must be equal. `folder`: where the files are.
+  PieceJoiner(std::string where, bool compare, Folder folder = nullptr)
+      : where_(std::move(where)), compare_(compare), folder_(std::move(folder)) {}
+  PieceJoiner(std::string where, const ReadOptions& options)
+      : PieceJoiner(std::move(where), options.verify, options.folder) {}
 
   // A tensor of which `file` has something, or says that others have it; its number. MISMATCH where another file said
   // otherwise, FORMAT for what no tensor is.
@@ -56,14 +59,20 @@ class PieceJoiner {
 
   std::string where_;
   bool compare_;
+  Folder folder_;
   std::vector<Joined> tensors_;
   std::map<std::string, size_t> by_name_;
   std::vector<std::string> files_;
   std::map<std::string, size_t> by_file_;
 };
 
-// Whether two tensors of one dtype and shape have the same elements, which must be whole bytes where there are strides.
-bool same_elements(uint16_t dtype, const Shape& shape, Bytes a, const std::optional<Strides>& a_strides, Bytes b,
-                   const std::optional<Strides>& b_strides);
+// Elements of a tensor, as one file has them.
+struct Held {
+  Bytes bytes;
+  std::optional<Strides> strides;  // in elements, where they do not lie in a row
+};
+// Whether these have the same elements, of one dtype and shape, which must be whole bytes where there are strides. Of a
+// folder the bytes are fetched: of elements in a row window by window, each once.
+Result<bool> same_elements(uint16_t dtype, const Shape& shape, const std::vector<Held>& all, const Folder& folder);
 
 }  // namespace ckpt::interop

@@ -33,7 +33,7 @@ struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
   unsigned threads = 1;
   const Job* job = nullptr;                     // can cancel the checks; null for none
-  std::shared_ptr<WebFolder> folder = nullptr;  // where the paths are; null: this machine
+  Folder folder = nullptr;      // where the paths are
 
   Status check() const { return job ? job->check() : Ok(); }
 };

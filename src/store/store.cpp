@@ -103,6 +103,13 @@ Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& 
 }
 #endif
 
+Result<std::vector<Entry>> Store::list_at_most(std::string_view directory, size_t most) const {
+  CKPT_ASSIGN(auto entries, list(directory));
+  if (entries.size() <= most) return entries;
+  return Status(CKPT_UNSUPPORTED, strformat("{}: more than {} names in one directory", path(directory), most))
+      .with("path", path(directory));
+}
+
 Status Store::put_own(std::string_view key, Bytes data) {
   Status put = put_if_absent(key, data);
   constexpr int kTries = 4;

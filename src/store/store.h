@@ -21,7 +21,10 @@ class IoQueue;
 struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
-  int64_t age_ms = -1;  // of a file, if the store tells it with the name: see Store::age_ms
+  // Of a file, if the store tells it with the name:
+  int64_t age_ms = -1;     // see Store::age_ms
+  int64_t size = -1;       // of its bytes
+  std::string version{};   // see Reader::version
 };
 
 // What a store is like, for those who plan transfers and waits.
@@ -195,6 +198,8 @@ class Store {
 
   // The entries of a directory, in the order of their names; NOT_FOUND. "" is the root. Looks at no entry by itself.
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;
+  // The same of a directory that anybody may have filled: UNSUPPORTED where it has more than `most` entries.
+  virtual Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const;
   // The sizes of the files in a directory, in all; NOT_FOUND. Looks at each.
   virtual Result<uint64_t> bytes_in(std::string_view directory) const = 0;
 

@@ -98,13 +98,13 @@ TEST_F(Meta, MetasFilesGoOutAsTheyCameInOrInAnotherNumber) {
         EXPECT_EQ(failure.code, CKPT_OK) << failure.message;
       };
       out(folder + "-again", nullptr);
-      EXPECT_EQ(names_in_directory(path(folder + "-again")), names_in_directory(path(folder)));
+      EXPECT_EQ(names_in_directory(path(folder + "-again"), nullptr), names_in_directory(path(folder), nullptr));
       for (int64_t i = 0; i < files; i++) EXPECT_EQ(same(folder + name(i), folder + "-again" + name(i)), "");
       out(folder + "-one", "1");
-      EXPECT_EQ(names_in_directory(path(folder + "-one")),
-                std::vector<std::string>({".", "..", "consolidated.00.pth"}));
+      EXPECT_EQ(names_in_directory(path(folder + "-one"), nullptr),
+                std::vector<std::string>({"consolidated.00.pth"}));
       out(folder + "-eight", "8");
-      EXPECT_EQ(names_in_directory(path(folder + "-eight")).size(), 10u);
+      EXPECT_EQ(names_in_directory(path(folder + "-eight"), nullptr).size(), 8u);
       for (const char* to : {"-one", "-eight"}) EXPECT_EQ(same(folder, folder + to), "");
       // Of one file nothing says how embeddings are divided; their number does, and both ways are read.
       const std::string one = imported(folder + "-one");

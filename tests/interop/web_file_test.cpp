@@ -274,7 +274,7 @@ TEST_F(WebFile, AFeedHoldsWhatIsBeingSavedAlone) {
            std::to_string(end - 1) + "/" + all + "\r\ncontent-length: " + std::to_string(end - begin) + "\r\n\r\n" +
            std::string(end - begin, '\0');
   });
-  auto folder = WebFolder::make(address("a"), {}, UINT64_MAX);
+  auto folder = RemoteFolder::make(address("a"), {}, UINT64_MAX);
   ASSERT_TRUE(folder.ok());
   auto file = (*folder)->open((*folder)->path());
   ASSERT_TRUE(file.ok()) << file.status().message();
@@ -298,7 +298,7 @@ TEST_F(WebFile, AFeedHoldsWhatIsBeingSavedAlone) {
 TEST_F(WebFile, AFeedKeepsWhatIsReadByOthersToo) {
   const std::string all = pattern(1 << 20);
   server_.put("/m/a", all);
-  auto folder = WebFolder::make(address("a"), {}, 0);
+  auto folder = RemoteFolder::make(address("a"), {}, 0);
   ASSERT_TRUE(folder.ok());
   auto file = (*folder)->open((*folder)->path());
   ASSERT_TRUE(file.ok()) << file.status().message();
@@ -341,7 +341,7 @@ TEST_F(WebFile, APtIsReadAlsoIfWhatWasCheckedIsGivenBack) {
     storages.push_back({key, pattern(12000, static_cast<unsigned>(i))});
   }
   server_.put("/m/a.pt", pt_of(dict(items), storages));
-  auto folder = WebFolder::make(address("a.pt"), {}, 0);
+  auto folder = RemoteFolder::make(address("a.pt"), {}, 0);
   ASSERT_TRUE(folder.ok());
   ReadOptions options;
   options.threads = 2;
@@ -422,7 +422,7 @@ TEST_F(WebFile, WhatPassesDelaysAnImportOnly) {
 TEST_F(WebFile, WhatIsHereIsNotFetchedAgainAndWhatWasReleasedIs) {
   const std::string all = pattern(1 << 20);
   server_.put("/m/a", all);
-  auto folder = WebFolder::make(address("a"), {}, 0);
+  auto folder = RemoteFolder::make(address("a"), {}, 0);
   ASSERT_TRUE(folder.ok());
   auto file = (*folder)->open((*folder)->path());
   ASSERT_TRUE(file.ok()) << file.status().message();

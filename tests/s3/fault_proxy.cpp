@@ -130,6 +130,7 @@ bool FaultProxy::act(int client, Fault fault, const std::string& head, std::stri
     return false;
   }
   if (fault == Fault::kFlipAnswer && content < answer.size()) answer[(content + answer.size()) / 2] ^= 4;
+  answered_ += answer.size();
   return !answer.empty() && send_all(client, answer);
 }
 

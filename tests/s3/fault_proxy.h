@@ -60,6 +60,8 @@ class FaultProxy {
   // From now on the server's clock seems to be so many seconds ahead.
   void shift_dates(int64_t seconds) { ahead_ = seconds; }
   uint64_t requests() const { return count_; }
+  // The bytes of all answers that came from the server.
+  uint64_t answered() const { return answered_; }
   // "PUT /bucket/key 412" of the request that got it; "" if none did.
   std::string struck();
 
@@ -68,7 +70,7 @@ class FaultProxy {
   bool act(int client, Fault fault, const std::string& head, std::string body);
 
   const int port_;  // of the server
-  std::atomic<uint64_t> count_ = 0;
+  std::atomic<uint64_t> count_ = 0, answered_ = 0;
   std::atomic<pid_t> victim_ = 0;
   std::mutex mutex_;
   Fault fault_ = Fault::kNone;

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "store/store.h"
@@ -31,5 +35,20 @@ inline S3Options s3_options() {
 
 // A prefix that nobody else uses.
 inline std::string fresh_s3_uri() { return "s3://ckpt-test/" + to_hex(random_id()); }
+
+// Puts a directory there, with all that is in it; bytes in all.
+inline uint64_t put_directory_on_s3(const std::filesystem::path& directory, const std::string& uri) {
+  const auto store = *open_s3(uri, s3_options());
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(file), {}};
+    const Status put = store->put_over(entry.path().lexically_relative(directory).string(), as_bytes(content));
+    if (!put.ok()) throw std::runtime_error(put.message());
+    bytes += content.size();
+  }
+  return bytes;
+}
 
 }  // namespace ckpt::store

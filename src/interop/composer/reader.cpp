@@ -66,7 +66,7 @@ bool is_composer(const Candidate& candidate) {
 
 Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptions& options) {
   if (options.folder)
-    return Status(CKPT_UNSUPPORTED, path + ": an archive on a web server is not read; download it").with("path", path);
+    return Status(CKPT_UNSUPPORTED, path + ": an archive on a server is not read; download it").with("path", path);
   CKPT_ASSIGN(InputFile file, InputFile::open(path, nullptr));
   if (const char* packing = packing_of(as_text(file.addresses()))) {
     CKPT_ASSIGN(file, unpack_file(path, packing, file.addresses(), options));

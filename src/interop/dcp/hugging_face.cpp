@@ -63,7 +63,8 @@ class ShardsReader {
   ShardsReader(ForeignCheckpoint& state, const ReadOptions& options) : state_(state), options_(options) {}
 
   Status run(const std::string& path) {
-    CKPT_ASSIGN(const FileSet set, find_files(path));
+    CKPT_ASSIGN(const FileSet set, find_files(path, options_.folder));
+    expect_files(path, set.names, options_.folder);
     for (const std::string& file : set.paths) {
       CKPT_TRY(options_.check());
       Status status = add_file(file);
@@ -78,7 +79,7 @@ class ShardsReader {
 
  private:
   Status add_file(const std::string& path) {
-    CKPT_ASSIGN(InputFile file, InputFile::open(path, nullptr));
+    CKPT_ASSIGN(InputFile file, InputFile::open(path, options_.folder));
     CKPT_ASSIGN(const Header header, parse_header(file.bytes(), path));
     const size_t number = state_.files.add(path, std::move(file));
     OffsetEvents events;
@@ -158,7 +159,7 @@ class ShardsReader {
 
 bool is_dcp_hugging_face(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
-  const Result<FileSet> set = find_files(candidate.path);
+  const Result<FileSet> set = find_files(candidate.path, candidate.folder);
   return set.ok() && !set->has_index && !set->names.empty() &&
          std::ranges::all_of(set->names, [](const std::string& name) { return name.starts_with("shard-"); });
 }

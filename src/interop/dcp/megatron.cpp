@@ -13,33 +13,35 @@ namespace {
 
 constexpr const char *kCommonFile = "common.pt", *kLatestFile = "latest_checkpointed_iteration.txt";
 
-bool holds_iteration(const std::string& directory) {
-  const std::vector<std::string> names = names_in_directory(directory);
+bool holds_iteration(const std::string& directory, const Folder& folder) {
+  const std::vector<std::string> names = names_in_directory(directory, folder);
   return std::ranges::all_of(std::initializer_list<const char*>{".metadata", "metadata.json", kCommonFile},
                              [&](const char* name) { return std::binary_search(names.begin(), names.end(), name); });
 }
 
 // The iteration's directory: `path`, or what the run's file names. Empty for none.
-std::string iteration_of(const std::string& path) {
+std::string iteration_of(const std::string& path, const Folder& folder) {
   const std::string directory = path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
-  if (holds_iteration(directory)) return directory;
-  const Result<MappedFile> latest = MappedFile::open(directory + '/' + kLatestFile);
-  if (!latest.ok() || latest->bytes().size() > 32) return "";
-  std::string text(as_text(latest->bytes()));
+  if (holds_iteration(directory, folder)) return directory;
+  const Result<InputFile> latest = InputFile::open_whole(directory + '/' + kLatestFile, 32, folder);
+  if (!latest.ok()) return "";
+  std::string text(as_text(latest->addresses()));
   while (text.ends_with('\n')) text.pop_back();
   const bool is_number =
       !text.empty() && text.size() <= 18 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number && text != "release") return "";
   const std::string found = directory + '/' + (is_number ? strformat("iter_{:07}", std::stoull(text)) : text);
-  return holds_iteration(found) ? found : "";
+  return holds_iteration(found, folder) ? found : "";
 }
 
 }  // namespace
 
-bool is_megatron(const Candidate& candidate) { return candidate.is_directory && !iteration_of(candidate.path).empty(); }
+bool is_megatron(const Candidate& candidate) {
+  return candidate.is_directory && !iteration_of(candidate.path, candidate.folder).empty();
+}
 
 Result<ForeignCheckpoint> read_megatron(const std::string& path, const ReadOptions& options) {
-  const std::string directory = iteration_of(path);
+  const std::string directory = iteration_of(path, options.folder);
   if (directory.empty()) return Status(CKPT_NOT_FOUND, path + ": no iteration any more").with("path", path);
   std::vector<StatePart> parts(1);
   CKPT_ASSIGN(ForeignCheckpoint tensors, read_dcp(directory, options));

@@ -1,6 +1,5 @@
 // The `.metadata` becomes a catalogue: tensors in pieces, and the tree. Entries are opened for values at once, for
 // chunks when their elements are wanted.
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -47,16 +46,11 @@ std::optional<uint32_t> rank_of(std::string_view name) {
 }
 
 // The one of all ranks, or else those of each.
-std::vector<MetadataFile> metadata_files(const std::string& directory) {
+std::vector<MetadataFile> metadata_files(const std::string& directory, const Folder& folder) {
+  if (is_file(directory + '/' + kMetadataFile, folder)) return {{kMetadataFile, 0}};
   std::vector<MetadataFile> of_ranks;
-  struct stat info{};
-  if (::stat((directory + '/' + kMetadataFile).c_str(), &info) == 0 && S_ISREG(info.st_mode))
-    return {{kMetadataFile, 0}};
-  if (DIR* listed = opendir(directory.c_str())) {
-    while (const dirent* entry = readdir(listed))
-      if (const auto rank = rank_of(entry->d_name)) of_ranks.push_back({entry->d_name, *rank});
-    closedir(listed);
-  }
+  for (const std::string& name : names_in_directory(directory, folder))
+    if (const auto rank = rank_of(name)) of_ranks.push_back({name, *rank});
   std::ranges::sort(of_ranks, {}, &MetadataFile::rank);
   return of_ranks;
 }
@@ -240,6 +234,7 @@ class CatalogueMaker {
   Status open_files() {
     std::vector<uint64_t> ends(catalogue_.metadata.files.size());
     std::vector<const DcpItem*> users(ends.size());
+    std::vector<std::string> wanted;
     auto note = [&](const DcpItem& item, const DcpPlace& place) {
       if (place.file == SIZE_MAX) return;
       users[place.file] = &item;
@@ -249,6 +244,9 @@ class CatalogueMaker {
       for (const DcpChunk& chunk : item.chunks) note(item, chunk.place);
       for (const DcpValue& value : item.values) note(item, value.place);
     }
+    for (size_t i = 0; i < ends.size(); i++)
+      if (users[i]) wanted.push_back(catalogue_.metadata.files[i]);
+    expect_files(catalogue_.directory, wanted, options_.folder);
     for (size_t i = 0; i < ends.size(); i++) {
       const std::string path = catalogue_.directory + catalogue_.metadata.files[i];
       uint64_t size = 0;
@@ -268,17 +266,21 @@ class CatalogueMaker {
   }
 
   Status add_file(const std::string& path, const DcpItem& user, uint64_t* size) {
-    if (options_.folder) {
-      CKPT_ASSIGN(InputFile file, InputFile::open(path, options_.folder));
-      *size = file.addresses().size();
-      catalogue_.files.push_back(state_.files.add(path, std::move(file)));
-      return Ok();
-    }
-    struct stat info{};
-    if (::stat(path.c_str(), &info) != 0 && errno == ENOENT)
+    const auto missing = [&] {
       return Status(CKPT_INCOMPLETE, path + " is missing, which has some of " + shown(user.name))
           .with("path", path)
           .with("tensor", user.name);
+    };
+    if (options_.folder) {
+      Result<InputFile> file = InputFile::open(path, options_.folder);
+      if (file.status().code() == CKPT_NOT_FOUND) return missing();
+      CKPT_TRY(file.status());
+      *size = file->addresses().size();
+      catalogue_.files.push_back(state_.files.add(path, file.take()));
+      return Ok();
+    }
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) return missing();
     *size = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : UINT64_MAX;  // what it is, opening it tells
     catalogue_.files.push_back(state_.files.add(path));
     return Ok();
@@ -433,7 +435,7 @@ class CatalogueMaker {
 }  // namespace
 
 bool is_dcp(const Candidate& candidate) {
-  if (candidate.is_directory) return !metadata_files(candidate.path).empty();
+  if (candidate.is_directory) return !metadata_files(candidate.path, candidate.folder).empty();
   return names_metadata(candidate.path) && candidate.head.starts_with('\x80');
 }
 
@@ -444,7 +446,7 @@ Result<ForeignCheckpoint> read_dcp(const std::string& path, const ReadOptions& o
     files = {{kMetadataFile, 0}};
     catalogue->directory = path.substr(0, path.size() - std::string_view(kMetadataFile).size());
   } else {
-    files = metadata_files(path);
+    files = metadata_files(path, options.folder);
     catalogue->directory = path.ends_with('/') ? path : path + '/';
   }
   ForeignCheckpoint state;

@@ -1,7 +1,5 @@
 #include "interop/deepspeed/files.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -21,11 +19,6 @@ namespace {
 
 constexpr std::string_view kModelStates = "_model_states.pt", kOptimStates = "_optim_states.pt";
 constexpr size_t kMaxTag = 4096;
-
-bool is_directory(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 // Takes "zero_pp_rank_12" off the front of a name: 12.
 std::optional<uint64_t> take_number(std::string_view& text, std::string_view prefix) {
@@ -78,36 +71,37 @@ Result<std::vector<std::string>> in_order(const std::map<uint64_t, std::string>&
 
 }  // namespace
 
-bool holds_deepspeed(const std::string& directory) {
-  return std::ranges::any_of(names_in_directory(directory), [](const std::string& name) {
+bool holds_deepspeed(const std::string& directory, const Folder& folder) {
+  return std::ranges::any_of(names_in_directory(directory, folder), [](const std::string& name) {
     const auto file = rank_file(name);
     return file && file->is_model;
   });
 }
 
-Result<std::string> deepspeed_directory(const std::string& path) {
+Result<std::string> deepspeed_directory(const std::string& path, const Folder& folder) {
   const std::string directory = path.ends_with('/') ? path : path + '/';
-  if (holds_deepspeed(directory)) return directory;
+  if (holds_deepspeed(directory, folder)) return directory;
   Status missing(CKPT_NOT_FOUND, path + " has neither *_model_states.pt nor a file `latest` that names a directory");
   for (const char* name : {"latest", "latest_universal"}) {
-    Result<MappedFile> file = MappedFile::open(directory + name);
+    const Result<InputFile> file = InputFile::open(directory + name, folder);
     if (!file.ok()) continue;
-    std::string tag(as_text(file->bytes().first(std::min<size_t>(file->bytes().size(), kMaxTag))));
+    CKPT_TRY(file->bytes().need(0, kMaxTag));
+    std::string tag(as_text(file->addresses().first(std::min<size_t>(file->addresses().size(), kMaxTag))));
     while (!tag.empty() && (tag.back() == '\n' || tag.back() == '\r' || tag.back() == ' ')) tag.pop_back();
     if (const Status status = check_file_name(tag, ""); !status.ok())
       return Status(CKPT_FORMAT, directory + name + ": expected the name of a directory, found " + shown(tag))
           .with("path", directory + name);
-    if (holds_deepspeed(directory + tag)) return directory + tag + '/';
+    if (holds_deepspeed(directory + tag, folder)) return directory + tag + '/';
     missing = Status(CKPT_NOT_FOUND, directory + tag + ", which " + name + " names, has no *_model_states.pt")
                   .with("path", directory + tag);
   }
   return missing;
 }
 
-Result<DeepSpeedFiles> deepspeed_files(const std::string& directory) {
-  DeepSpeedFiles files{directory, {}, {}, {}, is_directory(directory + "zero")};
+Result<DeepSpeedFiles> deepspeed_files(const std::string& directory, const Folder& folder) {
+  DeepSpeedFiles files{directory, {}, {}, {}, is_directory(directory + "zero", folder)};
   std::map<uint64_t, std::string> model, optim;
-  for (const std::string& name : names_in_directory(directory)) {
+  for (const std::string& name : names_in_directory(directory, folder)) {
     const bool states = name.ends_with(kModelStates) || name.ends_with(kOptimStates);
     const std::optional<RankFile> file = rank_file(name);
     if (!states) continue;

@@ -20,10 +20,10 @@ struct DeepSpeedFiles {
 };
 
 // The tag's directory: `path`, or what `latest` there names. NOT_FOUND, FORMAT.
-Result<std::string> deepspeed_directory(const std::string& path);
+Result<std::string> deepspeed_directory(const std::string& path, const Folder& folder);
 // INCOMPLETE where the file of a rank is missing before another.
-Result<DeepSpeedFiles> deepspeed_files(const std::string& directory);
-bool holds_deepspeed(const std::string& directory);
+Result<DeepSpeedFiles> deepspeed_files(const std::string& directory, const Folder& folder);
+bool holds_deepspeed(const std::string& directory, const Folder& folder);
 
 // A .pt of DeepSpeed. Its files go to the checkpoint that is being made.
 class DeepSpeedFile {

@@ -61,6 +61,7 @@ class DeepSpeedReader {
   }
 
   Status open_all(const std::vector<std::string>& names, std::vector<DeepSpeedFile>* files) {
+    expect_files(files_.directory, names, options_.folder);
     for (const std::string& name : names) {
       CKPT_ASSIGN(DeepSpeedFile file, DeepSpeedFile::open(files_.directory + name, options_, out_));
       if (!file.is_dict(0)) return file.wrong(0, "expected a dict");
@@ -233,12 +234,12 @@ class DeepSpeedReader {
 }  // namespace
 
 bool is_deepspeed(const Candidate& candidate) {
-  return candidate.is_directory && deepspeed_directory(candidate.path).ok();
+  return candidate.is_directory && deepspeed_directory(candidate.path, candidate.folder).ok();
 }
 
 Result<ForeignCheckpoint> read_deepspeed(const std::string& path, const ReadOptions& options) {
-  CKPT_ASSIGN(const std::string directory, deepspeed_directory(path));
-  CKPT_ASSIGN(DeepSpeedFiles files, deepspeed_files(directory));
+  CKPT_ASSIGN(const std::string directory, deepspeed_directory(path, options.folder));
+  CKPT_ASSIGN(DeepSpeedFiles files, deepspeed_files(directory, options.folder));
   Result<ForeignCheckpoint> state = DeepSpeedReader(std::move(files), options).run();
   // What is wrong with a tree that files asked for is wrong with the files.
   if (!state.ok() && state.status().code() == CKPT_INVALID)

@@ -1,7 +1,5 @@
 #include "interop/deepspeed/universal.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "interop/json.h"
@@ -15,15 +13,16 @@ Result<UniversalState> UniversalState::open(const std::string& directory, const 
                                             ForeignCheckpoint& to) {
   UniversalState state;
   state.directory_ = directory + "zero/";
-  for (const std::string& name : names_in_directory(state.directory_)) {
-    if (name == "." || name == "..") continue;
+  for (const std::string& name : names_in_directory(state.directory_, options.folder)) {
     if (name == "optimizer_state.pt") {
       CKPT_ASSIGN(DeepSpeedFile file, DeepSpeedFile::open(state.directory_ + name, options, to));
       state.optimizer_.push_back(std::move(file));
       continue;
     }
     std::vector<Value> values;
-    for (const std::string& entry : names_in_directory(state.directory_ + name)) {
+    const std::vector<std::string> entries = names_in_directory(state.directory_ + name, options.folder);
+    expect_files(state.directory_ + name, entries, options.folder);
+    for (const std::string& entry : entries) {
       if (!entry.ends_with(".pt")) continue;
       CKPT_ASSIGN(DeepSpeedFile file, DeepSpeedFile::open(state.directory_ + name + '/' + entry, options, to));
       const uint32_t param = file.find(0, "param");

@@ -1,7 +1,5 @@
 #include "interop/hfai/parts.h"
 
-#include <dirent.h>
-
 #include <algorithm>
 
 #include "interop/hfai/format.h"
@@ -18,16 +16,11 @@ namespace {
 constexpr size_t kMaxParts = 4096;
 
 // Names of the form PART_*.pt, as hfai counts them.
-std::vector<std::string> part_names(const std::string& path) {
-  std::vector<std::string> names;
-  DIR* directory = opendir(path.c_str());
-  if (!directory) return names;
-  while (const dirent* entry = readdir(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name.starts_with("PART_") && name.ends_with(".pt") && name.size() >= 8) names.emplace_back(name);
-  }
-  closedir(directory);
-  std::sort(names.begin(), names.end());
+std::vector<std::string> part_names(const std::string& path, const Folder& folder) {
+  std::vector<std::string> names = names_in_directory(path, folder);
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with("PART_") || !name.ends_with(".pt") || name.size() < 8;
+  });
   return names;
 }
 
@@ -98,7 +91,7 @@ Result<std::vector<HfaiShare>> shares_of(const HfaiPart& part, const char* key) 
 Result<HfaiPart> open_part(const std::string& path, std::string name, size_t count, const ReadOptions& options,
                            FileTable& files) {
   const std::string file_path = path + '/' + name;
-  CKPT_ASSIGN(MappedFile file, MappedFile::open(file_path));
+  CKPT_ASSIGN(InputFile file, InputFile::open(file_path, options.folder));
   CKPT_ASSIGN(PtSource source, PtSource::parse(file_path, file.bytes(), options));
   files.add(file_path, std::move(file));
   CKPT_ASSIGN(PtTree content, make_tree(source));
@@ -136,12 +129,15 @@ uint32_t hfai_entries_of(const Tree& tree, uint32_t node) {
   return items != kNoNode && tree[items].kind == CKPT_NODE_DICT ? items : kNoNode;
 }
 
-bool is_hfai(const Candidate& candidate) { return candidate.is_directory && !part_names(candidate.path).empty(); }
+bool is_hfai(const Candidate& candidate) {
+  return candidate.is_directory && !part_names(candidate.path, candidate.folder).empty();
+}
 
 Result<std::vector<HfaiPart>> open_hfai_parts(const std::string& path, const ReadOptions& options, FileTable& files) {
-  const std::vector<std::string> names = part_names(path);
+  const std::vector<std::string> names = part_names(path, options.folder);
   if (names.empty()) return Status(CKPT_NOT_FOUND, path + ": no files PART_*.pt").with("path", path);
   CKPT_TRY(check_names(path, names));
+  expect_files(path, names, options.folder);
   std::vector<HfaiPart> parts;
   for (size_t i = 0; i < names.size(); i++) {
     CKPT_ASSIGN(HfaiPart part, open_part(path, hfai_part_name(i), names.size(), options, files));

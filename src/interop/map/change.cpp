@@ -1,7 +1,5 @@
 #include "interop/map/change.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -409,23 +407,32 @@ bool fits_any(const std::vector<std::string>& globs, std::string_view name) {
   }
 }
 
-Result<std::string> read_config(const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > kMaxConfig)
-    return Status(CKPT_UNSUPPORTED, strformat("{}: a configuration of {} bytes", path, file.bytes().size()))
-        .with("path", path);
-  return std::string(as_text(file.bytes()));
+struct Config {
+  std::string path, text;
+};
+Result<Config> read_config(const std::string& path, const Folder& folder) {
+  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMaxConfig, folder));
+  return Config{path, std::string(as_text(file.addresses()))};
 }
 
-// config.json of Hugging Face, or Meta's params.json, beside the tensors; empty where there is none.
-std::string config_beside(const std::string& path) {
-  struct stat info{};
-  const bool is_directory = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+// config.json of Hugging Face, or Meta's params.json, beside the tensors; empty where there is none. A web server may
+// answer anything to who asks for a file that is not there.
+Result<Config> config_beside(const std::string& path, const Folder& folder) {
+  if (store::is_web_url(path)) return Config{};
+  bool inside = false;
+  if (folder) {
+    CKPT_ASSIGN(inside, folder->find_kind());
+  } else {
+    inside = is_directory(path, folder);
+  }
   const size_t slash = path.rfind('/');
-  const std::string folder = is_directory ? path + '/' : slash == path.npos ? "" : path.substr(0, slash + 1);
-  for (const char* name : {"config.json", "params.json"})
-    if (::stat((folder + name).c_str(), &info) == 0 && S_ISREG(info.st_mode)) return folder + name;
-  return {};
+  const std::string directory = inside ? path + '/' : slash == path.npos ? "" : path.substr(0, slash + 1);
+  for (const char* name : {"config.json", "params.json"}) {
+    if (!folder && !is_file(directory + name, folder)) continue;
+    Result<Config> config = read_config(directory + name, folder);
+    if (config.status().code() != CKPT_NOT_FOUND) return config;
+  }
+  return Config{};
 }
 
 }  // namespace
@@ -439,7 +446,7 @@ void Selection::note(std::string_view name, std::set<std::string>* found) const 
     if (!found->contains(glob) && fits_any({glob}, name)) found->insert(glob);
 }
 
-Result<Changes> changes_of(const Options& options, const std::string& beside) {
+Result<Changes> changes_of(const Options& options, const std::string& beside, const Folder& folder) {
   Changes changes;
   changes.selection = {comma_list(options.str("only")), comma_list(options.str("exclude"))};
   const std::string cast = options.str("cast"), name = options.str("map"), config = options.str("config");
@@ -459,10 +466,9 @@ Result<Changes> changes_of(const Options& options, const std::string& beside) {
     CKPT_ASSIGN(changes.back, mapping.backwards());
   }
   changes.mapping = std::move(mapping);
-  const std::string path = config.empty() && !beside.empty() ? config_beside(beside) : config;
-  if (path.empty()) return changes;
-  CKPT_ASSIGN(const std::string text, read_config(path));
-  CKPT_TRY(changes.variables.use_config(text, path));
+  if (config.empty() && beside.empty()) return changes;
+  CKPT_ASSIGN(const Config found, config.empty() ? config_beside(beside, folder) : read_config(config, nullptr));
+  if (!found.path.empty()) CKPT_TRY(changes.variables.use_config(found.text, found.path));
   return changes;
 }
 

@@ -42,7 +42,7 @@ struct Changes {
 };
 
 // What options map, map_at, map_back, config, only, exclude, cast and strict say; `beside`: where config.json may be.
-Result<Changes> changes_of(const Options& options, const std::string& beside);
+Result<Changes> changes_of(const Options& options, const std::string& beside, const Folder& folder = nullptr);
 
 // MISMATCH for shapes that do not fit, NOT_FOUND for what a rule or `only` names and is not there, FORMAT for names
 // that come twice, UNSUPPORTED.

@@ -1,6 +1,4 @@
 // The sparse files become tables of pieces, a piece for each shard; the .pt files stand beside them.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -29,29 +27,23 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::binary_search(names, name);
 }
 
-Result<std::string> recis_text_of(const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > kMaxText)
-    return Status(CKPT_FORMAT,
-                  strformat("{}: expected at most {} bytes, found {}", path, kMaxText, file.bytes().size()))
-        .with("path", path);
-  return std::string(as_text(file.bytes()));
+Result<std::string> recis_text_of(const std::string& path, const Folder& folder) {
+  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMaxText, folder));
+  return std::string(as_text(file.addresses()));
 }
 
 // What the last line of a run's file `checkpoint` names; empty where there is none, or where it names no directory.
-std::string newest_in(const std::string& directory) {
-  Result<std::string> text = recis_text_of(directory + '/' + kRecisCheckpoint);
+std::string newest_in(const std::string& directory, const Folder& folder) {
+  Result<std::string> text = recis_text_of(directory + '/' + kRecisCheckpoint, folder);
   if (!text.ok()) return "";
   std::string_view rest = *text;
   rest = rest.substr(0, rest.find_last_not_of(" \t\r\n") + 1);
   const std::string name(rest.substr(rest.find_last_of(" \t\r\n") + 1));
-  struct stat info{};
-  const bool there = check_file_name(name, "").ok() && ::stat((directory + '/' + name).c_str(), &info) == 0;
-  return there && S_ISDIR(info.st_mode) ? name : "";
+  return check_file_name(name, "").ok() && is_directory(directory + '/' + name, folder) ? name : "";
 }
 
-bool is_checkpoint(const std::string& path) {
-  const std::vector<std::string> names = names_in_directory(path);
+bool is_checkpoint(const std::string& path, const Folder& folder) {
+  const std::vector<std::string> names = names_in_directory(path, folder);
   if (has(names, kRecisKeys) || has(names, kRecisCount)) return true;
   if (has(names, kRecisIndex) && has(names, "0.bin")) return true;  // to be refused by its name
   const size_t end = path.find_last_not_of('/') + 1, begin = path.substr(0, end).rfind('/') + 1;
@@ -68,37 +60,49 @@ class RecisIds {
       const ForeignTensor* tensor;
       size_t shard;
       RecisSlice slice;
-      Bytes ids;
+      FileRange ids;
     };
     std::vector<Wanted> all;
     for (const ForeignTensor& tensor : content.tensors) {
       const auto found = shards_.find(tensor.name);
       for (size_t i = 0; found != shards_.end() && i < tensor.pieces.size(); i++) {
-        CKPT_ASSIGN(const Bytes ids, content.files.bytes(tensor.pieces[i].bytes));
-        all.push_back({&tensor, i, found->second[i], ids});
+        CKPT_TRY(content.files.place(tensor.pieces[i].bytes).status());
+        all.push_back({&tensor, i, found->second[i], tensor.pieces[i].bytes});
       }
     }
     return for_each_parallel(options.threads, all.size(), [&](size_t i) -> Status {
       const Wanted& wanted = all[i];
-      for (size_t at = 0; at < wanted.ids.size(); at += sizeof(uint64_t)) {
-        if (at % (1 << 20) == 0) CKPT_TRY(options.check());
-        uint64_t id = 0;
-        std::memcpy(&id, wanted.ids.data() + at, sizeof id);
-        const uint64_t bucket = id % wanted.slice.count;
-        if (bucket >= wanted.slice.begin && bucket < wanted.slice.end) continue;
-        const std::string path = content.files.path(wanted.tensor->pieces[wanted.shard].bytes.file);
-        return Status(CKPT_MISMATCH, strformat("{}: table {}: id {} has bucket {}, shard {} has buckets {}", path,
-                                               ckpt::quoted(wanted.tensor->name), static_cast<int64_t>(id), bucket,
-                                               wanted.shard, recis_text(wanted.slice)))
-            .with("path", path)
-            .with("tensor", wanted.tensor->name)
-            .with("found", std::to_string(static_cast<int64_t>(id)));
-      }
-      return Ok();
+      return in_windows(wanted.ids.size, [&](uint64_t begin, uint64_t size) -> Status {
+        CKPT_TRY(options.check());
+        const FileRange window{wanted.ids.file, wanted.ids.offset + begin, size};
+        CKPT_TRY(content.files.fetch({window}));
+        CKPT_TRY(check_shard(content, *wanted.tensor, wanted.shard, wanted.slice, content.files.mapped(window)));
+        if (const auto remote = content.files.remote_of(window.file))
+          remote->release({window.offset, window.offset + size});
+        return Ok();
+      });
     });
   }
 
  private:
+  static Status check_shard(const ForeignCheckpoint& content, const ForeignTensor& tensor, size_t shard,
+                            const RecisSlice& slice, Bytes ids) {
+    for (size_t at = 0; at < ids.size(); at += sizeof(uint64_t)) {
+      uint64_t id = 0;
+      std::memcpy(&id, ids.data() + at, sizeof id);
+      const uint64_t bucket = id % slice.count;
+      if (bucket >= slice.begin && bucket < slice.end) continue;
+      const std::string path = content.files.path(tensor.pieces[shard].bytes.file);
+      return Status(CKPT_MISMATCH,
+                    strformat("{}: table {}: id {} has bucket {}, shard {} has buckets {}", path,
+                              ckpt::quoted(tensor.name), static_cast<int64_t>(id), bucket, shard, recis_text(slice)))
+          .with("path", path)
+          .with("tensor", tensor.name)
+          .with("found", std::to_string(static_cast<int64_t>(id)));
+    }
+    return Ok();
+  }
+
   std::unordered_map<std::string, std::vector<RecisSlice>> shards_;  // of the ids of a table
 };
 
@@ -109,8 +113,8 @@ class SparseReader {
       : directory_(std::move(directory)), options_(options) {}
 
   Status run(std::vector<StatePart>* parts, RecisIds* ids) {
-    CKPT_ASSIGN(const std::string index, recis_text_of(directory_ + '/' + kRecisIndex));
-    CKPT_ASSIGN(const std::string keys, recis_text_of(directory_ + '/' + kRecisKeys));
+    CKPT_ASSIGN(const std::string index, recis_text_of(directory_ + '/' + kRecisIndex, options_.folder));
+    CKPT_ASSIGN(const std::string keys, recis_text_of(directory_ + '/' + kRecisKeys, options_.folder));
     Result<RecisLayout> layout = parse_recis_layout(index, keys);
     if (!layout.ok()) return std::move(layout).status().in(directory_).with("path", directory_);
     layout_ = layout.take();
@@ -141,17 +145,18 @@ class SparseReader {
   std::string path_of(size_t file) const { return directory_ + '/' + layout_.files[file]; }
 
   Status open_files() {
+    expect_files(directory_, layout_.files, options_.folder);
     for (size_t i = 0; i < layout_.files.size(); i++) {
       CKPT_TRY(options_.check());
       const std::string path = path_of(i);
-      struct stat info{};
-      if (::stat(path.c_str(), &info) != 0 && errno == ENOENT)
+      Result<InputFile> file = InputFile::open(path, options_.folder);
+      if (file.status().code() == CKPT_NOT_FOUND)
         return Status(CKPT_INCOMPLETE, path + " is missing, which index names").with("path", path);
-      CKPT_ASSIGN(InputFile file, InputFile::open(path, nullptr));
-      CKPT_ASSIGN(const Header header, parse_header(file.bytes(), path, kLowerBool));
+      CKPT_TRY(file.status());
+      CKPT_ASSIGN(const Header header, parse_header(file->bytes(), path, kLowerBool));
       for (const Tensor& tensor : header.tensors)
         blocks_.emplace(strformat("{} ", i) + tensor.name, Found{tensor, i, header.data_offset + tensor.begin});
-      files_.push_back(std::move(file));
+      files_.push_back(file.take());
     }
     return Ok();
   }
@@ -307,7 +312,7 @@ Status read_io_states(const std::string& directory, const std::vector<std::strin
     return Ok();
   }
   const std::string path = directory + '/' + kRecisCount;
-  CKPT_ASSIGN(std::string text, recis_text_of(path));
+  CKPT_ASSIGN(std::string text, recis_text_of(path, options.folder));
   text.resize(text.find_last_not_of(" \r\n") + 1);
   uint32_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -331,18 +336,18 @@ Status read_io_states(const std::string& directory, const std::vector<std::strin
 
 bool is_recis(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
-  if (is_checkpoint(candidate.path)) return true;
-  const std::string newest = newest_in(candidate.path);
-  return !newest.empty() && is_checkpoint(candidate.path + '/' + newest);
+  if (is_checkpoint(candidate.path, candidate.folder)) return true;
+  const std::string newest = newest_in(candidate.path, candidate.folder);
+  return !newest.empty() && is_checkpoint(candidate.path + '/' + newest, candidate.folder);
 }
 
 Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions& options) {
   std::string directory = path.substr(0, std::max<size_t>(path.find_last_not_of('/') + 1, 1));
-  const std::string newest = is_checkpoint(directory) ? "" : newest_in(directory);
+  const std::string newest = is_checkpoint(directory, options.folder) ? "" : newest_in(directory, options.folder);
   const std::string id = newest.empty() ? directory.substr(directory.rfind('/') + 1) : newest;
   const std::string given = directory;
   if (!newest.empty()) directory += '/' + newest;
-  const std::vector<std::string> names = names_in_directory(directory);
+  const std::vector<std::string> names = names_in_directory(directory, options.folder);
   std::vector<std::string> taken = {kRecisIndex, kRecisKeys, kRecisCount, kRecisCheckpoint};
   std::vector<StatePart> parts;
   if (has(names, "model.pt")) {
@@ -373,7 +378,7 @@ Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions&
   all.locate = [ids](ForeignCheckpoint& self, ForeignCheckpoint::First, const ReadOptions& reading) {
     return ids->check(self, reading);
   };
-  const std::vector<std::string> there = names_in_directory(given);
+  const std::vector<std::string> there = names_in_directory(given, options.folder);
   std::erase_if(taken, [&](const std::string& name) { return !has(there, name); });
   keep_file_names(all, given, std::move(taken));
   return all;

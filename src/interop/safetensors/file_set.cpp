@@ -155,21 +155,9 @@ std::string indented(std::string_view compact, int level) {
   return text;
 }
 
-struct DirectoryCloser {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-
-Result<std::vector<std::string>> list_safetensors(const std::string& path) {
-  std::unique_ptr<DIR, DirectoryCloser> directory(opendir(path.c_str()));
-  if (!directory) return from_errno(errno, "open", path);
-  std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
-    if (name.ends_with(kSuffix) && !name.starts_with('.')) names.emplace_back(name);
-  }
-  if (errno != 0) return from_errno(errno, "list", path);
-  std::sort(names.begin(), names.end());
+Result<std::vector<std::string>> list_safetensors(const std::string& path, const Folder& folder) {
+  CKPT_ASSIGN(std::vector<std::string> names, list_directory(path, folder));
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(kSuffix) || name.starts_with('.'); });
   return names;
 }
 
@@ -182,12 +170,12 @@ std::string parent_of(const std::string& path) {
 Status fetch_index(const std::string& path, const InputFile& file) {
   const FileBytes bytes = file.bytes();
   if (bytes.size() <= kMaxRemoteIndex) return bytes.need(0, bytes.size());
-  return Status(CKPT_UNSUPPORTED, strformat("{}: an index of {} bytes; of a web server at most {} are read", path,
+  return Status(CKPT_UNSUPPORTED, strformat("{}: an index of {} bytes; of a server at most {} are read", path,
                                             bytes.size(), kMaxRemoteIndex))
       .with("path", path);
 }
 
-Result<FileSet> set_of_index(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
+Result<FileSet> set_of_index(const std::string& path, const Folder& folder) {
   CKPT_ASSIGN(const InputFile file, InputFile::open(path, folder));
   if (folder) CKPT_TRY(fetch_index(path, file));
   Result<Index> index = parse_index(as_text(file.addresses()));
@@ -202,16 +190,15 @@ Result<FileSet> set_of_index(const std::string& path, const std::shared_ptr<WebF
   return set;
 }
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return stat(path.c_str(), &info) == 0;
+bool has_index(const std::string& directory, const Folder& folder) {
+  const std::vector<std::string> names = names_in_directory(directory, folder);
+  return std::ranges::binary_search(names, kIndexFile);
 }
 
-Result<FileSet> set_of_directory(const std::string& path) {
-  const std::string index = path + '/' + kIndexFile;
-  if (exists(index)) return set_of_index(index, nullptr);
+Result<FileSet> set_of_directory(const std::string& path, const Folder& folder) {
+  if (has_index(path, folder)) return set_of_index(path + '/' + kIndexFile, folder);
   FileSet set;
-  CKPT_ASSIGN(set.names, list_safetensors(path));
+  CKPT_ASSIGN(set.names, list_safetensors(path, folder));
   if (set.names.empty())
     return Status(CKPT_NOT_FOUND, path + ": neither " + kIndexFile + " nor any *" + kSuffix).with("path", path);
   for (const std::string& name : set.names) {
@@ -233,17 +220,17 @@ FileSet set_of_file(const std::string& path) {
 
 }  // namespace
 
-bool holds_safetensors(const std::string& directory) {
-  if (exists(directory + '/' + kIndexFile)) return true;
-  const Result<std::vector<std::string>> names = list_safetensors(directory);
+bool holds_safetensors(const std::string& directory, const Folder& folder) {
+  if (has_index(directory, folder)) return true;
+  const Result<std::vector<std::string>> names = list_safetensors(directory, folder);
   return !names.ok() || !names->empty();  // what cannot be listed is find_files' to tell
 }
 
-Result<FileSet> find_files(const std::string& path, const std::shared_ptr<WebFolder>& folder) {
+Result<FileSet> find_files(const std::string& path, const Folder& folder) {
   if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
   struct stat info{};
   if (!folder && stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
-  if (!folder && S_ISDIR(info.st_mode)) return set_of_directory(path);
+  if (is_directory(path, folder)) return set_of_directory(path, folder);
   return path.ends_with(".json") ? set_of_index(path, folder) : Result<FileSet>(set_of_file(path));
 }
 

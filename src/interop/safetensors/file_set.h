@@ -1,6 +1,6 @@
 // Which files make up a set of safetensors: one file, a directory, or a Hugging Face index, and the index itself.
 // File names are untrusted: only plain names in the directory of the index are taken. Threads: all calls are pure but
-// find_files, which reads the disk, or the folder of a web server.
+// find_files, which lists directories.
 #pragma once
 
 #include <string>
@@ -30,9 +30,9 @@ struct FileSet {
 };
 
 // Whether a directory has an index or any *.safetensors.
-bool holds_safetensors(const std::string& directory);
-// NOT_FOUND, FORMAT, INVALID. In `folder`, a file or an index.
-Result<FileSet> find_files(const std::string& path, const std::shared_ptr<WebFolder>& folder = nullptr);
+bool holds_safetensors(const std::string& directory, const Folder& folder);
+// NOT_FOUND, FORMAT, INVALID.
+Result<FileSet> find_files(const std::string& path, const Folder& folder = nullptr);
 
 // FORMAT for anything but one JSON object with a weight_map; other keys are passed over.
 // `suffix`: what the names of files must end in.

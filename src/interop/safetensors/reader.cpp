@@ -16,7 +16,7 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr unsigned kOpensAtOnce = 8;  // on a web server
+constexpr unsigned kOpensAtOnce = 8;  // on a server
 
 struct Sources {
   FileSet set;
@@ -114,7 +114,7 @@ Attributes attributes_of(const Sources& sources) {
 }  // namespace
 
 bool is_safetensors(const Candidate& candidate) {
-  if (candidate.is_directory) return holds_safetensors(candidate.path);
+  if (candidate.is_directory) return holds_safetensors(candidate.path, candidate.folder);
   // A name alone does not make it one: what begins like something else is told as that.
   const size_t first = candidate.head.find_first_not_of(" \t\r\n");
   if (candidate.path.ends_with(".json")) return first != std::string::npos && candidate.head[first] == '{';

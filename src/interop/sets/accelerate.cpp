@@ -30,7 +30,7 @@ Result<size_t> take_all(const Take& take) {
 class Directory {
  public:
   Directory(const std::string& path, const ReadOptions& options)
-      : path_(path), options_(options), names_(names_in_directory(path)) {}
+      : path_(path), options_(options), names_(names_in_directory(path, options.folder)) {}
 
   bool has(const std::string& name) const { return std::binary_search(names_.begin(), names_.end(), name); }
   std::vector<StatePart> take() { return std::move(parts_); }
@@ -149,7 +149,7 @@ Result<std::vector<StatePart>> read_prepared(const std::string& path, const Read
 
 bool is_accelerate(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
-  const std::vector<std::string> names = names_in_directory(candidate.path);
+  const std::vector<std::string> names = names_in_directory(candidate.path, candidate.folder);
   return holds_prepared(names) && std::ranges::any_of(names, [](const std::string& name) {
            return name.starts_with(kRandom) && name.ends_with(kPickle);
          });

@@ -69,14 +69,12 @@ inline constexpr const char *kOlmoConfigAttr = "olmo.config", *kTorchtuneFilesAt
 inline constexpr const char *kMetaFilesAttr = "meta.files", *kMetaEmbeddingsAttr = "meta.embeddings";
 inline constexpr uint64_t kMaxMetaFiles = 99;  // two digits
 inline constexpr const char* kOlmoParts[] = {"model", "optim", "train", "other"};
-// What is in a directory, sorted; none where it cannot be read.
-std::vector<std::string> names_in_directory(const std::string& path);
 bool holds_weights(const std::vector<std::string>& names);
 // The value that a pickle holds, which must be plain: of other values a .pt tells more. `path` is for messages.
 // UNSUPPORTED.
 Status put_pickled(format::Tree& tree, const PickleDocument& pickle, const std::string& path);
 // Of at most 1 MiB; FORMAT.
-Result<std::string> text_of_file(const std::string& path);
+Result<std::string> text_of_file(const std::string& path, const Folder& folder);
 // The weights in a directory, whatever they are called.
 Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory, const ReadOptions& options);
 Result<StatePart> read_part(const std::string& key, const std::string& path, const ReadOptions& options);

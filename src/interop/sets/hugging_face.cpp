@@ -1,9 +1,6 @@
 // What transformers writes: weights in .bin files, and the checkpoints of its Trainer.
-#include <dirent.h>
-
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "interop/json.h"
 #include "interop/pt/format.h"
@@ -15,6 +12,7 @@ namespace ckpt::interop {
 
 namespace {
 
+constexpr uint64_t kMostText = 1 << 30;
 constexpr const char* kBin = ".bin";
 constexpr const char* kBinFile = "pytorch_model.bin";
 constexpr const char* kBinIndex = "pytorch_model.bin.index.json";
@@ -42,6 +40,7 @@ Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, con
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   const size_t slash = path.rfind('/');
+  expect_files(path.substr(0, slash == path.npos ? 0 : slash), names, options.folder);
   std::vector<ForeignCheckpoint> set;
   for (const std::string& name : names) {
     const std::string at = (slash == path.npos ? "" : path.substr(0, slash + 1)) + name;
@@ -67,11 +66,11 @@ Status read_if_there(const std::string& directory, const std::vector<std::string
 }
 
 // A file's text as a value.
-Result<StatePart> text_part(const std::string& key, const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
+Result<StatePart> text_part(const std::string& key, const std::string& path, const ReadOptions& options) {
+  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostText, options.folder));
   StatePart part{key, {}};
   format::Tree& tree = part.content.emplace_back().tree.emplace();
-  if (const Status status = tree.add_text(as_text(file.bytes())); !status.ok())
+  if (const Status status = tree.add_text(as_text(file.addresses())); !status.ok())
     return Status(CKPT_FORMAT, path + ": " + status.message()).with("path", path);
   return part;
 }
@@ -95,14 +94,6 @@ Status read_random_states(const std::string& directory, const std::vector<std::s
 
 }  // namespace
 
-std::vector<std::string> names_in_directory(const std::string& path) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
-  while (const dirent* entry = directory ? readdir(directory.get()) : nullptr) names.emplace_back(entry->d_name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 bool holds_model_weights(const std::vector<std::string>& names) {
   return std::ranges::any_of(std::initializer_list<const char*>{kIndexFile, kDefaultFile, kBinIndex, kBinFile},
                              [&](const char* name) { return has_name(names, name); });
@@ -123,7 +114,7 @@ Result<StatePart> read_part(const std::string& key, const std::string& path, con
 }
 
 Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory, const ReadOptions& options) {
-  const std::vector<std::string> names = names_in_directory(directory);
+  const std::vector<std::string> names = names_in_directory(directory, options.folder);
   std::vector<ForeignCheckpoint> weights;
   if (has_name(names, kIndexFile) || has_name(names, kDefaultFile)) {
     const std::string file = has_name(names, kIndexFile) ? kIndexFile : kDefaultFile;
@@ -146,8 +137,8 @@ Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory
 
 bool is_bin_set(const Candidate& candidate) {
   if (!candidate.is_directory) return candidate.path.ends_with(".bin.index.json");
-  const std::vector<std::string> names = names_in_directory(candidate.path);
-  return !holds_safetensors(candidate.path) && holds_weights(names);
+  const std::vector<std::string> names = names_in_directory(candidate.path, candidate.folder);
+  return !holds_safetensors(candidate.path, candidate.folder) && holds_weights(names);
 }
 
 Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOptions& options) {
@@ -162,7 +153,7 @@ Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOption
 
 bool is_hf_trainer(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
-  const std::vector<std::string> names = names_in_directory(candidate.path);
+  const std::vector<std::string> names = names_in_directory(candidate.path, candidate.folder);
   // Without an optimizer it is a model, which others read.
   const bool has_optimizer =
       std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("optimizer"); });
@@ -170,12 +161,12 @@ bool is_hf_trainer(const Candidate& candidate) {
 }
 
 Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options) {
-  const std::vector<std::string> names = names_in_directory(path);
+  const std::vector<std::string> names = names_in_directory(path, options.folder);
   CKPT_ASSIGN(std::vector<StatePart> parts, read_prepared(path, options));
   for (const char* key : {"optimizer", "scheduler", "scaler"})
     CKPT_TRY(read_if_there(path, names, std::string(key) + ".pt", key, options, &parts));
   CKPT_TRY(read_random_states(path, names, options, &parts));
-  CKPT_ASSIGN(StatePart text, text_part("trainer_state", path + "/trainer_state.json"));
+  CKPT_ASSIGN(StatePart text, text_part("trainer_state", path + "/trainer_state.json", options));
   parts.push_back(std::move(text));
   CKPT_ASSIGN(ForeignCheckpoint all, combine("hf-trainer", std::move(parts)));
   keep_file_names(all, path, {"trainer_state.json"});

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "interop/json.h"
+#include "interop/pieces.h"
 #include "interop/pt/format.h"
 #include "interop/sets/format.h"
 
@@ -22,7 +23,8 @@ constexpr std::pair<std::string_view, MetaRule> kRules[] = {
 
 class Joiner {
  public:
-  Joiner(std::string path, std::vector<ForeignCheckpoint> files) : path_(std::move(path)), files_(std::move(files)) {}
+  Joiner(std::string path, std::vector<ForeignCheckpoint> files, Folder folder)
+      : path_(std::move(path)), files_(std::move(files)), folder_(std::move(folder)) {}
 
   Result<ForeignCheckpoint> run() {
     for (ForeignCheckpoint& file : files_) {
@@ -105,9 +107,10 @@ class Joiner {
   // What each file has must be the same, or one of them is not the others'.
   Status check_equal(const ForeignTensor& first, const ForeignTensor& part) {
     if (&first == &part || first.bytes() == 0) return Ok();
-    CKPT_ASSIGN(const Bytes a, out_.files.bytes(first.pieces[0].bytes));
-    CKPT_ASSIGN(const Bytes b, out_.files.bytes(part.pieces[0].bytes));
-    if (a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0) return Ok();
+    CKPT_ASSIGN(const Bytes a, out_.files.place(first.pieces[0].bytes));
+    CKPT_ASSIGN(const Bytes b, out_.files.place(part.pieces[0].bytes));
+    CKPT_ASSIGN(const bool same, same_elements(first.dtype, first.shape, {{a, {}}, {b, {}}}, folder_));
+    if (same) return Ok();
     return Status(CKPT_MISMATCH, path_ + ": tensor " + shown(first.name) + " differs from file to file")
         .with("path", path_)
         .with("tensor", first.name);
@@ -115,6 +118,7 @@ class Joiner {
 
   std::string path_;
   std::vector<ForeignCheckpoint> files_;
+  const Folder folder_;
   std::vector<std::map<std::string, size_t>> by_name_;
   uint64_t hidden_ = 0;
   ForeignCheckpoint out_;
@@ -132,15 +136,16 @@ MetaRule meta_rule(std::string_view name) {
 
 bool is_meta(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
-  const std::vector<std::string> names = names_in_directory(candidate.path);
+  const std::vector<std::string> names = names_in_directory(candidate.path, candidate.folder);
   return std::binary_search(names.begin(), names.end(), meta_name(0));
 }
 
 Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& options) {
-  const std::vector<std::string> names = names_in_directory(path);
+  const std::vector<std::string> names = names_in_directory(path, options.folder);
   std::vector<std::string> parts;
   for (const std::string& name : names)
     if (name.starts_with("consolidated.") && name.ends_with(".pth")) parts.push_back(name);
+  expect_files(path, parts, options.folder);
   std::vector<ForeignCheckpoint> files;
   for (size_t i = 0; i < parts.size(); i++) {
     if (parts[i] != meta_name(i))
@@ -153,7 +158,7 @@ Result<ForeignCheckpoint> read_meta(const std::string& path, const ReadOptions& 
   if (files.size() == 1) {
     all = std::move(files[0]);
   } else {
-    CKPT_ASSIGN(all, Joiner(path, std::move(files)).run());
+    CKPT_ASSIGN(all, Joiner(path, std::move(files), options.folder).run());
   }
   keep_file_names(all, path);
   return all;

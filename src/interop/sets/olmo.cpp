@@ -175,22 +175,21 @@ Status put_pickled(format::Tree& tree, const PickleDocument& pickle, const std::
   return put_value(tree, pickle, pickle.root(), path, 0);
 }
 
-Result<std::string> text_of_file(const std::string& path) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > kMostConfig || !format::valid_utf8(as_text(file.bytes())))
-    return Status(CKPT_FORMAT, path + strformat(": expected a text of at most {} bytes", kMostConfig))
-        .with("path", path);
-  return std::string(as_text(file.bytes()));
+Result<std::string> text_of_file(const std::string& path, const Folder& folder) {
+  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostConfig, folder));
+  if (!format::valid_utf8(as_text(file.addresses())))
+    return Status(CKPT_FORMAT, path + ": expected a text in UTF-8").with("path", path);
+  return std::string(as_text(file.addresses()));
 }
 
 bool is_olmo(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
-  const std::vector<std::string> names = names_in_directory(candidate.path);
+  const std::vector<std::string> names = names_in_directory(candidate.path, candidate.folder);
   return has_file(names, "config.yaml") && !file_of_part(names, "model").empty();
 }
 
 Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& options) {
-  const std::vector<std::string> names = names_in_directory(path);
+  const std::vector<std::string> names = names_in_directory(path, options.folder);
   std::vector<StatePart> parts;
   for (const char* part : kOlmoParts) {
     const std::string file = file_of_part(names, part);
@@ -200,7 +199,7 @@ Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& 
     parts.push_back(std::move(read));
   }
   CKPT_ASSIGN(ForeignCheckpoint all, combine("olmo", std::move(parts)));
-  CKPT_ASSIGN(std::string config, text_of_file(path + "/config.yaml"));
+  CKPT_ASSIGN(std::string config, text_of_file(path + "/config.yaml", options.folder));
   all.attributes.emplace_back(kOlmoConfigAttr, std::move(config));
   keep_file_names(all, path, {"config.yaml"});
   return all;

@@ -31,8 +31,8 @@ struct Epoch {
 };
 
 // The newest; none where there is none.
-std::optional<Epoch> newest(const std::string& path) {
-  const std::vector<std::string> names = names_in_directory(path);
+std::optional<Epoch> newest(const std::string& path, const Folder& folder) {
+  const std::vector<std::string> names = names_in_directory(path, folder);
   std::optional<uint64_t> last;
   for (const std::string& name : names) {
     const auto epoch = epoch_of(name, "epoch_", "");
@@ -40,7 +40,7 @@ std::optional<Epoch> newest(const std::string& path) {
   }
   if (last) {
     Epoch epoch{path + "/epoch_" + std::to_string(*last), {}, ""};
-    const std::vector<std::string> files = names_in_directory(epoch.directory);
+    const std::vector<std::string> files = names_in_directory(epoch.directory, folder);
     // Of an adapter there are two copies; a recipe resumes from torchtune's own.
     for (const char* name : {"adapter_model.bin", "adapter_model.safetensors", "adapter_model.pt"})
       if (std::binary_search(files.begin(), files.end(), name)) epoch.adapter = epoch.directory + '/' + name;
@@ -60,10 +60,10 @@ std::optional<Epoch> newest(const std::string& path) {
   return epoch;
 }
 
-std::string recipe_of(const std::string& path) {
-  for (const char* folder : {"/recipe_state", ""}) {
-    const std::vector<std::string> names = names_in_directory(path + folder);
-    if (std::binary_search(names.begin(), names.end(), "recipe_state.pt")) return path + folder + "/recipe_state.pt";
+std::string recipe_of(const std::string& path, const Folder& folder) {
+  for (const char* inner : {"/recipe_state", ""}) {
+    const std::vector<std::string> names = names_in_directory(path + inner, folder);
+    if (std::binary_search(names.begin(), names.end(), "recipe_state.pt")) return path + inner + "/recipe_state.pt";
   }
   return "";
 }
@@ -89,10 +89,10 @@ Status read_model(const Epoch& epoch, const ReadOptions& options, std::vector<St
 
 }  // namespace
 
-bool is_torchtune(const Candidate& candidate) { return candidate.is_directory && newest(candidate.path).has_value(); }
+bool is_torchtune(const Candidate& candidate) { return candidate.is_directory && newest(candidate.path, candidate.folder).has_value(); }
 
 Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOptions& options) {
-  const std::optional<Epoch> epoch = newest(path);
+  const std::optional<Epoch> epoch = newest(path, options.folder);
   if (!epoch) return Status(CKPT_NOT_FOUND, path + ": no epoch any more").with("path", path);
   std::vector<StatePart> parts;
   CKPT_TRY(read_model(*epoch, options, &parts));
@@ -100,7 +100,7 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
     CKPT_ASSIGN(StatePart part, read_part("adapter", epoch->adapter, options));
     parts.push_back(std::move(part));
   }
-  if (const std::string recipe = recipe_of(path); !recipe.empty()) {
+  if (const std::string recipe = recipe_of(path, options.folder); !recipe.empty()) {
     CKPT_ASSIGN(StatePart part, read_part("", recipe, options));
     parts.push_back(std::move(part));
   }

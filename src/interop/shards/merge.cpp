@@ -40,7 +40,8 @@ class RankMerger {
       : directory_(directory),
         ranks_(ranks),
         merging_(merging),
-        joiner_(directory, options.verify),
+        joiner_(directory, options),
+        folder_(options.folder),
         kept_(ranks.size()) {
     for (const RankFile& rank : ranks) {
       state_.files.add(directory + '/' + rank.name, rank.input);
@@ -89,26 +90,40 @@ class RankMerger {
   }
 
   // Tensors in shards are alike: whether they fit is for the joiner to say.
-  bool same_tensor(const Member& a, const Member& b) const {
-    if (sharded(a) || sharded(b)) return sharded(a) && sharded(b);
-    const PtTensor &left = plain(a), &right = plain(b);
-    if (left.dtype != right.dtype || left.shape != right.shape) return false;
-    const auto strides = [](const PtTensor& tensor) {
-      return tensor.contiguous() ? std::nullopt : std::optional<Strides>(tensor.strides);
-    };
-    if (dtype_bits(left.dtype) < 8) return std::ranges::equal(left.bytes(), right.bytes());
-    return same_elements(left.dtype, left.shape, left.bytes(), strides(left), right.bytes(), strides(right));
+  Result<bool> same_tensors(const Members& members) const {
+    const auto is_sharded = [&](const Member& member) { return sharded(member) != nullptr; };
+    if (std::ranges::any_of(members, is_sharded)) return std::ranges::all_of(members, is_sharded);
+    const PtTensor& first = plain(members[0]);
+    std::vector<Held> all;
+    for (const Member& member : members) {
+      const PtTensor& tensor = plain(member);
+      if (tensor.dtype != first.dtype || tensor.shape != first.shape) return false;
+      const bool in_a_row = tensor.contiguous() || dtype_bits(tensor.dtype) < 8;
+      all.push_back({tensor.bytes(), in_a_row ? std::nullopt : std::optional<Strides>(tensor.strides)});
+    }
+    return same_elements(first.dtype, first.shape, all, folder_);
   }
 
-  bool same(const Member& a, const Member& b) const {
-    const TreeNode &left = at(a), &right = at(b);
-    if (left.kind != right.kind || left.child_count != right.child_count) return false;
-    if (left.kind == CKPT_NODE_TENSOR) return same_tensor(a, b);
-    if (!left.container()) return same_scalar(left, right);
-    if (left.text_view() != right.text_view()) return false;
-    uint32_t i = tree(a).first_child(a.node), j = tree(b).first_child(b.node);
-    for (; i != kNoNode; i = tree(a)[i].next, j = tree(b)[j].next)
-      if (key_of(tree(a)[i]) != key_of(tree(b)[j]) || !same({a.file, i}, {b.file, j})) return false;
+  // All of them side by side, so that the bytes of each are wanted once.
+  Result<bool> same(const Members& members) const {
+    const TreeNode& first = at(members[0]);
+    for (const Member& member : members)
+      if (at(member).kind != first.kind || at(member).child_count != first.child_count) return false;
+    if (first.kind == CKPT_NODE_TENSOR) return same_tensors(members);
+    for (const Member& member : members)
+      if (first.container() ? at(member).text_view() != first.text_view() : !same_scalar(first, at(member)))
+        return false;
+    if (!first.container()) return true;
+    Members children = members;
+    for (Member& child : children) child.node = tree(child).first_child(child.node);
+    while (children[0].node != kNoNode) {
+      const Key key = key_of(at(children[0]));
+      for (const Member& child : children)
+        if (key_of(at(child)) != key) return false;
+      CKPT_ASSIGN(const bool alike, same(children));
+      if (!alike) return false;
+      for (Member& child : children) child.node = at(child).next;
+    }
     return true;
   }
 
@@ -164,7 +179,7 @@ class RankMerger {
     if (first.kind == CKPT_NODE_DICT && alike_kinds) return put_dict(members, false);
     if (first.kind == CKPT_NODE_RECORD && alike_kinds && first.text_view() == "collections.OrderedDict")
       return put_each(members);
-    const bool equal = std::ranges::all_of(members, [&](const Member& member) { return same(members[0], member); });
+    CKPT_ASSIGN(const bool equal, same(members));
     if (equal) return put_equal(members);
     const bool shards = std::ranges::any_of(members, [&](const Member& member) { return has_shards(member); });
     if (!shards) return put_own(members);
@@ -313,6 +328,7 @@ class RankMerger {
   const std::vector<RankFile>& ranks_;
   const RankFilesOptions& merging_;
   PieceJoiner joiner_;
+  const Folder folder_;
   std::vector<std::vector<Kept>> kept_;                                  // by file
   std::vector<std::unordered_map<std::string, const PtTensor*>> plain_;  // by file
   std::set<std::string> names_;

@@ -30,14 +30,12 @@ struct RankTensors {
 class CoreReader {
  public:
   CoreReader(std::string folder, const ReadOptions& options)
-      : folder_(std::move(folder)), options_(options), joiner_(folder_, options.verify) {}
+      : folder_(std::move(folder)), options_(options), joiner_(folder_, options) {}
 
   Result<ForeignCheckpoint> run() {
     const std::string path = folder_ + "/metadata.json";
-    CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-    if (file.bytes().size() > kMostMetadata)
-      return wrong(CKPT_UNSUPPORTED, "", strformat("metadata.json of more than {} bytes", kMostMetadata));
-    const Json json = Json::parse(as_text(file.bytes()), nullptr, false);
+    CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostMetadata, options_.folder));
+    const Json json = Json::parse(as_text(file.addresses()), nullptr, false);
     if (!json.is_object() || !json.contains("tensors") || !json["tensors"].is_object())
       return wrong(CKPT_FORMAT, "", "metadata.json: expected an object with tensors");
     for (const auto& [name, described] : json["tensors"].items()) {
@@ -261,7 +259,7 @@ Result<std::vector<StatePart>> read_olmo_core(const std::string& path, const Rea
   for (const char* key : {"model", "optim"}) {
     const std::string folder = path + '/' + key;
     const bool is_model = parts.empty();
-    const std::vector<std::string> names = names_in_directory(folder);
+    const std::vector<std::string> names = names_in_directory(folder, options.folder);
     if (!is_model && names.empty()) continue;  // it was saved without
     CKPT_ASSIGN(ForeignCheckpoint read, CoreReader(folder, options).run());
     CKPT_TRY(blame_folder(is_model ? name_model(read) : CoreOptimizer(folder, read).run(), folder));

@@ -200,8 +200,8 @@ Status find_shards(RankFile& rank, const FlatRanges& ranges) {
 }
 
 // "world_size: 2" of metadata.yaml.
-Status check_world_size(const std::string& path, size_t found) {
-  CKPT_ASSIGN(const std::string text, text_of_file(path + "/metadata.yaml"));
+Status check_world_size(const std::string& path, size_t found, const Folder& folder) {
+  CKPT_ASSIGN(const std::string text, text_of_file(path + "/metadata.yaml", folder));
   const std::string_view key = "world_size:";
   const size_t at = text.find(key);
   const std::string expected = std::to_string(found);
@@ -223,8 +223,9 @@ Status blame_file(Status status, const std::string& path) {
 Result<ForeignCheckpoint> read_model(const std::string& folder, const std::vector<std::string>& names,
                                      std::vector<FlatRanges>& ranges, const ReadOptions& options) {
   ForeignCheckpoint model;
-  PieceJoiner joiner(folder, options.verify);
+  PieceJoiner joiner(folder, options);
   size_t unchecked = 0;
+  expect_files(folder, names, options.folder);
   for (const std::string& name : names) {
     CKPT_TRY(options.check());
     const std::string path = folder + '/' + name;
@@ -253,15 +254,15 @@ Result<ForeignCheckpoint> read_model(const std::string& folder, const std::vecto
 }  // namespace
 
 Result<std::vector<StatePart>> read_olmo_local(const std::string& path, const ReadOptions& options) {
-  const std::vector<std::string> names = rank_files_in(path + "/model");
-  CKPT_TRY(check_world_size(path, names.size()));
+  const std::vector<std::string> names = rank_files_in(path + "/model", options.folder);
+  CKPT_TRY(check_world_size(path, names.size(), options.folder));
   std::vector<StatePart> parts;
   std::vector<FlatRanges> ranges;
   CKPT_ASSIGN(ForeignCheckpoint model, read_model(path + "/model", names, ranges, options));
   parts.push_back({"model", {}});
   parts.back().content.push_back(std::move(model));
   const std::string folder = path + "/optim";
-  const std::vector<std::string> optimizers = rank_files_in(folder);
+  const std::vector<std::string> optimizers = rank_files_in(folder, options.folder);
   if (optimizers.empty()) return parts;
   CKPT_ASSIGN(std::vector<RankFile> ranks, open_rank_files(folder, optimizers, options));
   if (ranks.size() != ranges.size())

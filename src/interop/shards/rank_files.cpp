@@ -56,10 +56,10 @@ std::optional<RankName> rank_name(const std::string& name) {
   return found;
 }
 
-std::vector<std::string> rank_files_in(const std::string& directory) {
+std::vector<std::string> rank_files_in(const std::string& directory, const Folder& folder) {
   std::vector<std::pair<uint32_t, std::string>> found;
   std::string kind;
-  for (const std::string& name : names_in_directory(directory)) {
+  for (const std::string& name : names_in_directory(directory, folder)) {
     const std::optional<RankName> rank = rank_name(name);
     if (!rank) continue;
     const std::string this_kind = rank->before + '\n' + rank->after;
@@ -75,6 +75,7 @@ std::vector<std::string> rank_files_in(const std::string& directory) {
 
 Result<std::vector<RankFile>> open_rank_files(const std::string& directory, const std::vector<std::string>& names,
                                               const ReadOptions& options) {
+  expect_files(directory, names, options.folder);
   std::vector<RankFile> ranks;
   for (size_t i = 0; i < names.size(); i++) {
     CKPT_TRY(options.check());

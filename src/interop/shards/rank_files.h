@@ -32,7 +32,7 @@ struct RankName {
 std::optional<RankName> rank_name(const std::string& name);
 // The files of a directory whose names differ in their rank only, by rank: "rank0.pt", "rank1.pt" …. Empty where there
 // are none, or several kinds.
-std::vector<std::string> rank_files_in(const std::string& directory);
+std::vector<std::string> rank_files_in(const std::string& directory, const Folder& folder);
 
 // Opens `names` of a directory, whose ranks must be 0, 1, …: INCOMPLETE. Errors as of a .pt.
 Result<std::vector<RankFile>> open_rank_files(const std::string& directory, const std::vector<std::string>& names,

@@ -5,11 +5,11 @@
 namespace ckpt::interop {
 
 bool is_rank_files(const Candidate& candidate) {
-  return candidate.is_directory && !rank_files_in(candidate.path).empty();
+  return candidate.is_directory && !rank_files_in(candidate.path, candidate.folder).empty();
 }
 
 Result<ForeignCheckpoint> read_rank_files(const std::string& path, const ReadOptions& options) {
-  CKPT_ASSIGN(const std::vector<RankFile> ranks, open_rank_files(path, rank_files_in(path), options));
+  CKPT_ASSIGN(const std::vector<RankFile> ranks, open_rank_files(path, rank_files_in(path, options.folder), options));
   CKPT_ASSIGN(ForeignCheckpoint all, merge_rank_files(path, ranks, {}, options));
   all.format = "ranks";
   all.attributes.emplace_back("import.format", all.format);

@@ -50,12 +50,13 @@ struct Listing {
     std::string name;
     uint64_t size = 0;
     int64_t age = -1;  // as in ObjectInfo
+    std::string etag{};
   };
   std::vector<Object> objects;
   std::vector<std::string> directories;  // without the slash
 };
-// What is in a directory of the store; "" is its root.
-Result<Listing> list_objects(Client& client, std::string_view directory);
+// What is in a directory of the store; "" is its root. UNSUPPORTED where that is more than `most`.
+Result<Listing> list_objects(Client& client, std::string_view directory, size_t most = SIZE_MAX);
 // Whether anything is below it.
 Result<bool> holds_objects(Client& client, std::string_view directory);
 

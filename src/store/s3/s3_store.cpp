@@ -64,7 +64,10 @@ class S3Store final : public Store {
   Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return open_reader(key, false); }
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override;
-  Result<std::vector<Entry>> list(std::string_view directory) const override;
+  Result<std::vector<Entry>> list(std::string_view directory) const override {
+    return list_at_most(directory, SIZE_MAX);
+  }
+  Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override;
   Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
@@ -85,7 +88,7 @@ class S3Store final : public Store {
     return std::unique_ptr<Lock>(std::make_unique<NoLock>());
   }
   Result<std::unique_ptr<Reader>> open_reader(std::string_view key, bool with_tail) const;
-  Result<Listing> listing_of(std::string_view directory) const;
+  Result<Listing> listing_of(std::string_view directory, size_t most = SIZE_MAX) const;
   Status remove_parts(const Note& note);
   Status put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone);
   Status work_off(const Listing::Object& object);
@@ -131,18 +134,19 @@ Result<bool> S3Store::has_directory(std::string_view key) const {
 }
 
 // NOT_FOUND
-Result<Listing> S3Store::listing_of(std::string_view directory) const {
+Result<Listing> S3Store::listing_of(std::string_view directory, size_t most) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
-  CKPT_ASSIGN(Listing listing, list_objects(*client_, directory));
+  CKPT_ASSIGN(Listing listing, list_objects(*client_, directory, most));
   if (!directory.empty() && listing.objects.empty() && listing.directories.empty()) return not_found(path(directory));
   return listing;
 }
 
-Result<std::vector<Entry>> S3Store::list(std::string_view directory) const {
-  CKPT_ASSIGN(const Listing listing, listing_of(directory));
+Result<std::vector<Entry>> S3Store::list_at_most(std::string_view directory, size_t most) const {
+  CKPT_ASSIGN(const Listing listing, listing_of(directory, most));
   std::map<std::string, Entry> names;  // in the order of bytes; a name may be both
   for (const auto& object : listing.objects)
-    names[object.name] = {object.name, false, object.age < 0 ? -1 : object.age * 1000};
+    names[object.name] = {object.name, false, object.age < 0 ? -1 : object.age * 1000,
+                          static_cast<int64_t>(object.size), object.etag};
   for (const std::string& name : listing.directories) names[name] = {name, true};
   std::vector<Entry> entries;
   for (auto& [name, entry] : names) entries.push_back(std::move(entry));
