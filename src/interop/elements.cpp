@@ -1,7 +1,6 @@
 #include "interop/elements.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "device/scatter.h"
@@ -12,6 +11,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr uint64_t kStepBytes = 1 << 20;
+constexpr uint64_t kNearBytes = 256 << 10;  // of a file on a server, so much is fetched at once: more may be wanted
 
 // A box of a tensor in memory, in byte units.
 struct BoxMemory {
@@ -74,6 +74,16 @@ uint64_t copy_shared(const BoxMemory& from, const BoxMemory& to, const Box& shar
   return volume;
 }
 
+// Of a piece what lies from the first element of a box to its last, and a little around it.
+FileRange range_near(const FileRange& piece, Bytes bytes, const BoxMemory& from, const Box& shared, uint64_t width) {
+  uint64_t last = 0;
+  for (int i = 0; i < shared.ndim(); i++) last += (shared.extent[i] - 1) * from.strides[i];
+  const auto first = static_cast<uint64_t>(from.at(shared, width) - bytes.data());
+  const uint64_t begin = first / kNearBytes * kNearBytes;
+  const uint64_t end = std::min(piece.size, round_up(first + (last + 1) * width, kNearBytes));
+  return {piece.file, piece.offset + begin, end - begin};
+}
+
 }  // namespace
 
 Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device::RegionRequest& wanted) {
@@ -84,13 +94,15 @@ Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device
     if (piece.bytes.size == 0) continue;
     CKPT_ASSIGN(const Bytes bytes, files.place(piece.bytes));
     CKPT_ASSIGN(const std::vector<BoxMemory> sources, boxes_of_piece(wanted.geometry, tensor, piece, bytes));
-    bool here = false;  // what is wanted of a file on a web server is fetched
+    const bool is_on_server = files.remote_of(piece.bytes.file) && !files.path(piece.bytes.file).empty();
     for (const BoxMemory& from : sources)
       for (const BoxMemory& to : targets) {
         const Box shared = plan::intersect(from.box, to.box);
         if (shared.volume() == 0) continue;
-        if (!std::exchange(here, true)) CKPT_TRY(files.fetch({piece.bytes}));
+        const FileRange near = range_near(piece.bytes, bytes, from, shared, wanted.geometry.width);
+        CKPT_TRY(files.fetch({near}));
         copied += copy_shared(from, to, shared, wanted.geometry, buffer);
+        if (is_on_server) files.remote_of(near.file)->release({near.offset, near.offset + near.size});
       }
   }
   const uint64_t expected = plan::units_of(wanted.geometry, wanted.units);

@@ -8,6 +8,7 @@
 #include "interop/read_back.h"
 #include "interop/recis/format.h"
 #include "interop/recis/layout.h"
+#include "s3/server.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -259,6 +260,33 @@ TEST_F(Recis, ADirectoryBecomesTablesModelExtraAndAStateForEachWorker) {
           "}");
   expect_tables(label);
   EXPECT_EQ(info_.world_size, 2U);  // a shard each
+}
+
+// Rows are sorted from a copy of what lies there.
+class S3Recis : public Recis, public testing::WithParamInterface<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Recis);
+INSTANTIATE_TEST_SUITE_P(S3, S3Recis,
+                         testing::ValuesIn(store::s3_endpoint() ? std::vector<std::string>{store::s3_endpoint()}
+                                                                : std::vector<std::string>()));
+
+TEST_P(S3Recis, ADirectoryIsImportedFromThereAsFromHere) {
+  std::vector<ForgedTable> tables = sample_tables();
+  for (int64_t i = 1000; i < 40'000; i++) tables[0].ids.push_back(i * 7'777'777'777 - 90);
+  for (const int shards : {1, 3}) {
+    SCOPED_TRACE(shards);
+    const std::string run = "run" + std::to_string(shards), uri = store::fresh_s3_uri();
+    whole(run + "/ckpt_30", shards);
+    forge(run + "/ckpt_30", {.tables = tables, .shards = shards});
+    write_file(path(run + "/checkpoint"), "ckpt_30\n");
+    store::put_directory_on_s3(path(run), uri);
+    const std::string here = imported(run), there = "there" + std::to_string(shards);
+    setenv("AWS_ENDPOINT_URL", GetParam().c_str(), 1);
+    const Failure in = import_from(uri, there, {{"verify_after", 1}});
+    unsetenv("AWS_ENDPOINT_URL");
+    ASSERT_EQ(in.code, CKPT_OK) << in.message;
+    EXPECT_EQ(differences(here, "import", there, "import"), std::vector<std::string>());
+    EXPECT_EQ(tree_of(here, "import"), tree_of(there, "import"));
+  }
 }
 
 TEST_F(Recis, ARunsDirectoryIsItsNewestCheckpoint) {
