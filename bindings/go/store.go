@@ -186,11 +186,11 @@ func (s *Store) Repair(ctx context.Context, id string, options Options) (Report,
 // set (a directory or its index.json) as a checkpoint, of run "main" unless a trainer has used that since the last
 // import: then of run "import". The content decides what it is; no code is run. A `step` of -1 means none. Imports
 // into one run take turns. If somebody truncates the file meanwhile, SIGBUS can end the process. The path may be the
-// address of a file on a web server ("https://host/model.safetensors"). Options: run, verify, on_existing,
-// compression, threads, timeout_ms, verify_after; map, map_at, map_back, config, only, exclude, cast, strict
-// (docs/mappings.md); ca_file,
-// http_header (https). Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrExists, ErrTimeout, ErrFenced,
-// ErrCancelled (by the context), ErrGone (https), ErrIO, ErrNoSpace.
+// address of a file on a web server ("https://host/model.safetensors"), or of a file or directory on an object store
+// ("s3://bucket/run7/checkpoint-500"). Options: run, verify, on_existing, compression, threads, timeout_ms,
+// verify_after; map, map_at, map_back, config, only, exclude, cast, strict (docs/mappings.md); of the source: endpoint,
+// region, path_style, profile (s3); ca_file, http_header (https). Errors: ErrNotFound, ErrFormat, ErrUnsupported,
+// ErrCorrupt, ErrExists, ErrTimeout, ErrFenced, ErrCancelled (by the context), ErrGone (https, s3), ErrIO, ErrNoSpace.
 func (s *Store) Import(ctx context.Context, path, label string, step int64, options Options) (CheckpointInfo, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		in cTexts) (CheckpointInfo, error) {

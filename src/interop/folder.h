@@ -79,6 +79,11 @@ class RemoteFolder {
 
 using Folder = std::shared_ptr<RemoteFolder>;  // null: this machine
 
+// What to do where a directory of a web server was meant.
+inline constexpr const char* kWebListsNothing =
+    "a web server does not tell what a directory holds: name a file that names the others (index.json, .metadata), or "
+    "copy the directory to s3:// or to this machine, whose directories are listed";
+
 // What a directory holds, sorted. NOT_FOUND and other errors.
 Result<std::vector<std::string>> list_directory(const std::string& path, const Folder& folder);
 // None where it cannot be listed.

@@ -61,8 +61,13 @@ Result<Candidate> look_at(const std::string& path, const Folder& folder) {
     candidate.is_directory = S_ISDIR(info.st_mode);
   }
   if (candidate.is_directory) return candidate;
-  CKPT_ASSIGN(const InputFile file, InputFile::open(path, folder));
-  const FileBytes bytes = file.bytes();
+  const Result<InputFile> file = InputFile::open(path, folder);
+  const bool may_be_directory = store::is_web_url(path) && path.find('.', path.rfind('/')) == path.npos;
+  if (file.status().code() == CKPT_NOT_FOUND && may_be_directory)
+    return Status(CKPT_NOT_FOUND, file.status().message() + "; if it is a directory: " + kWebListsNothing)
+        .with("path", path);
+  CKPT_TRY(file.status());
+  const FileBytes bytes = file->bytes();
   CKPT_TRY(bytes.need(0, kFirstBytes));
   candidate.head = as_text(bytes.all().first(std::min<size_t>(bytes.size(), Candidate::kHeadBytes)));
   return candidate;
@@ -71,7 +76,8 @@ Result<Candidate> look_at(const std::string& path, const Folder& folder) {
 std::string look_of(const Candidate& candidate) {
   if (candidate.is_directory) return look_of_directory(candidate.path, candidate.folder);
   const std::string look = look_of_file(candidate.head);
-  if (!look.empty()) return look;
+  const bool is_page = look.starts_with("it is an HTML page") && store::is_web_url(candidate.path);
+  if (!look.empty()) return is_page ? look + ", or a directory: " + kWebListsNothing : look;
   std::string bytes = "it begins with";
   for (const char byte : candidate.head.substr(0, 8)) bytes += strformat(" {:02x}", static_cast<unsigned char>(byte));
   return bytes;

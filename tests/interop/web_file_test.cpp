@@ -126,6 +126,18 @@ TEST_F(WebFile, ADcpDirectoryIsImportedByRanges) {
   }
 }
 
+// Some servers answer with a page, some with nothing.
+TEST_F(WebFile, ADirectoryIsRefusedWithWhatToNameInstead) {
+  const std::string page = "<!DOCTYPE html><a href=rank0.pt>rank0.pt</a>";
+  server_.put("/m/page", page);
+  for (const auto& [name, code] : {std::pair("ranks/", CKPT_INVALID), {"ranks", CKPT_NOT_FOUND}, {"page", CKPT_FORMAT}}) {
+    const Failure failure = import_from(address(name), "none");
+    EXPECT_EQ(failure.code, code) << failure.message;
+    for (const char* word : {"does not tell what a directory holds", ".metadata", "s3://"})
+      EXPECT_NE(failure.message.find(word), std::string::npos) << failure.message;
+  }
+}
+
 // {"w": float[rows, 3], "t": its transpose, "i": ints}, and padding that nobody needs.
 std::string model(size_t rows, size_t padding) {
   using namespace pickled;

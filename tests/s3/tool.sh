@@ -51,6 +51,16 @@ s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"
 expect 0 rm "$store@$id"
 [ "$(labels)" = "other" ] || fail "left: $(labels)"
 
+# A directory of other programs, which is no store.
+ranks=$(dirname "$scenario")/../interop/fixtures/ranks/dtensor there=s3://ckpt-test/ranks-$RANDOM-$$
+for file in "$ranks"/*.pt; do s3 -T "$file" "$CKPT_TEST_S3/ckpt-test/${there##*/}/${file##*/}"; done
+expect 0 info "$there"; says '^format +ranks'; says 'model: collections.OrderedDict'; is_quiet
+expect 0 diff "$ranks" "$there/"; says '^equal'
+expect 0 cat "$there" model/0.bias
+expect 0 import "$there" "$store" --verify-after; says '22 tensors'
+expect 0 diff "$store@label:${there##*/}" "$there"
+expect 2 info "$there-none"; complains "$there-none is not there"
+
 # What cannot be reached is said with its bucket, and in one line.
 expect 2 ls s3://no-such-bucket/run; complains 'no-such-bucket.*404 NoSuchBucket'
 expect 2 ls "$store" -o endpoint=http://127.0.0.1:1; complains 'http://127.0.0.1:1'

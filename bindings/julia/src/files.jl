@@ -6,9 +6,8 @@
 A PyTorch `.pt` file or a safetensors file, mapped into memory. It is not copied, and no code in it is run. Of an
 address (`"https://host/model.pt"`) the bytes of all tensors are fetched, unless `tensor_data` is 0: then none are.
 Options: `verify`, `threads`, `tensor_data`, `map`, `map_at`, `map_back`, `config`, `only`, `exclude`, `cast`,
-`strict`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED (the error names the function that a pickle
-calls),
-CORRUPT, GONE, IO.
+`strict`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED
+(the error names the function that a pickle calls), CORRUPT, GONE, IO.
 """
 struct File <: Resource
     handle::Handle{ckpt_file}

@@ -95,12 +95,12 @@ end
     import_checkpoint(store, path, label; step, options...) -> CheckpointInfo
 
 Saves a PyTorch `.pt` file, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run
-of its own. `path` may be the address of a file on a web server. Runs no code in the file. Imports into one run take
-turns. Blocks this thread, but not the garbage collector. Options:
+of its own. `path` may be the address of a file on a web server, or of a file or directory of `s3://`. Runs no code in
+the file. Imports into one run take turns. Blocks this thread, but not the garbage collector. Options:
 `map`, `map_at`, `map_back`, `config`, `only`, `exclude`, `cast`, `strict`, `run`, `verify`,
 `verify_after`, `on_existing`, `compression`,
-`threads`, `timeout_ms`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT,
-FENCED, GONE, IO, NO_SPACE.
+`threads`, `timeout_ms`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND,
+FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE, IO, NO_SPACE.
 """
 function import_checkpoint(store::Store, path::AbstractString, label::AbstractString; step = nothing, options...)
     out = sized(ckpt_checkpoint_info)
