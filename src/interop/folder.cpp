@@ -46,7 +46,8 @@ Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url,
                                                          uint64_t keep) {
   if (!url.starts_with(kS3)) {
     if (url.substr(0, url.find_first_of("?#")).ends_with('/'))
-      return Status(CKPT_INVALID, "\"" + store::shown_url(url) + "\": expected the address of a file: " + kWebListsNothing);
+      return Status(CKPT_INVALID,
+                    "\"" + store::shown_url(url) + "\": expected the address of a file: " + kWebListsNothing);
     CKPT_ASSIGN(const store::WebFile file, store::split_web_url(url));
     CKPT_ASSIGN(auto store, store::open_web(file.store, options.web));
     std::string path = store->path(file.key);
@@ -173,7 +174,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFolder::open_key(const std::string& ke
     CKPT_ASSIGN(const bool still, is_still(key, *listed, **reader));
     if (!still)
       return gone_file(path, strformat("was replaced after its directory was listed: expected {} bytes, found {}",
-                                  listed->size, (*reader)->size()));
+                                       listed->size, (*reader)->size()));
   }
   CKPT_ASSIGN(auto file, RemoteFile::make(reader.take(), path, keep_, held_));
   std::lock_guard lock(mutex_);

@@ -242,8 +242,8 @@ class Importer {
   ImportRequest request_;
   Job& job_;
   std::vector<ForeignTable> tables_;
-  std::string attempt_;      // its id; "" before the save begins
-  std::vector<Bytes> kept_;  // memory that is read by strides
+  std::string attempt_;                // its id; "" before the save begins
+  std::vector<Bytes> kept_;            // memory that is read by strides
   std::vector<MappedFile> copied_[2];  // of tables: rank 0's, and those of the rank that is being played
   std::vector<Rank> ranks_;            // 0, and the one that is being played
 };

@@ -26,8 +26,7 @@ std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
 // ---- one file ----
 
 Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Reader> reader, std::string path,
-                                                     uint64_t keep,
-                                                     std::shared_ptr<std::atomic<uint64_t>> held) {
+                                                     uint64_t keep, std::shared_ptr<std::atomic<uint64_t>> held) {
   const uint64_t size = reader->size();
   MutableBytes bytes;
   if (size != 0) {
@@ -37,8 +36,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Read
     bytes = {static_cast<std::byte*>(data), size};
   }
   if (!held) held = std::make_shared<std::atomic<uint64_t>>(0);
-  return std::shared_ptr<RemoteFile>(
-      new RemoteFile(std::move(reader), std::move(path), bytes, keep, std::move(held)));
+  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), std::move(path), bytes, keep, std::move(held)));
 }
 
 RemoteFile::~RemoteFile() {

@@ -43,8 +43,7 @@ class RemoteFile {
  public:
   // Keeps about `keep` bytes of what may be wanted again; files with one count `held`, of all of them together.
   static Result<std::shared_ptr<RemoteFile>> make(std::unique_ptr<store::Reader> reader, std::string path,
-                                                  uint64_t keep,
-                                                  std::shared_ptr<std::atomic<uint64_t>> held = nullptr);
+                                                  uint64_t keep, std::shared_ptr<std::atomic<uint64_t>> held = nullptr);
   ~RemoteFile();
   RemoteFile(const RemoteFile&) = delete;
   RemoteFile& operator=(const RemoteFile&) = delete;

@@ -71,9 +71,8 @@ static Result<bool> same_rows(const std::vector<Held>& all, const Folder& folder
 
 Result<bool> same_elements(uint16_t dtype, const Shape& shape, const std::vector<Held>& all, const Folder& folder) {
   const auto& first = all[0];
-  const bool alike = std::ranges::all_of(all, [&](const Held& held) {
-    return held.strides == first.strides && held.bytes.size() == first.bytes.size();
-  });
+  const bool alike = std::ranges::all_of(
+      all, [&](const Held& held) { return held.strides == first.strides && held.bytes.size() == first.bytes.size(); });
   const bool in_a_row = std::ranges::none_of(all, [](const Held& held) { return held.strides.has_value(); });
   if (alike) {
     CKPT_ASSIGN(const bool same, same_rows(all, folder));

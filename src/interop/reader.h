@@ -32,8 +32,8 @@ inline constexpr std::string_view kAliasMemory = "~storage/";
 struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
   unsigned threads = 1;
-  const Job* job = nullptr;                     // can cancel the checks; null for none
-  Folder folder = nullptr;      // where the paths are
+  const Job* job = nullptr;  // can cancel the checks; null for none
+  Folder folder = nullptr;   // where the paths are
 
   Status check() const { return job ? job->check() : Ok(); }
 };

@@ -22,9 +22,9 @@ struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
   // Of a file, if the store tells it with the name:
-  int64_t age_ms = -1;     // see Store::age_ms
-  int64_t size = -1;       // of its bytes
-  std::string version{};   // see Reader::version
+  int64_t age_ms = -1;    // see Store::age_ms
+  int64_t size = -1;      // of its bytes
+  std::string version{};  // see Reader::version
 };
 
 // What a store is like, for those who plan transfers and waits.

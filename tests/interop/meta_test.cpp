@@ -101,8 +101,7 @@ TEST_F(Meta, MetasFilesGoOutAsTheyCameInOrInAnotherNumber) {
       EXPECT_EQ(names_in_directory(path(folder + "-again"), nullptr), names_in_directory(path(folder), nullptr));
       for (int64_t i = 0; i < files; i++) EXPECT_EQ(same(folder + name(i), folder + "-again" + name(i)), "");
       out(folder + "-one", "1");
-      EXPECT_EQ(names_in_directory(path(folder + "-one"), nullptr),
-                std::vector<std::string>({"consolidated.00.pth"}));
+      EXPECT_EQ(names_in_directory(path(folder + "-one"), nullptr), std::vector<std::string>({"consolidated.00.pth"}));
       out(folder + "-eight", "8");
       EXPECT_EQ(names_in_directory(path(folder + "-eight"), nullptr).size(), 8u);
       for (const char* to : {"-one", "-eight"}) EXPECT_EQ(same(folder, folder + to), "");

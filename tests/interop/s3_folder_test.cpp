@@ -51,7 +51,8 @@ class S3Folder : public StoreTest, public testing::WithParamInterface<std::strin
       save(label, {{floats("own", {250'000}, static_cast<unsigned>(rank + 5)), std::move(all)},
                    {{"turned", "all", {500, 600}, {1, 500}}},
                    R"({"own":)" + leaf("own") + R"(,"all":)" + leaf("all") + R"(,"turned":)" + leaf("turned") + "}"});
-      const Failure out = export_to(path(directory + "/rank" + std::to_string(rank) + ".pt"), label, {{"format", "pt"}});
+      const Failure out =
+          export_to(path(directory + "/rank" + std::to_string(rank) + ".pt"), label, {{"format", "pt"}});
       ASSERT_EQ(out.code, CKPT_OK) << out.message;
     }
   }
@@ -98,13 +99,33 @@ class S3Layout : public S3Folder {
   }
 };
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Layout);
-INSTANTIATE_TEST_SUITE_P(
-    S3, S3Layout,
-    testing::ValuesIn(on_s3({"dcp/fsdp2", "dcp/no_collectives", "dcp/zstd", "dcp/hf", "megatron/0.16.1", "hf_trainer",
-                             "accelerate/plain", "accelerate/bin", "accelerate/full", "accelerate/fsdp",
-                             "accelerate/ranks", "deepspeed/zero1", "deepspeed/zero3", "deepspeed/universal",
-                             "olmo_pt", "olmo_safetensors", "olmo_core", "ranks/local", "ranks/torch_legacy",
-                             "ranks/dtensor", "ranks/sharded", "ranks/grid", "hfai", "torchtune", "meta", "sets"})));
+INSTANTIATE_TEST_SUITE_P(S3, S3Layout,
+                         testing::ValuesIn(on_s3({"dcp/fsdp2",
+                                                  "dcp/no_collectives",
+                                                  "dcp/zstd",
+                                                  "dcp/hf",
+                                                  "megatron/0.16.1",
+                                                  "hf_trainer",
+                                                  "accelerate/plain",
+                                                  "accelerate/bin",
+                                                  "accelerate/full",
+                                                  "accelerate/fsdp",
+                                                  "accelerate/ranks",
+                                                  "deepspeed/zero1",
+                                                  "deepspeed/zero3",
+                                                  "deepspeed/universal",
+                                                  "olmo_pt",
+                                                  "olmo_safetensors",
+                                                  "olmo_core",
+                                                  "ranks/local",
+                                                  "ranks/torch_legacy",
+                                                  "ranks/dtensor",
+                                                  "ranks/sharded",
+                                                  "ranks/grid",
+                                                  "hfai",
+                                                  "torchtune",
+                                                  "meta",
+                                                  "sets"})));
 
 TEST_P(S3Layout, IsImportedFromThereAsFromHere) {
   const std::string directory = made(GetParam());

@@ -130,7 +130,8 @@ TEST_F(WebFile, ADcpDirectoryIsImportedByRanges) {
 TEST_F(WebFile, ADirectoryIsRefusedWithWhatToNameInstead) {
   const std::string page = "<!DOCTYPE html><a href=rank0.pt>rank0.pt</a>";
   server_.put("/m/page", page);
-  for (const auto& [name, code] : {std::pair("ranks/", CKPT_INVALID), {"ranks", CKPT_NOT_FOUND}, {"page", CKPT_FORMAT}}) {
+  for (const auto& [name, code] :
+       {std::pair("ranks/", CKPT_INVALID), {"ranks", CKPT_NOT_FOUND}, {"page", CKPT_FORMAT}}) {
     const Failure failure = import_from(address(name), "none");
     EXPECT_EQ(failure.code, code) << failure.message;
     for (const char* word : {"does not tell what a directory holds", ".metadata", "s3://"})

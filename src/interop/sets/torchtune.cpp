@@ -89,7 +89,9 @@ Status read_model(const Epoch& epoch, const ReadOptions& options, std::vector<St
 
 }  // namespace
 
-bool is_torchtune(const Candidate& candidate) { return candidate.is_directory && newest(candidate.path, candidate.folder).has_value(); }
+bool is_torchtune(const Candidate& candidate) {
+  return candidate.is_directory && newest(candidate.path, candidate.folder).has_value();
+}
 
 Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOptions& options) {
   const std::optional<Epoch> epoch = newest(path, options.folder);

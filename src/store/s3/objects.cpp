@@ -195,8 +195,7 @@ static Status read_page(const Client& client, std::string_view directory, const 
     uint64_t size = 0;
     if (!parse_number(element.text_of("Size"), &size)) return not_s3(client, directory, "an object without a size");
     const int64_t then = seconds_of_iso(std::string(element.text_of("LastModified")));
-    listing->objects.push_back(
-        {std::string(key), size, age_of(page.date, then), std::string(element.text_of("ETag"))});
+    listing->objects.push_back({std::string(key), size, age_of(page.date, then), std::string(element.text_of("ETag"))});
   }
   return Ok();
 }
@@ -211,7 +210,8 @@ Result<Listing> list_objects(Client& client, std::string_view directory, size_t 
     CKPT_ASSIGN(const Page page, list_page(client, directory, std::move(query), "ListBucketResult"));
     CKPT_TRY(read_page(client, directory, prefix, page, &listing));
     if (listing.objects.size() + listing.directories.size() > most)
-      return Status(CKPT_UNSUPPORTED, strformat("{}: more than {} names in one directory", client.path(directory), most))
+      return Status(CKPT_UNSUPPORTED,
+                    strformat("{}: more than {} names in one directory", client.path(directory), most))
           .with("path", client.path(directory));
     if (page.root.text_of("IsTruncated") != "true") return listing;
     const std::string next(page.root.text_of("NextContinuationToken"));
