@@ -33,8 +33,9 @@ static store::StoreOptions server_options(const Options& options) {
 
 static Result<ForeignCheckpoint> read_path(std::string path, const Options& options, const Job* job, uint64_t keep) {
   ReadOptions reading = reading_options(options, job);
+  const store::StoreOptions servers = server_options(options);
   if (RemoteFolder::has(path)) {
-    CKPT_ASSIGN(reading.folder, RemoteFolder::make(path, server_options(options), keep));
+    CKPT_ASSIGN(reading.folder, RemoteFolder::make(path, servers, keep));
     path = reading.folder->path();
   }
   CKPT_ASSIGN(const Changes changes, changes_of(options, path, reading.folder));
