@@ -154,7 +154,14 @@ bool is_foreign(const std::string& argument, const ckpt::Options& options) {
   if (is_foreign(argument)) return true;
   const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
   if (!argument.starts_with("s3://") || selects) return false;
-  return ckpt::Store::open(argument, options).list().empty();
+  const ckpt::Store store = ckpt::Store::open(argument, options);
+  try {
+    (void)store.find("latest", options);  // which does not open all that there are, as a list does
+    return false;
+  } catch (const ckpt::Error& error) {
+    if (error.status() != CKPT_NOT_FOUND) throw;
+    return store.list().empty();
+  }
 }
 
 Target locate(std::string_view argument, bool has_mirror) {

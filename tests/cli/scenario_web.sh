@@ -57,6 +57,8 @@ cmp <(tail -c 32000000 out2.safetensors) <(tail -c 32000000 www/large.safetensor
 expect 0 import "$web/away/a.safetensors" store --label b; expect 0 cat store@b w; says '5'
 expect 0 export www/run7 www/a.pt; expect 0 info "$web/a.pt"; says '^format +pt$'
 expect 0 import "$web/a.pt" store --label c; expect 0 cat store@c w; says '5'
+# The first try leaves a handle of libcurl that takes fewer settings; its error is the one to tell.
+expect 2 info https://host.invalid/a.pt; complains 'Could not resolve host: host.invalid'
 expect 2 info "$web/none.pt"; complains 'none.pt is not there'
 expect 2 import "$web/run7/" store --label d; complains 'expected the address of a file'
 

@@ -276,7 +276,7 @@ class Http::Handle {
     option(CURLOPT_LOW_SPEED_LIMIT, 1024L);
     option(CURLOPT_LOW_SPEED_TIME, request.stall_s);
     option(CURLOPT_TIMEOUT_MS, request.most_ms);
-    option(CURLOPT_BUFFERSIZE, kBuffer);
+    optional(CURLOPT_BUFFERSIZE, kBuffer);  // refused of a handle whose last request ended before it had a connection
   }
 
   void set_method(const HttpRequest& request, Exchange* exchange) {
