@@ -127,7 +127,7 @@ std::string shown(std::string_view argument) {
 }
 
 bool is_foreign(const std::string& argument) {
-  if (is_web(argument) || argument.starts_with("s3://")) {
+  if (is_web(argument)) {
     const std::string address = shown(argument);
     for (std::string_view ending :
          {".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt", "/.metadata"})

@@ -1,5 +1,7 @@
 #include "format/tree_merge.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -8,7 +10,9 @@
 
 namespace ckpt::format {
 
-std::string per_rank_key(uint32_t rank) { return strformat("rank{}", rank); }
+static constexpr std::string_view kRankKey = "rank";
+
+std::string per_rank_key(uint32_t rank) { return strformat("{}{}", kRankKey, rank); }
 std::string per_rank_object(std::string_view tree_object) { return std::string(tree_object) + ".per_rank"; }
 
 static bool is_per_rank(const TreeNode& node) {
@@ -106,20 +110,26 @@ Result<Tree> join_ranks(const Tree& common, std::span<const RankTree> own) {
   return joined;
 }
 
+// Of a rank that was not there, rank 0's.
 static uint32_t value_of_rank(const Tree& tree, uint32_t record, uint32_t rank) {
-  for (const uint32_t one : {rank, 0U})
-    if (const uint32_t value = tree.find(record, per_rank_key(one)); value != kNoNode) return value;
-  return tree.first_child(record);
+  uint32_t last = 0;
+  for (uint32_t child = tree.first_child(record); child != kNoNode; child = tree[child].next) {
+    const std::string_view key = tree[child].key_view();
+    uint32_t one = 0;
+    if (key.starts_with(kRankKey)) std::from_chars(key.data() + kRankKey.size(), key.data() + key.size(), one);
+    last = std::max(last, one);
+  }
+  return tree.find(record, per_rank_key(rank > last ? 0 : rank));
 }
 
 Result<Tree> only_rank(Tree tree, uint32_t rank) {
   bool any = false;
-  for (size_t i = 0; i < tree.size() && !any; i++) any = is_per_rank(tree[i]) && tree[i].child_count > 1;
+  for (size_t i = 0; i < tree.size() && !any; i++) any = is_per_rank(tree[i]) && tree[i].child_count != 0;
   if (!any) return tree;
   Tree out;
   auto put = [&](uint32_t record) -> Result<bool> {
     const uint32_t value = value_of_rank(tree, record, rank);
-    if (value == kNoNode) return false;
+    if (value == kNoNode) return true;  // the rank has nothing there
     CKPT_TRY(copy_key(tree[value], out));
     CKPT_TRY(copy_node(tree, value, out));
     return true;

@@ -31,7 +31,8 @@ struct SplitTree {
 Result<SplitTree> split_ranks(const Tree& tree, uint32_t rank);
 // `common` with what these ranks have in its records; `own` by rank.
 Result<Tree> join_ranks(const Tree& common, std::span<const RankTree> own);
-// Of records that have the values of several ranks only this rank's: rank 0's, or the first, if it has none.
+// Of records of that class only this rank's value is left: none, if it has none; rank 0's, if all in the record are of
+// lower ranks.
 Result<Tree> only_rank(Tree tree, uint32_t rank);
 
 }  // namespace ckpt::format

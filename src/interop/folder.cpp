@@ -57,7 +57,9 @@ Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url,
   while (path.size() > kS3.size() && path.ends_with('/')) path.pop_back();
   // The store is the directory around it: nothing else is ever asked for.
   const bool is_bucket = path.find('/', kS3.size()) == path.npos;
-  CKPT_ASSIGN(auto store, store::open_s3(is_bucket ? path : path.substr(0, path.rfind('/')), options.s3));
+  const size_t last = path.rfind('/');
+  CKPT_ASSIGN(auto store, store::open_s3(is_bucket ? path : path.substr(0, last), options.s3));
+  path = is_bucket ? std::string(store->uri()) : store->path(path.substr(last + 1));  // as the store spells it
   const bool is_directory = is_bucket || url.ends_with('/');
   return std::shared_ptr<RemoteFolder>(new RemoteFolder(std::move(store), std::move(path), is_directory, keep));
 }
@@ -112,7 +114,7 @@ Result<const std::vector<store::Entry>*> RemoteFolder::entries(const std::string
       return store::not_found(store_->path(directory));
     for (const auto& [key, listed] : listings_) known += listed.size();
   }
-  CKPT_ASSIGN(std::vector<store::Entry> listed, store_->list_at_most(directory, kMostNames - known));
+  CKPT_ASSIGN(auto listed, store_->list_at_most(directory, kMostNames - std::min(known, kMostNames)));
   for (const store::Entry& entry : listed)
     if (!store::check_element(entry.name).ok())
       return Status(CKPT_FORMAT, strformat("{} holds the name {}, which is none of a file", store_->path(directory),
@@ -141,14 +143,24 @@ bool RemoteFolder::holds(const std::string& path, bool as_directory) {
 
 // ---- files ----
 
-// Whether what was opened is what was listed. Where a server tells other versions in lists than in answers, a new list
-// tells whether anything changed.
+// Whether what was opened is what was listed. Where a server tells other versions in lists than in answers, one more
+// list of the directory tells whether anything changed until then; after it, sizes tell.
 Result<bool> RemoteFolder::is_still(const std::string& key, const store::Entry& listed,
-                                    const store::Reader& found) const {
+                                    const store::Reader& found) {
   if (listed.size >= 0 && static_cast<uint64_t>(listed.size) != found.size()) return false;
   if (listed.version.empty() || bare_version(listed.version) == bare_version(found.version())) return true;
-  CKPT_ASSIGN(const auto again, store_->list_at_most(store::directory_of(key), kMostNames));
-  const store::Entry* entry = find_entry(again, store::last_of(key));
+  const std::string directory(store::directory_of(key));
+  const std::vector<store::Entry>* again = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto known = listed_again_.find(directory); known != listed_again_.end()) again = &known->second;
+  }
+  if (!again) {
+    CKPT_ASSIGN(auto entries, store_->list_at_most(directory, kMostNames));
+    std::lock_guard lock(mutex_);
+    again = &listed_again_.try_emplace(directory, std::move(entries)).first->second;
+  }
+  const store::Entry* entry = find_entry(*again, store::last_of(key));
   return entry && entry->size == listed.size && entry->version == listed.version;
 }
 

@@ -60,7 +60,7 @@ class RemoteFolder {
   std::string key_of(std::string_view path) const;
   Result<const std::vector<store::Entry>*> entries(const std::string& directory);
   Result<std::shared_ptr<RemoteFile>> open_key(const std::string& key);
-  Result<bool> is_still(const std::string& key, const store::Entry& listed, const store::Reader& found) const;
+  Result<bool> is_still(const std::string& key, const store::Entry& listed, const store::Reader& found);
   std::shared_ptr<RemoteFile> file_at(Bytes bytes) const;
   template <typename T>
   Result<T> noted(Result<T> told);
@@ -71,7 +71,7 @@ class RemoteFolder {
   const std::shared_ptr<std::atomic<uint64_t>> held_;  // by all files
   bool is_directory_;                                  // path_
   mutable std::mutex mutex_;
-  std::map<std::string, std::vector<store::Entry>> listings_;  // by key
+  std::map<std::string, std::vector<store::Entry>> listings_, listed_again_;  // by key
   std::map<std::string, std::shared_ptr<RemoteFile>> files_;   // by key
   std::map<uintptr_t, std::shared_ptr<RemoteFile>> places_;    // by address
   Status failed_;

@@ -98,7 +98,7 @@ class FileBytes {
   // Asks for those bytes, as far as the file has them.
   Status need(uint64_t begin, uint64_t size) const;
   Status need(std::vector<ByteRange> ranges) const;
-  // They will not be looked at soon.
+  // They will not be looked at soon, nor does another thread ask for them now.
   void release(uint64_t begin, uint64_t size) const;
 
  private:

@@ -115,8 +115,8 @@ void bind_file(nb::module_& m) {
   nb::class_<FileObject> file(m, "File",
                               "A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing "
                               "is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an "
-                              "address (\"https://host/model.pt\") the bytes of all tensors are fetched, unless "
-                              "tensor_data=0: then none are.");
+                              "address (\"https://host/model.pt\", \"s3://bucket/run/checkpoint-500\") the bytes of "
+                              "all tensors are fetched, unless tensor_data=0: then none are.");
   file.def(
           "__init__",
           [](FileObject* self, nb::handle at, nb::handle mapping, const nb::kwargs& keywords) {

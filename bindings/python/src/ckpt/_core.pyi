@@ -694,7 +694,7 @@ class OwnArrays:
 
 class File:
     """
-    A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an address ("https://host/model.pt") the bytes of all tensors are fetched, unless tensor_data=0: then none are.
+    A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an address ("https://host/model.pt", "s3://bucket/run/checkpoint-500") the bytes of all tensors are fetched, unless tensor_data=0: then none are.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
