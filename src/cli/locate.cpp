@@ -142,7 +142,8 @@ bool is_foreign(const std::string& argument) {
     const std::string name = it->path().filename().string();
     for (std::string_view ending : {".safetensors", ".pt", ".pth", ".bin", ".metadata", ".pkl"})
       found |= name.ends_with(ending);
-    // Of OLMo, RecIS, DeepSpeed and Megatron, where all else lies in folders.
+    // Of OLMo, RecIS, DeepSpeed, Megatron and torchtune, where all else lies in folders.
+    found |= name.starts_with("epoch_");
     for (std::string_view known : {"config.yaml", ".metadata.json", "checkpoint", "io_state_count", "latest",
                                    "latest_universal", "latest_checkpointed_iteration.txt"})
       found |= name == known;

@@ -145,8 +145,7 @@ bool RemoteFolder::holds(const std::string& path, bool as_directory) {
 
 // Whether what was opened is what was listed. Where a server tells other versions in lists than in answers, one more
 // list of the directory tells whether anything changed until then; after it, sizes tell.
-Result<bool> RemoteFolder::is_still(const std::string& key, const store::Entry& listed,
-                                    const store::Reader& found) {
+Result<bool> RemoteFolder::is_still(const std::string& key, const store::Entry& listed, const store::Reader& found) {
   if (listed.size >= 0 && static_cast<uint64_t>(listed.size) != found.size()) return false;
   if (listed.version.empty() || bare_version(listed.version) == bare_version(found.version())) return true;
   const std::string directory(store::directory_of(key));

@@ -72,8 +72,8 @@ class RemoteFolder {
   bool is_directory_;                                  // path_
   mutable std::mutex mutex_;
   std::map<std::string, std::vector<store::Entry>> listings_, listed_again_;  // by key
-  std::map<std::string, std::shared_ptr<RemoteFile>> files_;   // by key
-  std::map<uintptr_t, std::shared_ptr<RemoteFile>> places_;    // by address
+  std::map<std::string, std::shared_ptr<RemoteFile>> files_;                  // by key
+  std::map<uintptr_t, std::shared_ptr<RemoteFile>> places_;                   // by address
   Status failed_;
 };
 

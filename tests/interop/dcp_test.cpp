@@ -316,6 +316,23 @@ TEST_F(Dcp, StateWithoutPathsIsADictOfNames) {
   EXPECT_EQ(tree_of("a", "import"), R"({"m.w":)" + leaf("m.w") + "}");
 }
 
+// torch conjugates and negates elements when they are used; what is stored is something else.
+TEST_F(Dcp, AnEntryThatIsToBeConjugatedOrNegatedIsRefused) {
+  for (const char* flag : {"conj", "neg"}) {
+    const std::string pickle =
+        pickled::call(pickled::torch_util("_rebuild_tensor_v2"),
+                      {pickled::storage("0", "FloatStorage", 2), pickled::integer(0), pickled::integers({2}),
+                       pickled::integers({1}), pickled::boolean(false), pickled::ordered_dict(),
+                       pickled::dict({pickled::text(flag), pickled::boolean(true)})});
+    const std::string entry = pt_of(pickle, {{"0", pattern(8)}});
+    make(flag,
+         dcp::metadata({pickled::text("w"), dcp::tensor({2}, {dcp::chunk({0}, {2})})}, pickled::none,
+                       {dcp::index("w", dcp::size({0})), dcp::place("__0_0.distcp", 0, TwoRows::size(entry))}),
+         entry);
+    expect_refused(flag, CKPT_UNSUPPORTED, {"__0_0.distcp", "\"w\" are to be " + std::string(flag)});
+  }
+}
+
 TEST_F(Dcp, MetadataOfEachRankIsOneState) {
   const TwoRows rows;
   const std::string seeds[] = {pt_of(pickled::integer(7)), pt_of(pickled::integer(8))};

@@ -216,6 +216,20 @@ TEST_F(InteropSet, ASetWithoutIndexGetsOne) {
   EXPECT_NE(read_file(path("out/model.safetensors.index.json")).find("\"total_size\": 9\n"), std::string::npos);
 }
 
+TEST_F(InteropSet, ASetWithoutIndexHasAllFilesThatTheirNamesSay) {
+  std::filesystem::remove(path("set/model.safetensors.index.json"));
+  std::filesystem::rename(path("set/model-00001-of-00002.safetensors"), path("set/model-00001-of-00003.safetensors"));
+  std::filesystem::rename(path("set/model-00002-of-00002.safetensors"), path("set/model-00003-of-00003.safetensors"));
+  const auto expect_missing = [&](const std::string& name) {
+    const Failure failure = import(path("set"));
+    EXPECT_EQ(failure.code, CKPT_INCOMPLETE);
+    EXPECT_NE(failure.message.find(name + " is missing"), std::string::npos) << failure.message;
+  };
+  expect_missing("model-00002-of-00003.safetensors");
+  std::filesystem::rename(path("set/model-00001-of-00003.safetensors"), path("set/model-00002-of-00003.safetensors"));
+  expect_missing("model-00001-of-00003.safetensors");
+}
+
 TEST_F(InteropSet, ASetCanBeExportedAsOneFile) {
   expect_round_trip(path("set"), path("out.safetensors"));
   EXPECT_EQ(read_file(path("out.safetensors")),

@@ -84,6 +84,11 @@ TEST_F(Sets, TheNewestEpochOfTorchtuneAndItsRecipe) {
                                           R"(},"adapter":{"lora":)" + leaf("adapter/lora") + R"(},"optimizer":{"m":)" +
                                           leaf("optimizer/m") + R"(},"seed":3,"epochs_run":11})");
   EXPECT_EQ(values(label, "model/a", 8), floats("", {2}, 10).data);
+  // An adapter does not stand for a model.
+  std::filesystem::remove(path("out/epoch_10/model-00002-of-00002.bin"));
+  const Failure in = import_from(path("out"), "cut");
+  EXPECT_EQ(in.code, CKPT_INCOMPLETE);
+  EXPECT_NE(in.message.find("model-00002-of-00002.bin is missing"), std::string::npos) << in.message;
 }
 
 TEST_F(Sets, AnOlderTorchtuneHasTheEpochInItsNames) {

@@ -62,7 +62,7 @@ expect 0 diff "$store@label:${there##*/}" "$there"
 expect 2 info "$there-none"; complains "$there-none is not there"
 expect 0 diff "s3://ckpt-test//${there##*/}" "$ranks"; says '^equal' # as the address of a store
 # A store may be called as a file is.
-expect 0 cp "$store@label:${there##*/}" "$there.ckpt"; expect 0 info "$there.ckpt"; says '^tensors +22'
+expect 0 cp "$store@label:${there##*/}" "$there.ckpt"; expect 0 info "$there.ckpt"; says '^checkpoint '
 expect 0 cp "$there.ckpt" "$there-copy.bin"; expect 0 diff "$there.ckpt" "$there-copy.bin"; says '^equal'
 
 # What cannot be reached is said with its bucket, and in one line.

@@ -54,6 +54,12 @@ Result<DcpElements> dcp_elements(const std::string& path, const FileBytes& entry
   Result<PtTensor> found = tensor_of(source, source.pickle().root());
   if (!found.ok()) return std::move(found).status().in(path).with("path", path).with("tensor", item.name);
   const PtTensor& tensor = *found;
+  if (tensor.conj || tensor.neg)
+    return Status(CKPT_UNSUPPORTED, path + ": the elements of " + shown(item.name) + " are to be " +
+                                        (tensor.conj ? "conjugated" : "negated") +
+                                        " when they are used; save tensor.resolve_conj().resolve_neg()")
+        .with("path", path)
+        .with("tensor", item.name);
   CKPT_TRY(check_chunk(path, item, extent, tensor.dtype, tensor.shape));
   DcpElements elements{tensor.bytes(), std::nullopt, source.unchecked()};
   if (!tensor.contiguous()) elements.strides = tensor.strides;

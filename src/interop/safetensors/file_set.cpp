@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <memory>
 
 #include "format/names.h"
@@ -201,6 +202,7 @@ Result<FileSet> set_of_directory(const std::string& path, const Folder& folder) 
   CKPT_ASSIGN(set.names, list_safetensors(path, folder));
   if (set.names.empty())
     return Status(CKPT_NOT_FOUND, path + ": neither " + kIndexFile + " nor any *" + kSuffix).with("path", path);
+  CKPT_TRY(check_numbered(path, set.names));
   for (const std::string& name : set.names) {
     Status status = check_file_name(name);
     if (!status.ok()) return std::move(status).in(path).with("path", path);
@@ -219,6 +221,35 @@ FileSet set_of_file(const std::string& path) {
 }
 
 }  // namespace
+
+static constexpr size_t kDigits = 5;
+
+// Of "-00001-of-00003": 1 and 3.
+static bool parse_number_of(std::string_view text, uint32_t* number) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && text.size() == kDigits && stop == text.data() + text.size();
+}
+
+// Where all neighbours of what is there are there, none is missing.
+Status check_numbered(const std::string& directory, const std::vector<std::string>& names) {
+  constexpr std::string_view kOf = "-of-";
+  for (const std::string& name : names) {
+    const size_t of = name.rfind(kOf);
+    uint32_t number = 0, count = 0;
+    if (of == name.npos || of < kDigits || name.starts_with("shard-") ||  // of DCP, whose ranks have some each
+        !parse_number_of(std::string_view(name).substr(of - kDigits, kDigits), &number) ||
+        !parse_number_of(std::string_view(name).substr(of + kOf.size(), kDigits), &count))
+      continue;
+    for (const uint32_t other : {number - 1, number + 1}) {
+      if (other < 1 || other > count) continue;
+      const std::string file = name.substr(0, of - kDigits) + strformat("{:05}", other) + name.substr(of);
+      if (!std::binary_search(names.begin(), names.end(), file))
+        return Status(CKPT_INCOMPLETE, strformat("{}/{} is missing: {} is one of {}", directory, file, name, count))
+            .with("path", directory + '/' + file);
+    }
+  }
+  return Ok();
+}
 
 bool holds_safetensors(const std::string& directory, const Folder& folder) {
   if (has_index(directory, folder)) return true;

@@ -40,6 +40,9 @@ Result<Index> parse_index(std::string_view text, const char* suffix = kSuffix);
 // `metadata` is a JSON object; laid out as Python's json.dumps(indent=2) does.
 std::string make_index(std::string_view metadata, const StringMap& weight_map);
 
+// "model-00001-of-00003.safetensors" says how many there are. INCOMPLETE names one that is missing of `names`, sorted.
+Status check_numbered(const std::string& directory, const std::vector<std::string>& names);
+
 // FORMAT unless `name` is a plain name with this ending that is safe to make in any directory.
 Status check_file_name(std::string_view name, const char* suffix = kSuffix);
 

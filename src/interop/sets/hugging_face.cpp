@@ -123,6 +123,7 @@ Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory
     return weights;
   }
   if (has_name(names, kBinIndex)) return read_indexed(directory + '/' + kBinIndex, options);
+  CKPT_TRY(check_numbered(directory, names));
   for (const std::string& name : names) {
     const bool is_shard = is_bin_shard(name) || (name.starts_with("model-") && name.ends_with(kSuffix));
     if (name != kBinFile && !is_shard) continue;

@@ -26,6 +26,7 @@ constexpr std::string_view kModels[] = {"hf_model_", "meta_model_", "torchtune_m
 
 struct Epoch {
   std::string directory;            // of a newer torchtune
+  bool has_weights = false;         // in it: with LoRA there may be an adapter alone
   std::vector<std::string> models;  // of an older one
   std::string adapter;              // file
 };
@@ -39,12 +40,15 @@ std::optional<Epoch> newest(const std::string& path, const Folder& folder) {
     if (epoch && (!last || *epoch > *last)) last = epoch;
   }
   if (last) {
-    Epoch epoch{path + "/epoch_" + std::to_string(*last), {}, ""};
-    const std::vector<std::string> files = names_in_directory(epoch.directory, folder);
+    Epoch epoch;
+    epoch.directory = path + "/epoch_" + std::to_string(*last);
+    std::vector<std::string> files = names_in_directory(epoch.directory, folder);
     // Of an adapter there are two copies; a recipe resumes from torchtune's own.
     for (const char* name : {"adapter_model.bin", "adapter_model.safetensors", "adapter_model.pt"})
       if (std::binary_search(files.begin(), files.end(), name)) epoch.adapter = epoch.directory + '/' + name;
-    if (epoch.adapter.empty() && !holds_weights(files)) return {};
+    std::erase_if(files, [](const std::string& name) { return name.starts_with("adapter_"); });
+    epoch.has_weights = holds_weights(files) || std::binary_search(files.begin(), files.end(), kIndexFile);
+    if (epoch.adapter.empty() && !epoch.has_weights) return {};
     return epoch;
   }
   for (const std::string& name : names)
@@ -68,17 +72,14 @@ std::string recipe_of(const std::string& path, const Folder& folder) {
   return "";
 }
 
-// With LoRA an epoch may have an adapter and no weights.
 Status read_model(const Epoch& epoch, const ReadOptions& options, std::vector<StatePart>* parts) {
   StatePart model{"model", {}};
   for (const std::string& path : epoch.models) {
     CKPT_ASSIGN(StatePart part, read_part("", path, options));
     model.content.push_back(std::move(part.content[0]));
   }
-  if (!epoch.directory.empty()) {
-    Result<std::vector<ForeignCheckpoint>> weights = read_weights(epoch.directory, options);
-    if (!weights.ok() && (weights.status().code() != CKPT_NOT_FOUND || epoch.adapter.empty())) return weights.status();
-    if (weights.ok()) model.content = weights.take();
+  if (epoch.has_weights) {
+    CKPT_ASSIGN(model.content, read_weights(epoch.directory, options));
   }
   for (size_t i = 0; model.content.size() > 1 && i < model.content.size(); i++)
     for (ForeignTensor& tensor : model.content[i].tensors)
