@@ -61,10 +61,12 @@ static Chosen choose(const Parts& parts, const Opened& from, const Names& kinds)
       choose_tensor(out, parts, from, ours, theirs);
       continue;
     }
-    if (ours == "optimizer")
+    if (ours == "optimizer") {
       out.part.optimizers = parts.options.optimizers;
-    else
+      out.part.models = parts.options.models;  // by which its parameters have names, whoever gives the model's tensors
+    } else {
       (parts.extra.count(ours) ? out.part.others : out.part.per_rank).set(ours, {});
+    }
     out.exactly.paths.insert(ours);
     out.exactly.places[ours] = from.places.at(theirs);
     out.globs += value_glob_of(from.places.at(theirs)) + ",";

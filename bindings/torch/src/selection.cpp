@@ -44,7 +44,10 @@ bool Choice::wants(const std::string& path) const {
 }
 
 bool Choice::wants_below(const std::string& path) const {
-  if (exactly_) return true;
+  if (exactly_)
+    return std::any_of(exactly_->paths.begin(), exactly_->paths.end(), [&](const std::string& one) {
+      return one == path || one.compare(0, path.size() + 1, path + "/") == 0;
+    });
   for (const std::string& pattern : without_)
     if (fits(path, pattern)) return false;
   return only_.empty() || wants(path) || std::any_of(only_.begin(), only_.end(), [&](const std::string& pattern) {

@@ -257,6 +257,66 @@ TEST(Recis, TheOptimizerOfRecIsIsLoadedIntoTheManagersOwn) {
   EXPECT_EQ(fresh_adam.state().size(), 4u);
 }
 
+// The values of an optimizer as another program has them, who calls parameters by these names in this order.
+c10::IValue with_names(const c10::IValue& optimizer, const std::vector<std::string>& names) {
+  const auto from = optimizer.toGenericDict();
+  auto dict = [] { return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()); };
+  auto state = dict(), group = dict(), out = dict();
+  c10::impl::GenericList params(c10::StringType::get()), groups(c10::AnyType::get());
+  for (const std::string& name : names) {
+    state.insert(name, from.at("state").toGenericDict().at(name[0] - '0'));
+    params.push_back(name);
+  }
+  for (const auto& one : from.at("param_groups").toList().get(0).toGenericDict()) group.insert(one.key(), one.value());
+  group.insert_or_assign("params", params);
+  groups.push_back(group);
+  out.insert("state", state);
+  out.insert("param_groups", groups);
+  return out;
+}
+
+TEST(Recis, ParametersOfAnOptimizerAreFoundByNameWhicheverSourceGivesTheModel) {
+  StorePlace first, a, own, none, alone;
+  const auto shape = torch::nn::LinearOptions(2, 2).bias(false);
+  torch::nn::Sequential model{torch::nn::Linear(shape), torch::nn::Linear(shape)};
+  auto values_of = [&](torch::optim::Adam& adam) {
+    ct::save(first.uri(), model, adam);
+    ct::LoadOptions all;
+    all.all_values = true;
+    return ct::load(first.uri(), model, {}, all).others.at("optimizer");
+  };
+  torch::optim::Adam adam(model->parameters());
+  for (const int i : {0, 1}) model->parameters()[i].mutable_grad() = at::full({2, 2}, 10.0 * (i + 1));
+  adam.step();
+  const c10::IValue named = with_names(values_of(adam), {"1.weight", "0.weight"});
+  torch::optim::Adam fresh_adam(model->parameters());
+  auto moment = [&](int i) {
+    const auto state = values_of(fresh_adam).toGenericDict().at("state").toGenericDict();
+    return state.at(i).toGenericDict().at("exp_avg").toTensor()[0][0].item<float>();
+  };
+  auto of_model = [&](recis::ManagerOptions& options) { options.models = model; };
+  Trainer trainer(a.uri(), 1, {}, of_model);
+  trainer.manager->register_for_checkpointing("recis.dense.optim", [&] { return named; }, [](const c10::IValue&) {});
+  trainer.saved();
+  Trainer(own.uri(), 1, {}, of_model).saved();
+  ct::save(alone.uri(), {}, {}, {{"recis.dense.optim", named}});
+  const recis::Source dense = source(a.uri(), {"dense"}), optimizer = source(a.uri(), {"recis.dense.optim"});
+  for (const auto& [uri, bank] :
+       std::map<std::string, std::vector<recis::Source>>{{own.uri(), {optimizer}},
+                                                         {none.uri(), {dense, optimizer}},
+                                                         {none.uri() + "-2", {dense, source(alone.uri())}},
+                                                         {a.uri(), {}}}) {
+    fresh_adam.state().clear();
+    Trainer fresh(uri, 0, {}, [&, &bank = bank](auto& options) {
+      of_model(options);
+      options.optimizers = fresh_adam;
+      options.model_bank = bank;
+    });
+    fresh.manager->restore({}, source("", bank.empty() ? optimizer.load : std::vector<std::string>{"*"}));
+    EXPECT_EQ(std::make_pair(moment(0), moment(1)), std::make_pair(1.0f, 2.0f)) << bank.size();
+  }
+}
+
 // ---- what goes wrong ----
 
 TEST(Recis, WhatDoesNotFitInAnySourceIsRefusedBeforeAnythingChanges) {
