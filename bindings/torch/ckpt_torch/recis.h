@@ -108,7 +108,8 @@ class CheckpointManager {
   // checked before anything changes. After CORRUPT or IO the tensors in detail "undefined" are undefined (see
   // stage_first), and a table that was being read has some of its rows.
   std::map<std::string, std::string> load_model_bank(const std::vector<Source>& bank);
-  // COLLECTIVE. Loads those sources of that bank again that are is_dynamic and have a newer checkpoint than before.
+  // COLLECTIVE. Loads those sources of that bank again that are is_dynamic and have a newer checkpoint than before, and
+  // of the others what they give to a table that these empty.
   std::map<std::string, std::string> reload_model_bank();
   Checkpointer& checkpointer();
   void close();

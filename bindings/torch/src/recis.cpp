@@ -100,8 +100,10 @@ struct CheckpointManager::Impl {
           places.push_back(place);
         }
       plan(sources, parts.variables(), claimed);
+      std::set<size_t> again;
       for (size_t i = 0; i < places.size(); i++)
-        if (!only(places[i])) sources[i].given.clear();
+        if (only(places[i])) again.insert(i);
+      leave(sources, again);
     });
     agree(group(), error);
     const Names out = load(parts, session(), sources, false);

@@ -208,6 +208,11 @@ Names Opened::given_of(const std::string& ours) const {
   return out;
 }
 
+bool Opened::empties(const std::string& variable) const {
+  if (variable.find('@') == variable.npos || column_of(variable) != "id") return false;
+  return source.hashtable_clear && given_of(table_of(variable)).count("id") > 0;
+}
+
 const std::string& Opened::table(const Names& given_columns) const {
   return tables.at(table_of(given_columns.begin()->second));
 }
@@ -309,6 +314,20 @@ void plan(std::deque<Opened>& sources, const Names& variables, std::set<std::str
       if (!of_table(name, kind) || from->source.hashtable_clear) claimed.insert(name);
     }
     check_tables(*from, variables);
+  }
+}
+
+void leave(std::deque<Opened>& sources, const std::set<size_t>& again) {
+  std::set<std::string> emptied;
+  for (const size_t place : again)
+    for (const auto& one : sources[place].given)
+      if (sources[place].empties(one.first)) emptied.insert(table_of(one.first));
+  for (size_t i = 0; i < sources.size(); i++) {
+    if (again.count(i)) continue;
+    Names left;
+    for (const std::string& table : emptied)
+      for (const auto& [column, theirs] : sources[i].given_of(table)) left[table + "@" + column] = theirs;
+    sources[i].given = left;
   }
 }
 

@@ -37,6 +37,8 @@ struct Opened {
   std::string name(const std::string& variable) const;
   // Of table `ours` of the model the columns that it gives, "id" among them, and their variables in it.
   Names given_of(const std::string& ours) const;
+  // Whether this is the ids of a table, which is emptied before they come.
+  bool empties(const std::string& variable) const;
   // Where it has the table that these are of.
   const std::string& table(const Names& columns) const;
   std::vector<ckpt::ColumnInfo> columns_of(const std::string& table) const;
@@ -70,6 +72,10 @@ struct Opened {
 // Which source gives what that is not `claimed`: the last that has it. Only rows that join others leave room for
 // earlier sources.
 void plan(std::deque<Opened>& sources, const Names& variables, std::set<std::string> claimed);
+
+// Leaves of a plan what is loaded again, in these places: all of those sources, and of the others what they give to the
+// tables that those empty.
+void leave(std::deque<Opened>& sources, const std::set<size_t>& again);
 
 }  // namespace recis
 }  // namespace ckpt_torch

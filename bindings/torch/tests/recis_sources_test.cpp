@@ -48,6 +48,31 @@ TEST(Recis, ADynamicSourceIsLoadedAgainWhenItHasANewerCheckpoint) {
   EXPECT_EQ(fresh.dense(), 1);
 }
 
+TEST(Recis, ATableThatIsLoadedAgainHasAllThatItsSourcesGive) {
+  StorePlace a, b, c, own;
+  Trainer(a.uri(), 1, {1}).saved();
+  Trainer(b.uri(), 2, {1, 2}).saved();
+  Trainer(c.uri(), 3, {2, 3}).saved();
+  Trainer fresh(own.uri());
+  recis::Source slots = source(a.uri()), newer = source(b.uri(), {"items@id", "items@emb*"}),
+                joining = source(c.uri(), {"items", "users"});
+  newer.is_dynamic = true;
+  joining.hashtable_clear = false;
+  fresh.manager->load_model_bank({slots, newer, joining});
+  const Rows rows{{1, 2}, {2, 3}, {3, 3}}, slots_of{{1, 1}, {2, 3}, {3, 3}};
+  EXPECT_EQ(std::make_pair(fresh.items.has(), fresh.items.has(1)), std::make_pair(rows, slots_of));
+  Trainer trainer(b.uri(), 6, {1, 6});
+  trainer.manager->restore({}, source("", {"global_step"}));
+  trainer.saved();
+  fresh.users.rows.clear();
+  fresh.note = 9;
+  EXPECT_EQ(fresh.manager->reload_model_bank().size(), 3u);
+  EXPECT_EQ(fresh.items.has(), (Rows{{1, 6}, {2, 3}, {3, 3}, {6, 6}}));
+  EXPECT_EQ(fresh.items.has(1), (Rows{{1, 1}, {2, 3}, {3, 3}, {6, 0}}));
+  EXPECT_TRUE(fresh.users.rows.empty());
+  EXPECT_EQ(fresh.note, 9);
+}
+
 // A run of RecIS with one checkpoint, of what a Trainer has, saved by two workers.
 void write_recis(const std::string& folder, double value, std::vector<int64_t> ids, int64_t step = 7) {
   const auto store = ckpt::Store::open("mem:recis-" + folder);
