@@ -78,8 +78,9 @@ static std::string newest_of_recis(const std::string& path) {
   std::ifstream file(path + "/checkpoint");
   std::string newest;
   for (std::string word; file >> word;) newest = word;
+  if (newest.empty() || newest[0] == '.' || newest.find('/') != newest.npos) return "";  // it would lie elsewhere
   std::error_code none;
-  return !newest.empty() && fs::is_directory(path + "/" + newest, none) ? newest : "";
+  return fs::is_directory(path + "/" + newest, none) ? newest : "";
 }
 
 Source located(const Source& source) {

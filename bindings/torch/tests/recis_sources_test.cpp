@@ -230,6 +230,24 @@ TEST(Recis, ADynamicRunOfRecIsIsLoadedAgainWhenItHasANewerCheckpoint) {
   EXPECT_EQ(fresh.items.has(), (Rows{{3, 6}}));
 }
 
+TEST(Recis, ANewestCheckpointOutsideOfARunOfRecIsIsRefused) {
+  StorePlace folder(true), own;
+  const std::string run = folder.uri() + "/run";
+  write_recis(run, 5, {1});
+  write_recis(folder.uri() + "/other", 6, {1});
+  for (const std::string name : {"../other/ckpt_7", "/../other/ckpt_7", "..", ".", "ckpt_7/../../other/ckpt_7"}) {
+    std::ofstream(run + "/checkpoint") << name << "\n";
+    Trainer fresh(own.uri(), 9);
+    EXPECT_TRUE(ct::internal::caught([&] { fresh.manager->load_model_bank({source(run, {"dense"})}); })) << name;
+    EXPECT_EQ(fresh.dense(), 9) << name;
+  }
+  std::filesystem::rename(folder.uri() + "/other/ckpt_7", run + "/ckpt_8");
+  std::ofstream(run + "/checkpoint") << "ckpt_8\n";
+  Trainer fresh(own.uri(), 9);
+  fresh.manager->load_model_bank({source(run, {"dense"})});
+  EXPECT_EQ(fresh.dense(), 6);
+}
+
 TEST(Recis, ASourceMayBeAnyCheckpointOfARun) {
   StorePlace place(true), own;
   Trainer trainer(place.uri(), 1, {1}, [](auto& options) {
