@@ -143,16 +143,27 @@ struct CheckpointManager::Impl {
     return out;
   }
 
+  // CORRUPT for what a checkpoint that was passed over has changed if it is still there: it is of another step.
+  void check_begun() const {
+    if (parts.begun.empty()) return;
+    const std::vector<std::string> names(parts.begun.begin(), parts.begun.end());
+    fail(CKPT_CORRUPT, "a damaged checkpoint, which was passed over, has changed " + listed(names) +
+                           ", which neither the one before it nor the model bank replaces; restore a sound step into a "
+                           "new model with new tables, or let model_bank give them (tables with hashtable_clear)");
+  }
+
   int64_t restore(std::optional<int64_t> at, Source own) {
     own.path = keeper.impl().store;
     own.run = keeper.impl().run;
     own.strict = own.strict.value_or(true) && bank.empty();
     claimed.clear();
+    parts.begun.clear();
     const std::string select = at ? "step:" + std::to_string(*at) : "latest";
     const auto found = keeper.impl().restore_with([&](const std::string& id) { return load_own(own, id); }, select);
     if (found && claimed.count("global_step") == 0 && wants(own, "global_step", "extra"))
       step = std::max<int64_t>(found->step, 0);
     if (!bank.empty()) load_bank();
+    agree(group(), caught([&] { check_begun(); }));
     return step;
   }
 

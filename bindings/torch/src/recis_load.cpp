@@ -128,7 +128,8 @@ static void check_table(const Opened& from, const std::string& name, const HashT
 }
 
 // The rows of a share, window by window. The table is emptied once it is known that there are such rows.
-static void load_rows(const Parts& parts, const Opened& from, const Names& given, ckpt::Rowset rows, HashTable& table) {
+static void load_rows(Parts& parts, const Opened& from, const std::string& name, ckpt::Rowset rows, HashTable& table) {
+  const Names given = from.given_of(name);
   const std::string theirs = from.table(given);
   const std::vector<ckpt::ColumnInfo> all = from.columns_of(theirs);
   std::vector<std::string> wanted;
@@ -140,13 +141,18 @@ static void load_rows(const Parts& parts, const Opened& from, const Names& given
     if (std::count(wanted.begin(), wanted.end(), info.name)) bytes += info.row_bytes;
   rows.window(std::max<uint64_t>(1, parts.options.window_bytes / bytes));
   auto put = [&](const auto& share, const auto& read) {
-    if (given.count("id") && from.source.hashtable_clear) table.clear();
+    if (from.empties(name + "@id")) {
+      parts.begun.insert(name + "@id");
+      table.clear();
+    }
     for (uint64_t window = 0; window < share.info().window_count; window++) {
       const SparseTable loaded = read(window);
       SparseTable out{loaded.ids, {}};
       for (const auto& [column, variable] : given)
         if (column != "id") out.columns[column] = loaded.columns.at(column_of(variable));
-      if (out.ids.numel() > 0) table.insert_rows(out);
+      if (out.ids.numel() == 0) continue;
+      parts.begun.insert(name + "@id");
+      table.insert_rows(out);
     }
   };
   if (from.file) {
@@ -159,8 +165,7 @@ static void load_rows(const Parts& parts, const Opened& from, const Names& given
 }
 
 // The rows of those sources that give ids, in their order; then columns of others for the rows that are there.
-static void load_table_of(const Parts& parts, const std::deque<Opened>& sources, const std::string& name,
-                          HashTable& table) {
+static void load_table_of(Parts& parts, const std::deque<Opened>& sources, const std::string& name, HashTable& table) {
   for (const bool with_ids : {true, false})
     for (const Opened& from : sources) {
       const Names given = from.given_of(name);
@@ -172,7 +177,7 @@ static void load_table_of(const Parts& parts, const std::deque<Opened>& sources,
         const auto* first = reinterpret_cast<const uint64_t*>(ids.data_ptr<int64_t>());
         rows = ckpt::Rowset::ids({first, first + ids.numel()});
       }
-      named(from.told, [&] { load_rows(parts, from, given, std::move(rows), table); });
+      named(from.told, [&] { load_rows(parts, from, name, std::move(rows), table); });
     }
 }
 
@@ -193,17 +198,27 @@ Names load(Parts& parts, Session::Impl& session, const std::deque<Opened>& sourc
             if (!chosen[i].exactly.paths.empty())
               named(sources[i].told, [&] { loads.push_back(loading_of(parts, sources[i], chosen[i], own)); });
         }));
+  std::set<std::string> left = parts.begun;
   session.load_from(loads);
-  Names out;
+  for (const Opened& from : sources)
+    for (const auto& one : from.given)
+      if (kinds.at(one.first) == "dense" || one.first == "optimizer") parts.begun.insert(one.first);
   agree(group, caught([&] {
           for (const auto& [name, table] : parts.options.tables) load_table_of(parts, sources, name, *table);
+        }));
+  Names out;
+  agree(group, caught([&] {  // nothing is read any more, so that no damage leaves some of these changed
           for (Chosen& one : chosen) {
             for (const auto& [name, value] : one.part.others.items()) parts.extra.at(name).put(value);
             for (const auto& [name, value] : one.part.per_rank.items()) parts.io_states.at(name).put(value);
           }
           for (const Opened& from : sources)
-            for (const auto& one : from.given) out[one.first] = from.where;
+            for (const auto& [name, theirs] : from.given) {
+              out[name] = from.where;
+              if (!of_table(name, kinds.at(name)) || from.empties(name)) left.erase(name);
+            }
         }));
+  parts.begun = left;
   return out;
 }
 

@@ -26,6 +26,8 @@ struct Parts {
   ManagerOptions options;
   Ranks ranks;
   std::map<std::string, Part> extra = {}, io_states = {};  // the sparse optimizer is among the former
+  // What loads have begun to change and not come to the end with, nor replaced later: variables; of a table its ids.
+  std::set<std::string> begun = {};
 };
 
 constexpr const char* kSparseOptim = "sparse_optim";

@@ -81,6 +81,95 @@ TEST(Recis, ATableThatIsDamagedIsPassedOverWithItsCheckpoint) {
   expect_error([&] { fresh.manager->restore(2); }, CKPT_CORRUPT, "items");
 }
 
+// A store with two checkpoints, the first without the table "users", and a layer more in the second, whose rows of
+// a table are damaged.
+void save_before_and_after(const std::string& uri, const std::string& damaged) {
+  Trainer first(uri, 1, {1, 2}, [](auto& options) {
+    options.tables.erase("users");
+    options.max_keep = 0;
+  });
+  first.saved();
+  Trainer second(uri, 2, {1, 2, 3}, [](auto& options) { options.max_keep = 0; });
+  second.manager->restore({}, source("", {"global_step"}));
+  second.model->push_back(torch::nn::Linear(1, 1));
+  second.manager->register_for_checkpointing("late", [] { return c10::IValue(2); }, [](const c10::IValue&) {});
+  second.saved();
+  damage(uri, "ckpt_2", damaged + "/", "embedding");
+}
+
+TEST(Recis, RowsOfAPassedOverCheckpointAreMixedWithThoseOfNoOther) {
+  StorePlace users(true), items(true), bank, joined;
+  save_before_and_after(users.uri(), "users");
+  save_before_and_after(items.uri(), "items");
+  Trainer(bank.uri(), 5, {5}, [](auto& options) { options.tables.erase("users"); }).saved();
+  Trainer(joined.uri(), 7, {7}).saved();
+  recis::Source what, keeping;
+  what.strict = keeping.strict = false;
+  keeping.hashtable_clear = false;
+  auto restore = [](const std::string& uri, const recis::Source& own, const std::vector<recis::Source>& sources,
+                    const ct::Ranks& ranks = {}) {
+    Trainer fresh(uri, 9, {2, 8}, [&](auto& options) { options.model_bank = sources; }, ranks);
+    const int64_t step = fresh.manager->restore({}, own);
+    return std::make_tuple(step, fresh.items.has(), fresh.users.has());
+  };
+  expect_error([&] { restore(users.uri(), what, {}); }, CKPT_CORRUPT, "'users@id'");
+  expect_error([&] { restore(users.uri(), what, {source(bank.uri(), {"*"}, {"dense"})}); }, CKPT_CORRUPT, "'users@id'");
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    recis::Source any = what;
+    any.or_rank0 = true;
+    expect_error([&] { restore(users.uri(), any, {}, ranks); }, CKPT_CORRUPT, "'users@id'");
+  });
+  expect_error([&] { restore(users.uri(), keeping, {}); }, CKPT_CORRUPT, "'items@id'");
+  recis::Source joining = source(joined.uri(), {"users"});
+  const Rows first{{1, 1}, {2, 1}};
+  EXPECT_EQ(restore(users.uri(), what, {joining}), std::make_tuple(int64_t{1}, first, (Rows{{7, 7}})));
+  joining.hashtable_clear = false;
+  expect_error([&] { restore(users.uri(), what, {joining}); }, CKPT_CORRUPT, "'users@id'");
+  // Where the damage is found before rows of another table come, those stay.
+  EXPECT_EQ(restore(items.uri(), what, {}), std::make_tuple(int64_t{1}, first, (Rows{{2, 9}, {8, 9}})));
+}
+
+TEST(Recis, AModelThatAPassedOverCheckpointHasChangedIsNotLeftSo) {
+  StorePlace place(true), a;
+  save_before_and_after(place.uri(), "items");
+  recis::Source what;
+  what.strict = false;
+  auto with_layer = [](Trainer& trainer, double value) {
+    trainer.model->push_back(torch::nn::Linear(1, 1));
+    torch::NoGradGuard guard;
+    trainer.model->named_parameters()["2.weight"].fill_(value);
+  };
+  Trainer fresh(place.uri(), 9),
+      other(place.uri(), 9, {}, [&](auto& options) { options.model_bank = {source(a.uri(), {"2.*"})}; });
+  with_layer(fresh, 9);
+  with_layer(other, 9);
+  expect_error([&] { fresh.manager->restore({}, what); }, CKPT_CORRUPT, "'2.weight'");
+  Trainer trainer(a.uri(), 3);
+  with_layer(trainer, 3);
+  trainer.saved();
+  EXPECT_EQ(other.manager->restore({}, what), 1);
+  EXPECT_EQ(std::make_pair(other.dense(), other.dense("2.weight")), std::make_pair(1.0, 3.0));
+}
+
+// What is put after all tables is not changed by a checkpoint whose table is damaged.
+TEST(Recis, ARegisteredPartThatOnlyThePassedOverCheckpointHasStaysAsItIs) {
+  StorePlace place(true);
+  save_before_and_after(place.uri(), "items");
+  recis::Source what;
+  what.strict = false;
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    Trainer fresh(place.uri(), 9, {}, {}, ranks);
+    int64_t own = 9;
+    fresh.manager->register_for_checkpointing(
+        "late", [&] { return c10::IValue(own); }, [&](const c10::IValue& value) { own = value.toInt(); });
+    recis::Source any = what;
+    any.or_rank0 = true;
+    any.exclude = {"users"};  // which one rank may have come to before another finds the damage
+    EXPECT_EQ(fresh.manager->restore({}, any), 1);
+    EXPECT_EQ(std::make_pair(own, fresh.note), std::make_pair(int64_t{9}, int64_t{1}));
+  });
+}
+
 TEST(Recis, RestoreTakesOfTheBankWhatTheRunsOwnCheckpointLacks) {
   StorePlace a, own, none;
   Trainer(a.uri(), 1, {1, 2}).saved();
