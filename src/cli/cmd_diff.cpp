@@ -97,9 +97,9 @@ struct Side {
   std::unique_ptr<Opened> opened;  // of a checkpoint, whose reader the tensors use
 };
 
-Side side_of(const std::string& argument, const Args& args, const ckpt::Options& options) {
+Side side_of(const std::string& argument, bool foreign, const Args& args, const ckpt::Options& options) {
   Side side;
-  if (is_foreign(argument, options)) {
+  if (foreign) {
     ForeignContent content = foreign_content(argument, args);
     side.name = shown(argument);
     side.tree = std::move(content.tree);
@@ -166,8 +166,7 @@ std::vector<Difference> differences_of(const Side& a, const Side& b, const Table
   return found;
 }
 
-int diff_foreign(const Args& args, const ckpt::Options& options) {
-  const Side a = side_of(args.a, args, options), b = side_of(args.b, args, options);
+int diff_foreign(const Side& a, const Side& b, const Args& args, const ckpt::Options& options) {
   const TableDifferences tables = diff_tables(table_side(a), table_side(b), args.at, !args.structure_only, options);
   const std::vector<Difference> found = differences_of(a, b, tables, args);
   const bool equal = found.empty() && tables.found.empty();
@@ -192,7 +191,11 @@ int diff_foreign(const Args& args, const ckpt::Options& options) {
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
-  if (is_foreign(args.a, options) || is_foreign(args.b, options)) return diff_foreign(args, options);
+  const bool a_foreign = is_foreign(args.a, options), b_foreign = is_foreign(args.b, options);
+  if (a_foreign || b_foreign) {
+    const Side a = side_of(args.a, a_foreign, args, options), b = side_of(args.b, b_foreign, args, options);
+    return diff_foreign(a, b, args, options);
+  }
   if (args.structure_only) options.set("values", 0);
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   ckpt::Report report{nullptr};

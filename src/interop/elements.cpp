@@ -94,7 +94,7 @@ Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device
     if (piece.bytes.size == 0) continue;
     CKPT_ASSIGN(const Bytes bytes, files.place(piece.bytes));
     CKPT_ASSIGN(const std::vector<BoxMemory> sources, boxes_of_piece(wanted.geometry, tensor, piece, bytes));
-    const bool is_on_server = files.remote_of(piece.bytes.file) && !files.path(piece.bytes.file).empty();
+    const auto remote = files.is_computed(piece.bytes.file) ? nullptr : files.remote_of(piece.bytes.file);
     for (const BoxMemory& from : sources)
       for (const BoxMemory& to : targets) {
         const Box shared = plan::intersect(from.box, to.box);
@@ -102,7 +102,7 @@ Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device
         const FileRange near = range_near(piece.bytes, bytes, from, shared, wanted.geometry.width);
         CKPT_TRY(files.fetch({near}));
         copied += copy_shared(from, to, shared, wanted.geometry, buffer);
-        if (is_on_server) files.remote_of(near.file)->release({near.offset, near.offset + near.size});
+        if (remote) remote->release({near.offset, near.offset + near.size});
       }
   }
   const uint64_t expected = plan::units_of(wanted.geometry, wanted.units);

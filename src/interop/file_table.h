@@ -34,19 +34,21 @@ class FileTable {
 
   // Opens the file if need be: what a parser reads.
   Result<FileBytes> open(size_t file);
-  // Opens the file if need be, and fetches the range of one on a web server. FORMAT where it ends before the range
+  // Opens the file if need be, and fetches the range of one on a server. FORMAT where it ends before the range
   // does; the errors of opening and reading it.
   Result<Bytes> bytes(const FileRange& range);
   // The same without fetching: its address.
   Result<Bytes> place(const FileRange& range);
   // Fetches many ranges at once, of which place() succeeded.
   Status fetch(const std::vector<FileRange>& ranges) const;
-  // The files that are on a web server.
+  // The files that are on a server, or computed.
   std::vector<std::shared_ptr<RemoteFile>> remote() const;
-  // Null for a file of this machine.
+  // One of those; null for a file of this machine.
   std::shared_ptr<RemoteFile> remote_of(size_t file) const {
     return file < entries_.size() && entries_[file].file ? entries_[file].file->remote() : nullptr;
   }
+  // Whether its bytes are computed (map/computed.h), not a server's.
+  bool is_computed(size_t file) const { return remote_of(file) && entries_[file].path.empty(); }
   // As place(), after that succeeded.
   Bytes mapped(const FileRange& range) const { return entries_[range.file].bytes.subspan(range.offset, range.size); }
 

@@ -15,11 +15,9 @@ namespace ckpt::interop {
 
 class PieceJoiner {
  public:
-  // `where` begins messages: the directory. `compare`: replicas must be equal. `folder`: where the files are.
-  PieceJoiner(std::string where, bool compare, Folder folder = nullptr)
-      : where_(std::move(where)), compare_(compare), folder_(std::move(folder)) {}
+  // `where` begins messages: the directory. With `verify` replicas must be equal.
   PieceJoiner(std::string where, const ReadOptions& options)
-      : PieceJoiner(std::move(where), options.verify, options.folder) {}
+      : where_(std::move(where)), compare_(options.verify), folder_(options.folder) {}
 
   // A tensor of which `file` has something, or says that others have it; its number. MISMATCH where another file said
   // otherwise, FORMAT for what no tensor is.

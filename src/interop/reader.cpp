@@ -56,8 +56,7 @@ Result<std::vector<ForeignTable>> ForeignCheckpoint::tables() const {
       if (tensor.is_alias()) return tensor.target == table.ids && tensor.name == table.name;
       const ForeignTensor& ids = tensors[table.ids];
       const auto same_rows = [&](const ForeignPiece& a, const ForeignPiece& b) {
-        const bool computed = files.remote_of(a.bytes.file) && files.path(a.bytes.file).empty();
-        return a.rank == b.rank && !a.strides && !computed;
+        return a.rank == b.rank && !a.strides && !files.is_computed(a.bytes.file);
       };
       return tensor.name.starts_with(table.name + '/') && tensor.shape[0] == ids.shape[0] &&
              std::ranges::equal(tensor.pieces, ids.pieces, same_rows);

@@ -22,7 +22,9 @@ Region flat(uint64_t first, uint64_t count) { return {RegionKind::kFlat, {}, fir
 // A tensor of bytes [4, 3], and what files have of it.
 class Pieces : public testing::Test {
  protected:
-  Pieces() : joiner_("dir", true) { EXPECT_EQ(*joiner_.tensor("w", CKPT_DTYPE_U8, shape_of({4, 3}), "rank0.pt"), 0u); }
+  Pieces() : joiner_("dir", ReadOptions{}) {
+    EXPECT_EQ(*joiner_.tensor("w", CKPT_DTYPE_U8, shape_of({4, 3}), "rank0.pt"), 0u);
+  }
   Status add(const Region& region, std::string_view elements, const std::string& file) {
     return joiner_.add(0, region, as_bytes(elements), std::nullopt, file);
   }
@@ -58,7 +60,7 @@ TEST_F(Pieces, RangesInABoxAreItsElementsInOrder) {
   const std::string whole = "abcdefghijkl";
   const Box inner{shape_of({1, 1}), shape_of({3, 2})};
   for (uint64_t cut = 0; cut <= 6; cut++) {
-    PieceJoiner joiner("dir", true);
+    PieceJoiner joiner("dir", ReadOptions{});
     ASSERT_TRUE(joiner.tensor("w", CKPT_DTYPE_U8, shape_of({4, 3}), "f").ok());
     const std::string of_inner = "ehknqt";
     ASSERT_TRUE(joiner.add_range(0, inner, 0, as_bytes(of_inner).first(cut), "f").ok());
@@ -102,7 +104,7 @@ TEST_F(Pieces, WhatIsMissingOrTwiceOrOutsideIsNamed) {
 }
 
 TEST_F(Pieces, ATensorWithoutElementsNeedsNone) {
-  PieceJoiner joiner("dir", true);
+  PieceJoiner joiner("dir", ReadOptions{});
   ASSERT_TRUE(joiner.tensor("none", CKPT_DTYPE_F32, shape_of({0, 3}), "rank0.pt").ok());
   Result<std::vector<ForeignTensor>> all = std::move(joiner).finish(files_);
   ASSERT_TRUE(all.ok());

@@ -1,12 +1,10 @@
 #include "interop/safetensors/file_set.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <memory>
 
 #include "format/names.h"
 
@@ -156,11 +154,7 @@ std::string indented(std::string_view compact, int level) {
   return text;
 }
 
-Result<std::vector<std::string>> list_safetensors(const std::string& path, const Folder& folder) {
-  CKPT_ASSIGN(std::vector<std::string> names, list_directory(path, folder));
-  std::erase_if(names, [](const std::string& name) { return !name.ends_with(kSuffix) || name.starts_with('.'); });
-  return names;
-}
+bool is_safetensors_name(const std::string& name) { return name.ends_with(kSuffix) && !name.starts_with('.'); }
 
 std::string parent_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -191,15 +185,11 @@ Result<FileSet> set_of_index(const std::string& path, const Folder& folder) {
   return set;
 }
 
-bool has_index(const std::string& directory, const Folder& folder) {
-  const std::vector<std::string> names = names_in_directory(directory, folder);
-  return std::ranges::binary_search(names, kIndexFile);
-}
-
 Result<FileSet> set_of_directory(const std::string& path, const Folder& folder) {
-  if (has_index(path, folder)) return set_of_index(path + '/' + kIndexFile, folder);
+  CKPT_ASSIGN(std::vector<std::string> names, list_directory(path, folder));
+  if (std::ranges::binary_search(names, kIndexFile)) return set_of_index(path + '/' + kIndexFile, folder);
   FileSet set;
-  CKPT_ASSIGN(set.names, list_safetensors(path, folder));
+  std::ranges::copy_if(names, std::back_inserter(set.names), is_safetensors_name);
   if (set.names.empty())
     return Status(CKPT_NOT_FOUND, path + ": neither " + kIndexFile + " nor any *" + kSuffix).with("path", path);
   CKPT_TRY(check_numbered(path, set.names));
@@ -224,8 +214,8 @@ FileSet set_of_file(const std::string& path) {
 
 static constexpr size_t kDigits = 5;
 
-// Of "-00001-of-00003": 1 and 3.
-static bool parse_number_of(std::string_view text, uint32_t* number) {
+// "00003": 3.
+static bool parse_five_digits(std::string_view text, uint32_t* number) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
   return error == std::errc() && text.size() == kDigits && stop == text.data() + text.size();
 }
@@ -237,8 +227,8 @@ Status check_numbered(const std::string& directory, const std::vector<std::strin
     const size_t of = name.rfind(kOf);
     uint32_t number = 0, count = 0;
     if (of == name.npos || of < kDigits || name.starts_with("shard-") ||  // of DCP, whose ranks have some each
-        !parse_number_of(std::string_view(name).substr(of - kDigits, kDigits), &number) ||
-        !parse_number_of(std::string_view(name).substr(of + kOf.size(), kDigits), &count))
+        !parse_five_digits(std::string_view(name).substr(of - kDigits, kDigits), &number) ||
+        !parse_five_digits(std::string_view(name).substr(of + kOf.size(), kDigits), &count))
       continue;
     for (const uint32_t other : {number - 1, number + 1}) {
       if (other < 1 || other > count) continue;
@@ -252,9 +242,9 @@ Status check_numbered(const std::string& directory, const std::vector<std::strin
 }
 
 bool holds_safetensors(const std::string& directory, const Folder& folder) {
-  if (has_index(directory, folder)) return true;
-  const Result<std::vector<std::string>> names = list_safetensors(directory, folder);
-  return !names.ok() || !names->empty();  // what cannot be listed is find_files' to tell
+  const Result<std::vector<std::string>> names = list_directory(directory, folder);
+  if (!names.ok()) return true;  // find_files' to tell
+  return std::ranges::binary_search(*names, kIndexFile) || std::ranges::any_of(*names, is_safetensors_name);
 }
 
 Result<FileSet> find_files(const std::string& path, const Folder& folder) {

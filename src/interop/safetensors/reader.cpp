@@ -16,8 +16,6 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr unsigned kOpensAtOnce = 8;  // on a server
-
 struct Sources {
   FileSet set;
   std::vector<Header> headers;  // as set.names
@@ -66,7 +64,7 @@ Result<Sources> open_sources(const std::string& path, const ReadOptions& options
     return Ok();
   };
   // Of files on this machine one after the other, since a header is parsed in no time.
-  CKPT_TRY(for_each_parallel(options.folder ? kOpensAtOnce : 1, paths.size(), open));
+  CKPT_TRY(for_each_parallel(options.folder ? kRequestsAtOnce : 1, paths.size(), open));
   for (size_t i = 0; i < paths.size(); i++) files.add(paths[i], *std::move(opened[i]));
   CKPT_TRY(check_names(sources));
   return sources;

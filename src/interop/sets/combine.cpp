@@ -21,6 +21,7 @@ class Combiner {
 
   Status add(StatePart& part) {
     const std::string place = part.key.empty() ? "" : format::path_segment(part.key);
+    before_ = 0;
     if (part.per_rank) return add_ranks(part, place);
     std::vector<Tree> trees;
     for (ForeignCheckpoint& content : part.content) {
@@ -28,13 +29,11 @@ class Combiner {
       trees.push_back(std::move(tree));
     }
     const uint32_t meant = trees.size() == 1 ? inside(trees[0], part.around) : 0;
-    before_ = meant == 0 ? 0 : format::path_segment(part.around).size() + 1;
+    if (meant != 0) before_ = format::path_segment(part.around).size() + 1;
     for (ForeignCheckpoint& content : part.content) CKPT_TRY(take(content, place));
     if (trees.size() == 1 && !part.key.empty()) {
       CKPT_TRY(tree_.key(part.key));
-      const Status status = put(trees[0], meant, place);
-      before_ = 0;
-      return status;
+      return put(trees[0], meant, place);
     }
     if (!part.key.empty()) {
       CKPT_TRY(tree_.key(part.key));
@@ -151,7 +150,7 @@ class Combiner {
   std::unordered_set<std::string> names_;
   std::vector<std::pair<decltype(ForeignCheckpoint::locate), ForeignCheckpoint::First>> later_;
   size_t parts_ = 0;
-  size_t before_ = 0;  // bytes of each name that stand for a key which is left out
+  size_t before_ = 0;  // of the part that is added: bytes of each name that stand for a key which is left out
   uint64_t unchecked_ = 0;
 };
 

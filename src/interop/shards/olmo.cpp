@@ -1,6 +1,4 @@
 // OLMo's sharded checkpoints, told by what is in them, as {"model", "optim", "train"}; and those of OLMo-core.
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "interop/dcp/format.h"
