@@ -139,23 +139,51 @@ def test_without_a_checkpoint_restore_changes_nothing(tmp_path: Path) -> None:
     assert trainer.manager.restore() == 0 and trainer.has() == everything(1, [4], 0)
 
 
+def damage_rows(path: Path, label: str, table: str) -> None:
+    with ckpt.Store(path) as store, ckpt.Reader(store, label) as reader:
+        segment = next(reader.segment(tensor.name, 0) for tensor in reader.tensors()
+                       if tensor.name.startswith(f"{table}/") and "embedding" in tensor.name)
+        part = next(path.glob(f"{label}.*")) / reader.part(segment.part).name
+    with open(part, "r+b") as file:
+        file.seek(segment.part_offset)
+        file.write(b"\xff")
+
+
 def test_a_table_that_is_damaged_is_passed_over_with_its_checkpoint(tmp_path: Path) -> None:
     trainer = Trainer(tmp_path, 1, [1, 2], save_interval=1, max_keep=None)
     with trainer.manager as manager:
         manager.step()
         fill(trainer.tables["items"], [1, 2, 3], 2)
         manager.step()
-    with ckpt.Store(tmp_path) as store, ckpt.Reader(store, "ckpt_2") as reader:
-        segment = next(reader.segment(tensor.name, 0) for tensor in reader.tensors()
-                       if tensor.name.startswith("items/") and "embedding" in tensor.name)
-        part = next(tmp_path.glob("ckpt_2.*")) / reader.part(segment.part).name
-    with open(part, "r+b") as file:
-        file.seek(segment.part_offset)
-        file.write(b"\xff")
+    damage_rows(tmp_path, "ckpt_2", "items")
     fresh = Trainer(tmp_path)
     with pytest.warns(ckpt.PassedOverWarning, match="ckpt_2"):
         assert fresh.manager.restore() == 1
     assert fresh.has() == everything(1, [1, 2])
+
+
+def test_what_a_passed_over_checkpoint_has_changed_is_replaced_or_told(tmp_path: Path) -> None:
+    old = Trainer(tmp_path, 1, [1, 2], max_keep=None)
+    del old.manager._parts.tables["users"]  # type: ignore[attr-defined]
+    del old.model["dense2.w"]
+    old.saved()
+    new = Trainer(tmp_path, 2, [7], max_keep=None)
+    new.manager.restore(load=["global_step"])
+    new.saved()
+    damage_rows(tmp_path, "ckpt_2", "users")
+    Trainer(tmp_path / "bank", 5, [3]).saved()
+    fresh = Trainer(tmp_path)
+    with pytest.warns(ckpt.PassedOverWarning), pytest.raises(
+            ckpt.CorruptError, match="passed over, has changed .*dense2.w.*users@id"):
+        fresh.manager.restore(strict=False)
+    whole = Trainer(tmp_path, model_bank=[{"path": tmp_path / "bank"}])
+    with pytest.warns(ckpt.PassedOverWarning):
+        assert whole.manager.restore() == 1
+    assert whole.has() == everything(1, [1, 2]) and list(whole.tables["users"].places) == [3]
+    assert whole.model["dense2.w"][0] == 5
+    joining = Trainer(tmp_path, model_bank=[{"path": tmp_path / "bank", "hashtable_clear": False}])
+    with pytest.warns(ckpt.PassedOverWarning), pytest.raises(ckpt.CorruptError, match="has changed 'users@id'"):
+        joining.manager.restore()
 
 
 def test_a_table_is_loaded_in_windows_of_bounded_size(tmp_path: Path) -> None:

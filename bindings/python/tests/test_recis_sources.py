@@ -226,6 +226,28 @@ def test_a_dynamic_recis_run_is_loaded_again_when_it_has_a_newer_checkpoint(tmp_
     assert fresh.has()["ids"] == [3] and fresh.has()["dense"] == 6 and all("ckpt_8" in one for one in taken.values())
 
 
+def test_a_table_that_is_loaded_again_has_all_that_its_sources_give(tmp_path: Path) -> None:
+    for name, value, ids in (("a", 1, [1, 2]), ("b", 2, [2, 3]), ("c", 3, [2, 3])):
+        Trainer(tmp_path / name, value, ids).saved()
+    fresh = Trainer(tmp_path / "new")
+    bank(fresh, {"path": tmp_path / "a"},
+         {"path": tmp_path / "b", "load": ["items@id", "items@emb*"], "is_dynamic": True},
+         {"path": tmp_path / "c", "load": ["items", "users"], "hashtable_clear": False})
+
+    def rows(column: str) -> dict[int, float]:
+        return {id: row[column][0] for id, row in fresh.tables["items"].export_rows().as_dict().items()}
+
+    assert (rows("embedding"), rows("exp_avg")) == ({2: 3, 3: 3}, {2: 1, 3: 3})
+    with Trainer(tmp_path / "b", 6, [1, 6]).manager as manager:
+        manager.restore(load=["global_step"])
+        manager.step()
+        manager.save()
+    fresh.tables["users"].clear()
+    assert set(fresh.manager.reload_model_bank()) == {"items@id", "items@embedding", "items@exp_avg"}
+    assert rows("embedding") == {1: 6, 2: 3, 3: 3, 6: 6} and rows("exp_avg") == {1: 1, 2: 1, 3: 3, 6: 0}
+    assert not fresh.tables["users"].places and fresh.has()["thing"] == 1
+
+
 def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
     run = recis_run(tmp_path / "run")
     next((run / "ckpt_7").glob("model-000001*.safetensors")).unlink()

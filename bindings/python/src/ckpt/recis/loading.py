@@ -18,7 +18,7 @@ from ..sources import FileReader
 from ..stateful import is_stateful
 from ..tables import Rowset
 from .bank import Entry, Source, plan
-from .parts import MODEL, SPARSE_OPTIM, Parts, leaves_of, put_back, put_io_state, state_of, table_of
+from .parts import MODEL, SPARSE_OPTIM, Parts, leaves_of, of_table, put_back, put_io_state, state_of, table_of
 
 Given = dict[str, str]  # variables of the model, and their names in a source
 
@@ -52,16 +52,21 @@ class Loading:
 
     def run(self, sources: list[Source], claimed: Iterable[str] = (),
             only: Callable[[Source], bool] = lambda source: True) -> dict[str, str]:
-        """Loads what is not `claimed`, of the sources that `only` names; returns which source gave what. Names, shapes
-        and dtypes, and numbers of workers, are checked before anything changes."""
+        """Loads what is not `claimed`, of the sources that `only` names, and of the others what they give to the tables
+        that those empty; returns which source gave what. Names, shapes and dtypes, and numbers of workers, are checked
+        before anything changes."""
         parts, variables = self._parts, self._parts.variables()
-        work = [(source, given) for source, given in zip(sources, plan(sources, variables, claimed, self._common))
-                if given and only(source)]
+        planned = list(zip(sources, plan(sources, variables, claimed, self._common)))
+        emptied = {name for name in parts.tables for source, given in planned
+                   if f"{name}@id" in given and source.entry.hashtable_clear and only(source)}
+        work = [(source, left) for source, given in planned
+                if (left := {name: theirs for name, theirs in given.items() if only(source)
+                             or (of_table(name, variables[name]) and table_of(name)[0] in emptied)})]
         by_kind = [(source, {kind: {ours: theirs for ours, theirs in given.items() if variables[ours] == kind}
                              for kind in ("dense", "extra", "io_state")}) for source, given in work]
         for source, kinds in by_kind:
             self._check_workers(source, [name for name in kinds["io_state"] if name in parts.io_states])
-        state = state_of(parts.model)
+        state, before = state_of(parts.model), set(parts.begun)
         values: dict[str, Any] = {}
         with ExitStack() as opened:
             requests = []
@@ -71,6 +76,7 @@ class Loading:
                     requests.append((source, request))
                     with source.named():
                         values |= self._ask_dense(request, source, kinds["dense"], dict(leaves_of(state)))
+                        parts.begun |= set(kinds["dense"])
             for source, request in requests:
                 with source.named():
                     request.run()
@@ -79,7 +85,10 @@ class Loading:
         for name in parts.tables:
             self._table(name, work)
         for source, given in work:
+            parts.begun |= {name for name in given if not of_table(name, variables[name])}
             self._put_objects(source, given)
+        parts.begun = before - {name for source, given in work for name in given
+                                if not of_table(name, variables[name]) or source.entry.hashtable_clear}
         return {name: source.id for source, given in work for name in given}
 
     def _put_objects(self, source: Source, given: Given) -> None:
@@ -141,9 +150,11 @@ class Loading:
         at_once = max(1, self._parts.window_bytes // row)
         with source.named(), source.share(info, rows, at_once) as share:
             if clear:
+                self._parts.begun.add(f"{name}@id")
                 table.clear()
             for window in share.windows(list(theirs.values()), framework=framework, options=self._options):
                 if len(window):
+                    self._parts.begun.add(f"{name}@id")
                     table.insert_rows(window.ids, {ours: window.columns[one] for ours, one in theirs.items()})
 
     # ---- objects ----
@@ -172,7 +183,8 @@ def load_bank(parts: Parts, entries: Sequence[Entry], ranks: Alone, options: Map
               claimed: Iterable[str] = (), known: Sequence[str] | None = None,
               convert: bool = False) -> tuple[dict[str, str], list[str]]:
     """Loads a model bank, on all ranks or with an error on all. Returns which source gave what, and the ids of the
-    checkpoints. `known`: those of the last time; then only dynamic entries that have a newer one are loaded."""
+    checkpoints. `known`: those of the last time; then only dynamic entries that have a newer one are loaded,
+    and what others give to a table that these empty."""
     located = [(place, entry.located()) for place, entry in enumerate(entries) if not entry.skip]
     ids = ranks.first(lambda: [_named(entry, place, entry.find, options) for place, entry in located])
     error: Exception | None = None

@@ -10,7 +10,10 @@ from typing import Any
 from .. import _core
 from ..checkpointer import Checkpointer
 from ..checkpointer.selection import Found
+from ..enums import Status
+from ..errors import error_of
 from ..handles import Store
+from ..hints import some
 from ..tables import Rowset
 from .bank import Entry, Source
 from .loading import Loading, load_bank, warn_of_missing
@@ -108,13 +111,15 @@ class CheckpointManager:
                 exclude: Iterable[str] = (), strict: bool = True, or_rank0: bool = False,
                 convert: bool = False) -> int:
         """Restores the run's newest checkpoint that is sound, or that of a step, and of the model bank what it lacks;
-        returns the step. Nothing changes if there is no checkpoint and no bank.
+        returns the step. Nothing changes if there is no checkpoint and no bank. CorruptError if a damaged checkpoint
+        that was passed over has changed what neither gives anew.
 
         `load`, `exclude`: classes (`sparse`, `dense`, `extra`, `sparse_opt`, `io_state`), names, tables, names with
         stars. `strict`: with a model bank, and with False, what the checkpoint lacks is no error. Io states of another
         number of workers are a MismatchError, unless `or_rank0` gives each worker its own or rank 0's."""
         entry = Entry("", tuple(load), tuple(exclude), strict=strict and not self._bank, or_rank0=or_rank0)
         taken: dict[str, str] = {}
+        self._parts.begun.clear()
 
         def load_into(reader: _core.Reader, common: Callable[[list[str]], list[str]]) -> tuple[Any, Found]:
             loading = Loading(self._parts, self._ranks, self._options, convert, common)
@@ -129,7 +134,17 @@ class CheckpointManager:
         self._own = tuple(taken)
         if self._bank:
             self._load_bank(self._bank, convert)
+        self._check_begun()
         return self.global_step
+
+    def _check_begun(self) -> None:
+        """CORRUPT, on all ranks, for what a checkpoint that was passed over has changed if it is still there."""
+        begun = sorted(self._parts.begun)
+        if self._ranks.most([bool(begun)])[0]:
+            raise error_of(Status.CORRUPT, "a damaged checkpoint, which was passed over, has changed "
+                           f"{some(begun) if begun else 'variables of another rank'}, which neither the one before it "
+                           "nor the model bank replaces; restore a sound step into a new model with new tables, or let "
+                           "model_bank give them (tables with hashtable_clear)")
 
     def load_model_bank(self, model_bank: Iterable[Mapping[str, Any]], *, convert: bool = False) -> dict[str, str]:
         """Loads a model bank: of each variable from the last source that has it. Returns the variables that were
@@ -146,7 +161,8 @@ class CheckpointManager:
         return self._load_bank(self._bank, convert)
 
     def reload_model_bank(self, *, convert: bool = False) -> dict[str, str]:
-        """Loads those sources of the model bank again that are `is_dynamic` and have a newer checkpoint than before."""
+        """Loads those sources of the model bank again that are `is_dynamic` and have a newer checkpoint than before;
+        of other sources what they give to a table that these empty."""
         taken, self._ids = load_bank(self._parts, self._bank, self._ranks, self._options, self._own, self._ids, convert)
         return taken
 

@@ -49,6 +49,8 @@ class Parts:
     window_bytes: int
     extra: dict[str, Any] = field(default_factory=lambda: {GLOBAL_STEP: 0})
     io_states: dict[str, Any] = field(default_factory=dict)
+    # Variables, of a table its ids, that loads have begun to change and not come to the end with, nor replaced later.
+    begun: set[str] = field(default_factory=set)
 
     def check_name(self, name: str) -> None:
         """ValueError for a name that is taken: all parts lie side by side in a checkpoint."""
@@ -80,6 +82,11 @@ class Parts:
 def class_of_column(column: str) -> str:
     """Of which class of a load config a column is."""
     return "sparse" if column in ("id", "embedding") else "sparse_opt"
+
+
+def of_table(variable: str, kind: str) -> bool:
+    """Whether a variable of this class is a table's: "items@embedding"."""
+    return kind in ("sparse", "sparse_opt") and "@" in variable
 
 
 def table_of(variable: str) -> tuple[str, str]:
