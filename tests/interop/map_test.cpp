@@ -197,6 +197,14 @@ TEST_F(MapView, RefusesSizesThatDoNotFit) {
     EXPECT_EQ(Rearrange::parse(text).status().code(), CKPT_INVALID) << text;
 }
 
+TEST_F(MapView, SaysWhatADimensionWasPutTogetherOfThatCannotBeCut) {
+  source(Shape::of(std::vector<uint64_t>{6, 4}));
+  ASSERT_TRUE(rearrange("(a 2) b -> (2 a) b").ok());
+  const Status status = rearrange("(a 2) b -> a 2 b");
+  EXPECT_EQ(status.code(), CKPT_MISMATCH);
+  EXPECT_NE(status.message().find("put it together of 2 x 3"), std::string::npos) << status.message();
+}
+
 // ---- mappings ----
 
 TEST(Mapping, RefusesWhatHasNoMeaning) {

@@ -14,7 +14,10 @@ struct SessionObject : Held<ckpt::Session> {
   const uint32_t world_size;
 };
 using ReaderObject = Held<ckpt::Reader>;
-using FileObject = Held<ckpt::File>;
+struct FileObject : Held<ckpt::File> {
+  explicit FileObject(ckpt::File&& file) : Held(std::move(file), "File") {}
+  bool busy = false;  // one read at a time
+};
 using TreeObject = Held<ckpt::Tree>;
 
 // The arguments that become options, in a signature.

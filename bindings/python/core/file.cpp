@@ -1,7 +1,10 @@
 // File: other people's checkpoint files, and rows of the sparse tables in them.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "region.h"
 #include "table.h"
 #include "view.h"
 
@@ -17,9 +20,23 @@ static nb::list tensors_of(const FileObject& self) {
 static View data_of(const FileObject& self, uint64_t index) {
   const auto file = self.get();
   const ckpt::FileTensor tensor = file->tensor(index);
-  if (tensor.data == nullptr && tensor.bytes != 0)
-    throw nb::value_error("the file was opened with tensor_data=0, so its tensors have no data");
+  if (tensor.data == nullptr && tensor.bytes != 0) {
+    const std::string what = "tensor \"" + std::string(tensor.name) +
+                             "\" has no address: it lies in several pieces, or the file was opened with "
+                             "tensor_data=0; File.read reads its elements";
+    throw nb::value_error(what.c_str());
+  }
   return View(file, tensor.data, tensor.bytes, tensor.dtype, tensor.shape, tensor.strides, tensor.ndim);
+}
+
+static void read_elements(FileObject& self, uint64_t index, nb::handle data, const Region& region) {
+  const auto file = self.get();
+  const Alone alone(&self.busy, "File");
+  const std::string name(file->tensor(index).name);
+  const Placed to = place(name, data, region, true);
+  if (to.device.type != CKPT_DEVICE_CPU)
+    raise(CKPT_UNSUPPORTED, "tensor \"" + name + "\": a file is read into memory of the CPU, found memory of a device");
+  unlocked([&] { file->read(index, to.tensor, {to.data, to.bytes}); });
 }
 
 // The tree belongs to the file: it is borrowed, and keeps the file open.
@@ -113,8 +130,9 @@ static nb::list tables_of(const FileObject& self) {
 
 void bind_file(nb::module_& m) {
   nb::class_<FileObject> file(m, "File",
-                              "A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing "
-                              "is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an "
+                              "A file or directory of PyTorch, safetensors or another program (README.md lists them), "
+                              "mapped and read in place: no code is run, nothing is copied. If somebody truncates the "
+                              "file meanwhile, SIGBUS can end the process. Of an "
                               "address (\"https://host/model.pt\", \"s3://bucket/run/checkpoint-500\") the bytes of "
                               "all tensors are fetched, unless tensor_data=0: then none are.");
   file.def(
@@ -122,13 +140,13 @@ void bind_file(nb::module_& m) {
           [](FileObject* self, nb::handle at, nb::handle mapping, const nb::kwargs& keywords) {
             const std::string name = path(at);
             const ckpt::Options chosen = options(mapping, keywords);
-            new (self) FileObject(unlocked([&] { return ckpt::File::open(name, chosen); }), "File");
+            new (self) FileObject(unlocked([&] { return ckpt::File::open(name, chosen); }));
           },
           nb::arg("path"), nb::arg("options").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def __init__(self, path: str | os.PathLike[str], " CKPT_PY_OPTIONS ") -> None"))
       .def_prop_ro(
           "format", [](const FileObject& self) { return self.get()->format(); },
-          "\"pt\" (zip), \"pt-legacy\" or \"safetensors\".")
+          "\"pt\" (zip), \"pt-legacy\", \"safetensors\", \"dcp\", \"deepspeed\" and so on: ckpt_file.h lists them.")
       .def_prop_ro(
           "tensor_count", [](const FileObject& self) { return self.get()->tensor_count(); },
           "How many tensors there are, those that share memory included.")
@@ -138,7 +156,29 @@ void bind_file(nb::module_& m) {
           "tensor", [](const FileObject& self, uint64_t index) { return record(self.get()->tensor(index)); },
           nb::arg("index"), nb::sig("def tensor(self, index: int) -> ckpt.records.FileTensor"),
           "Number `index` of tensors().")
-      .def("data", &data_of, nb::arg("index"), "The elements of tensor `index`, where they lie in the file.")
+      .def("data", &data_of, nb::arg("index"),
+           "The elements of tensor `index`, where they lie in the file. ValueError: they have no address, since they "
+           "lie "
+           "in several pieces or since the file was opened with tensor_data=0; read() reads them.")
+      .def(
+          "read",
+          [](FileObject& self, uint64_t index, nb::handle data, nb::object dtype, std::optional<Extents> shape,
+             std::optional<Extents> offset, std::optional<Extents> extent, std::optional<int64_t> flat_offset,
+             std::optional<int64_t> flat_size, std::optional<Extents> strides) {
+            read_elements(self, index, data,
+                          {dtype, shape, offset, extent, flat_offset, flat_size, strides, std::nullopt, std::nullopt});
+          },
+          nb::arg("index"), nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
+          nb::arg("shape") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("extent") = nb::none(),
+          nb::arg("flat_offset") = nb::none(), nb::arg("flat_size") = nb::none(), nb::arg("strides") = nb::none(),
+          nb::sig("def read(self, index: int, data: object, *, dtype: int | str | None = None, "
+                  "shape: collections.abc.Sequence[int] | None = None, "
+                  "offset: collections.abc.Sequence[int] | None = None, "
+                  "extent: collections.abc.Sequence[int] | None = None, flat_offset: int | None = None, "
+                  "flat_size: int | None = None, strides: collections.abc.Sequence[int] | None = None) -> None"),
+          "Copies a region of tensor `index` into `data`, a writable array of the CPU, also of a tensor that has no "
+          "data(). Regions and raw memory are given as in Save.add_tensor. MismatchError: shape or dtype are not the "
+          "tensor's. One thread at a time.")
       .def("tables", &tables_of, nb::sig("def tables(self) -> list[ckpt.records.TableInfo]"),
            "Sparse tables (RecIS'), in the order of their names' bytes. Their ids and columns are tensors, too; how "
            "many "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,53 @@ def test_a_pt_file_is_loaded_like_a_checkpoint(tmp_path: Path, torch: Any) -> No
 
 
 # ---- listings and reprs ----
+
+
+FIXTURES = Path(__file__).parents[3] / "tests/interop/fixtures"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("layout", ["dcp/fsdp2", "accelerate/fsdp", "deepspeed/zero2", "hf_trainer", "olmo_pt",
+                                    "megatron/0.16.1", "ranks/dtensor", "ranks/torch_legacy"])
+def test_a_directory_of_another_program_is_loaded_where_it_lies(layout: str, tmp_path: Path, torch: Any) -> None:
+    ckpt.Store(tmp_path / "imported").import_file(FIXTURES / layout, "x")
+    for rank in (0, 1):
+        for name, source in ("ours", FIXTURES / layout), ("theirs", tmp_path / "imported"):
+            ckpt.save(tmp_path / name, ckpt.load(source, framework="torch", rank=rank))
+        with ckpt.open(tmp_path / "ours") as ours, ckpt.open(tmp_path / "theirs") as theirs:
+            assert list(ours) == list(theirs) != []
+            assert all(bits(ours[name].numpy()) == bits(theirs[name].numpy()) for name in theirs)
+
+
+def test_parts_of_a_tensor_in_pieces_are_read(tmp_path: Path) -> None:
+    with ckpt.open(FIXTURES / "dcp/fsdp2") as found, ckpt.File(FIXTURES / "dcp/fsdp2") as file:
+        tensors = {tensor.name: place for place, tensor in enumerate(file.tensors())}
+        name = max((name for name in found if len(found[name].shape) == 2), key=lambda name: found[name].nbytes)
+        whole, place = found[name].numpy(), tensors[name]
+        assert file.tensor(place).data_bytes == 0
+        assert bits(found[name][1:5:2, ::-1]) == bits(whole[1:5:2, ::-1])
+        rows = np.empty((3, whole.shape[1]), whole.dtype)
+        file.read(place, rows, shape=whole.shape, offset=(2, 0))
+        assert bits(rows) == bits(whole[2:5])
+        flat = np.empty(7, whole.dtype)
+        file.read(place, flat, shape=whole.shape, flat_offset=5)
+        assert bits(flat) == bits(whole.reshape(-1)[5:12])
+        for wrong in np.empty(whole.shape, "i2"), np.empty((1, *whole.shape), whole.dtype):
+            with pytest.raises(ckpt.MismatchError):
+                file.read(place, wrong)
+        with pytest.raises(ValueError, match="File.read"):
+            file.data(place)
+    mapping = tmp_path / "to.json"
+    mapping.write_text(json.dumps({"unmatched": "drop", "rules": [{"match": name, "to": "w", "ops": ["a b -> b a"]}]}))
+    turned = ckpt.load(FIXTURES / "dcp/fsdp2", map=str(mapping))
+    assert bits(turned["w"]) == bits(whole.T)
+
+
+def test_a_directory_of_no_known_format_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("step 1")
+    for selector in ("latest", "step:1"):
+        with pytest.raises(ckpt.NotFoundError, match="no store"):
+            ckpt.load(tmp_path, selector)
 
 
 def test_a_listing_is_a_table(saved: Path) -> None:

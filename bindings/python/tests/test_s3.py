@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import uuid
+from pathlib import Path
 from typing import Any
 
 import ckpt
@@ -38,6 +40,20 @@ def test_a_state_is_saved_loaded_listed_and_verified(uri: str) -> None:
         with reader.verify() as job:
             job.wait()
             assert len(job.report()) == 0
+
+
+def test_a_directory_of_another_program_is_loaded_from_a_bucket(uri: str) -> None:
+    folder = Path(__file__).parents[3] / "tests/interop/fixtures/dcp/fsdp2"
+    keys = f"{os.environ['AWS_ACCESS_KEY_ID']}:{os.environ['AWS_SECRET_ACCESS_KEY']}"
+    for file in folder.iterdir():
+        subprocess.run(["curl", "--silent", "--fail", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", keys, "--header",
+                        "x-amz-content-sha256: UNSIGNED-PAYLOAD", "--upload-file",
+                        str(file), f"{os.environ['CKPT_TEST_S3']}/{uri[len('s3://'):]}/{file.name}"], check=True)
+    with ckpt.open(uri) as there, ckpt.open(folder) as here:
+        assert list(there) == list(here) != []
+        assert all(np.array_equal(there[name].numpy(), here[name].numpy()) for name in here)
+    with pytest.raises(ckpt.NotFoundError):
+        ckpt.load(uri + "/absent")
 
 
 def test_a_session_saves_in_the_background_and_removes_old_checkpoints(uri: str) -> None:

@@ -136,6 +136,13 @@ static bool take_inner(View::Axis& axis, uint64_t size, View::Axis* inner) {
   return true;
 }
 
+// "2 x 3": what an operation before this put together.
+static std::string parts_of(const View::Axis& axis) {
+  std::string text;
+  for (const View::Loop& loop : axis) text += (text.empty() ? "" : " x ") + std::to_string(loop.extent);
+  return text;
+}
+
 static Status misfit(int axis, uint64_t extent, const std::string& what) {
   return Status(CKPT_MISMATCH, strformat("dimension {} has {} elements; ", axis, extent) + what);
 }
@@ -172,9 +179,13 @@ Status View::rearrange(const Rearrange& how, const SizeOf& size_of) {
     const auto& group = how.from[i];
     CKPT_ASSIGN(const std::vector<uint64_t> sizes, sizes_of(group, axis, extent(axis), size_of));
     std::vector<Axis> taken(group.size());
+    Axis rest = axes_[i];
     for (size_t k = group.size(); k-- > 0;)
-      if (!take_inner(axes_[i], sizes[k], &taken[k]))
-        return misfit(axis, extent(axis), strformat("it cannot be cut into pieces of {}", sizes[k]));
+      if (!take_inner(rest, sizes[k], &taken[k]))
+        return misfit(
+            axis, extent(axis),
+            strformat("an operation before put it together of {}, so it cannot be cut into pieces of {} there",
+                      parts_of(axes_[i]), sizes[k]));
     for (size_t k = 0; k < group.size(); k++) parts.emplace(group[k], std::move(taken[k]));
   }
   axes_.clear();

@@ -694,14 +694,16 @@ class OwnArrays:
 
 class File:
     """
-    A PyTorch .pt or a safetensors file, mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an address ("https://host/model.pt", "s3://bucket/run/checkpoint-500") the bytes of all tensors are fetched, unless tensor_data=0: then none are.
+    A file or directory of PyTorch, safetensors or another program (README.md lists them), mapped and read in place: no code is run, nothing is copied. If somebody truncates the file meanwhile, SIGBUS can end the process. Of an address ("https://host/model.pt", "s3://bucket/run/checkpoint-500") the bytes of all tensors are fetched, unless tensor_data=0: then none are.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: Mapping[str, int | str] | None = None, **keywords: int | str) -> None: ...
 
     @property
     def format(self) -> str:
-        """"pt" (zip), "pt-legacy" or "safetensors"."""
+        """
+        "pt" (zip), "pt-legacy", "safetensors", "dcp", "deepspeed" and so on: ckpt_file.h lists them.
+        """
 
     @property
     def tensor_count(self) -> int:
@@ -716,7 +718,14 @@ class File:
         """Number `index` of tensors()."""
 
     def data(self, index: int) -> View:
-        """The elements of tensor `index`, where they lie in the file."""
+        """
+        The elements of tensor `index`, where they lie in the file. ValueError: they have no address, since they lie in several pieces or since the file was opened with tensor_data=0; read() reads them.
+        """
+
+    def read(self, index: int, data: object, *, dtype: int | str | None = None, shape: Sequence[int] | None = None, offset: Sequence[int] | None = None, extent: Sequence[int] | None = None, flat_offset: int | None = None, flat_size: int | None = None, strides: Sequence[int] | None = None) -> None:
+        """
+        Copies a region of tensor `index` into `data`, a writable array of the CPU, also of a tensor that has no data(). Regions and raw memory are given as in Save.add_tensor. MismatchError: shape or dtype are not the tensor's. One thread at a time.
+        """
 
     def tables(self) -> list[ckpt.records.TableInfo]:
         """

@@ -42,8 +42,8 @@ def load(
 ) -> Any:
     """Loads the state of a checkpoint and checks every byte.
 
-    `source`: the path of a store, a Store or a Reader; or the directory of one checkpoint in a store; or a file that
-    PyTorch or safetensors wrote (or a directory of those), of which no code is run.
+    `source`: the path of a store, a Store or a Reader; or the directory of one checkpoint in a store; or a file or
+    directory of another program (README.md lists them), of which no code is run; option map then names a mapping.
 
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only

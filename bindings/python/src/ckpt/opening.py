@@ -17,7 +17,7 @@ from .frameworks import FrameworkName, framework_of
 from .handles import Store
 from .hints import near, what_lies_at
 from .records import CheckpointInfo, TensorInfo
-from .sources import Elements, FileReader, Source, open_source
+from .sources import FileReader, Region, Source, open_source
 from .trees import Record, TreeReader
 
 
@@ -113,8 +113,7 @@ class LazyTensor:
             raise error_of(Status.UNSUPPORTED, f"tensor '{self.name}': packed elements ({self.dtype}) are read as a "
                            "whole", {"tensor": self.name})
         if isinstance(self._source, FileReader) and self.dtype.bits >= 8:
-            place = tuple(slice(start, start + size) for start, size in zip(offset, extent))
-            return Elements(self._source.array(self.name)[place], self.dtype).new(module)
+            return self._source.elements(self.name, Region(extent, None if whole else offset)).new(module)
         if isinstance(self._source, FileReader):
             raise error_of(Status.UNSUPPORTED, f"tensor '{self.name}': packed elements ({self.dtype}) of a file are "
                            "read by ckpt.File.data", {"tensor": self.name})
@@ -183,7 +182,7 @@ class _LazyState(TreeReader):
 
 
 class Checkpoint(Mapping[str, LazyTensor]):
-    """An open checkpoint, or a file of PyTorch or safetensors: its tensors by name, of which nothing is read until it
+    """An open checkpoint, or files of another program: its tensors by name, of which nothing is read until it
     is asked for. A context manager."""
 
     def __init__(self, source: _core.Reader | FileReader, framework: FrameworkName) -> None:

@@ -1,15 +1,17 @@
-"""What states are loaded from: a checkpoint, or a file of PyTorch or safetensors that is read as if it were one."""
+"""What states are loaded from: a checkpoint, or files of another program that are read as if they were one."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from . import _core
 from ._core import File, Memory, Tree
 from .enums import DType, Status
-from .errors import error_of
+from .errors import NotFoundError, error_of
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
 from .records import AliasInfo, FileTensor, TableInfo, TensorInfo
@@ -72,10 +74,22 @@ class FileReader:
         return (0 not in tensor.shape and target.dtype == tensor.dtype and is_whole(target.shape, target.strides, 0)
                 and last < target.bytes * 8 // target.dtype.bits)
 
-    def array(self, name: str) -> Any:
-        """The tensor where it lies in the file, as numpy sees it: without bf16 and float8, which are unsigned."""
+    def elements(self, name: str, region: Region) -> Elements:
+        """Those of a region: where the file has them if they have an address there, else a copy."""
         import numpy
-        return numpy.asarray(self.file.data(self._tensor(name)[0]))
+        place, found = self._tensor(name)
+        if found.data_bytes or 0 in found.shape:
+            return Elements(region.of(numpy.asarray(self.file.data(place))), found.dtype)
+        width = found.dtype.bits // 8
+        made: Any = numpy.empty((*(region.shape or found.shape), width), "u1")
+        if made.size:
+            self.file.read(place, made, dtype=found.dtype, **region.words(found.shape, True))
+        return Elements(made.view(f"V{width}")[..., 0], found.dtype)
+
+    def read(self, name: str, region: Region, data: Any) -> None:
+        """Copies elements into memory of the CPU and of their dtype, which is contiguous for a flat range."""
+        place, found = self._tensor(name)
+        self.file.read(place, data, **region.words(found.shape, False))
 
     def close(self) -> None:
         """Closes the file."""
@@ -121,42 +135,76 @@ class FileShare(_core.FileShare):
             yield table
 
 
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A box of a tensor, a flat range of it, or with neither offset all of it. `shape`: of the elements; None: all."""
+
+    shape: tuple[int, ...] | None = None
+    offset: tuple[int, ...] | None = None
+    flat_offset: int | None = None
+
+    def fits(self, whole: tuple[int, ...]) -> bool:
+        """Whether a tensor of that shape has it."""
+        if self.shape is None:
+            return True
+        if self.flat_offset is not None:
+            return 0 <= self.flat_offset <= math.prod(whole) - math.prod(self.shape)
+        begin = self.offset or (0,) * len(whole)
+        return len(self.shape) == len(whole) == len(begin) and all(
+            at >= 0 and at + size <= extent for at, size, extent in zip(begin, self.shape, whole))
+
+    def of(self, array: Any) -> Any:
+        """Its elements of an array with all."""
+        if self.flat_offset is not None and self.shape is not None:
+            return array.reshape(-1)[self.flat_offset:self.flat_offset + math.prod(self.shape)].reshape(self.shape)
+        if self.offset is None or self.shape is None:
+            return array
+        return array[tuple(slice(at, at + size) for at, size in zip(self.offset, self.shape))]
+
+    def words(self, whole: tuple[int, ...], raw: bool) -> dict[str, Any]:
+        """As File.read takes it. `raw`: with what memory without a shape needs."""
+        size = () if self.shape is None else self.shape
+        if self.flat_offset is not None:
+            return {"shape": whole, "flat_offset": self.flat_offset, **({"flat_size": math.prod(size)} if raw else {})}
+        if self.offset is not None:
+            return {"shape": whole, "offset": self.offset, **({"extent": size} if raw else {})}
+        return {"shape": whole} if raw else {}
+
+
 class FileRequest:
     """Copies tensors of a file into arrays. It checks each when it is added, so that a request that does not fit
     changes nothing."""
 
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
-        self._copies: list[tuple[Any, Any]] = []
+        self._copies: list[Callable[[], None]] = []
 
     def add_tensor(self, name: str, data: Any, *, shape: tuple[int, ...] | None = None,
                    offset: tuple[int, ...] | None = None, flat_offset: int | None = None,
                    convert: bool = False) -> None:
         """Adds a region of a tensor; as Load.add_tensor."""
-        memory, info = Memory.of(data, writable=True), self._reader.tensor(name)
+        memory, info, reader = Memory.of(data, writable=True), self._reader.tensor(name), self._reader
         floats = {DType.F32, DType.BF16, DType.F16}
         if memory.dtype != info.dtype and not (convert and {memory.dtype, info.dtype} <= floats):
             raise _mismatch(name, "dtype", info.dtype, memory.dtype)
         if (shape or memory.shape) != info.shape and info.dtype.bits >= 8:
             raise _mismatch(name, "shape", info.shape, shape or memory.shape)
-        array = self._reader.array(name)
-        if offset is not None:
-            if any(start < 0 or start + size > whole for start, size, whole in zip(offset, memory.shape, info.shape)):
-                raise _mismatch(name, "a region inside of", info.shape, f"{memory.shape} at {offset}")
-            array = array[tuple(slice(start, start + size) for start, size in zip(offset, memory.shape))]
-        elif flat_offset is not None:
-            count = 1
-            for extent in memory.shape:
-                count *= extent
-            array = array.reshape(-1)[flat_offset:flat_offset + count]
-            if array.size != count:
-                raise _mismatch(name, "a range inside of", info.shape, f"{count} elements at {flat_offset}")
-        self._copies.append((data, Elements(array, info.dtype)))
+        region = Region(memory.shape if info.dtype.bits >= 8 else None, offset, flat_offset)
+        if not region.fits(info.shape):
+            raise _mismatch(name, "a region inside of", info.shape, region)
+        direct = (memory.dtype == info.dtype and memory.device == (1, 0) and info.dtype.bits >= 8
+                  and (flat_offset is None or memory.contiguous))
+        if 0 in memory.shape:
+            return
+        if direct:
+            self._copies.append(lambda: reader.read(name, region, data))
+        else:
+            self._copies.append(lambda: reader.elements(name, region).copy_into(data))
 
     def run(self) -> None:
         """Copies all."""
-        for data, elements in self._copies:
-            elements.copy_into(data)
+        for copy in self._copies:
+            copy()
 
 
 def _mismatch(name: str, what: str, expected: object, found: object) -> Exception:
@@ -201,9 +249,6 @@ def is_checkpoint_directory(path: str) -> bool:
         os.path.join(folder, ".ckpt"))
 
 
-_OF_RECIS = ("checkpoint", "io_state_count", "tensorkey.json")
-
-
 def newest_of_recis(path: str) -> str:
     """The directory of the newest checkpoint in that of a RecIS run; "" if it is none."""
     try:
@@ -215,13 +260,13 @@ def newest_of_recis(path: str) -> str:
 
 
 def _is_foreign(path: str) -> bool:
-    """Whether it is a file, or a directory of files, of other programs."""
-    if os.path.isfile(path):
-        return True
-    if not os.path.isdir(path) or os.path.isdir(os.path.join(path, ".ckpt")):
+    """Whether it is a file, or a directory that is no store, nor in one, and not empty."""
+    if not os.path.isdir(path):
+        return os.path.isfile(path)
+    if any(os.path.lexists(os.path.join(path, name)) for name in (".ckpt", "MANIFEST")):
         return False
-    return any(name.endswith(".safetensors") or (name.startswith("PART_") and name.endswith(".pt"))
-               or name in _OF_RECIS for name in os.listdir(path))
+    names = os.listdir(path)
+    return bool(names) and not any(os.path.isfile(os.path.join(path, name, "MANIFEST")) for name in names)
 
 
 def _reader_of_directory(path: str, options: Mapping[str, int | str]) -> Reader:
@@ -238,8 +283,7 @@ def _open_address(url: str, selector: str, options: Mapping[str, int | str]) -> 
     """A file on a web server, by its ending; or a checkpoint there, by its own address unless there is a selector."""
     address, mark, query = url.partition("?")
     if address.endswith(_FILE_ENDINGS):
-        if selector != "latest":
-            raise ValueError(f"{address} is one file, so there is nothing to select: found selector {selector!r}")
+        _check_latest(selector, address, "one file")
         return FileReader(url, options)
     if selector != "latest":
         return Reader(Store(url, options), selector, options)
@@ -256,10 +300,34 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
     path = os.fsdecode(source)
     if path.startswith(("https://", "http://")):
         return _open_address(path, selector, options)
-    foreign, directory = _is_foreign(path), is_checkpoint_directory(path)
-    if (foreign or directory) and selector != "latest":
-        what = "one file" if foreign else "one checkpoint"
+    if is_checkpoint_directory(path):
+        _check_latest(selector, path, "one checkpoint")
+        return _reader_of_directory(path, options)
+    if _is_foreign(path) and (reader := _file_reader(path, selector, options)):
+        return reader
+    try:
+        return Reader(Store(source, options), selector, options)
+    except NotFoundError:
+        # Of a bucket only its store can say whether it is one.
+        if not path.startswith("s3://") or selector != "latest" or Store(source, options).list():
+            raise
+        if reader := _file_reader(path, selector, options):
+            return reader
+        raise
+
+
+def _file_reader(path: str, selector: str, options: Mapping[str, int | str]) -> FileReader | None:
+    """None: a directory without files of any known format."""
+    try:
+        reader = FileReader(path, options)
+    except NotFoundError as error:
+        if "expected" not in error.details:  # such as a file of a set that is missing
+            raise
+        return None
+    _check_latest(selector, path, "of another program")
+    return reader
+
+
+def _check_latest(selector: str, path: str, what: str) -> None:
+    if selector != "latest":
         raise ValueError(f"{path} is {what}, so there is nothing to select: found selector {selector!r}")
-    if foreign:
-        return FileReader(path, options)
-    return _reader_of_directory(path, options) if directory else Reader(Store(source, options), selector, options)
