@@ -2,6 +2,7 @@
 #include "src/checking.cpp"
 #include "src/checkpointer.cpp"
 #include "src/collector.cpp"
+#include "src/content.cpp"
 #include "src/errors.cpp"
 #include "src/group.cpp"
 #include "src/history.cpp"

@@ -278,8 +278,13 @@ class Session {
 // COLLECTIVE. Each makes a Session for one call.
 std::string save(const std::string& store, const Models& models, const Optimizers& optimizers = {},
                  const Others& others = {}, const SaveOptions& options = {}, const Ranks& ranks = {});
+// `store` may also be files of another program, which are read where they lie: a .pt, a Hugging Face set, a directory
+// of DCP or any other that ckpt import takes, on this machine or at s3:// or https://. model_key "" where the model is
+// all that they hold; settings map, map_at, map_back, config, only, exclude and cast (docs/mappings.md) make the
+// module's tensors of theirs on the fly.
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers = {},
             const LoadOptions& options = {}, const Ranks& ranks = {});
+// Of a store only.
 std::optional<Loaded> load_if_any(const std::string& store, const Models& models, const Optimizers& optimizers = {},
                                   const LoadOptions& options = {}, const Ranks& ranks = {});
 

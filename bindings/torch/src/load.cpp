@@ -9,13 +9,6 @@ namespace ckpt_torch {
 namespace internal {
 namespace {
 
-void check_version(const ckpt::Reader& reader) {
-  const auto version = reader.attr("torch.adapter");
-  if (version && std::strtoll(version->c_str(), nullptr, 10) > kAdapterVersion)
-    fail(CKPT_REVISION, "the checkpoint was written by version " + *version +
-                            " of the LibTorch adapter, this is version " + std::to_string(kAdapterVersion));
-}
-
 [[noreturn]] void not_found(const Node& root, const std::string& key, const std::string& hint) {
   std::vector<std::string> keys;
   for (const Node& child : dict_at(root)) keys.push_back(child.name());
@@ -65,20 +58,20 @@ void check_settings(const Settings& settings, const Settings& over) {
 // One load of one rank.
 class Loading {
  public:
-  Loading(const ckpt::Store& store, const std::string& id, const Settings& settings, const LoadOptions& options,
-          uint32_t rank)
-      : options_(options), rank_(rank) {
-    const ckpt::Options bag = options_of(settings, options.settings);
-    check_settings(settings, options.settings);
-    reader_ = ckpt::Reader::open(store, id, bag);
-    check_version(reader_);
-    tree_ = reader_.tree_of_rank(rank);
-    plan_ = std::make_unique<LoadPlan>(reader_, options_, bag);
+  Loading(const Session::Impl::From& from, const Settings& settings, uint32_t rank)
+      : options_(from.options), rank_(rank) {
+    const ckpt::Options bag = options_of(settings, options_.settings);
+    check_settings(settings, options_.settings);
+    if (from.store)
+      content_.emplace(*from.store, from.id, rank, bag);
+    else
+      content_.emplace(from.id, settings, options_.settings);
+    plan_ = std::make_unique<LoadPlan>(*content_, options_, bag);
   }
 
   void plan(const Models& models, const Optimizers& optimizers) {
     check_given({models, optimizers, {}, {}});
-    const Node root = tree_.root();
+    const Node root = content_->root();
     plan_models(models, node_at(root, options_.model_key), options_.model_key, "");
     name_parameters(models);
     plan_optimizers(optimizers, node_at(root, options_.optimizer_key));
@@ -100,14 +93,14 @@ class Loading {
     check_given(state);
     choice_ = &choice;
     std::map<std::string, Node> parts;
-    for (const Node& child : dict_at(tree_.root())) parts.emplace(choice.name("", child.name()), child);
+    for (const Node& child : dict_at(content_->root())) parts.emplace(choice.name("", child.name()), child);
     auto part = [&](const std::string& key) -> std::optional<Node> {
       const auto found = parts.find(key);
       const auto place = choice.place(key);
       auto node = found == parts.end() ? std::nullopt : std::optional<Node>(found->second);
-      if (place) node = node_at(tree_.root(), *place);
+      if (place) node = node_at(content_->root(), *place);
       if (!node && !options_.strict) result_.missing.push_back(key);
-      if (!node && options_.strict) not_found(tree_.root(), place.value_or(key), "");
+      if (!node && options_.strict) not_found(content_->root(), place.value_or(key), "");
       return node;
     };
     if (!state.models.modules().empty() && choice.wants_below("model"))
@@ -134,7 +127,7 @@ class Loading {
     if (others_) set_others(others_());
     for (Value& value : values_) value.loaded = value.load();
     result_.ignored = plan_->ignored();
-    describe();
+    content_->describe(result_);
   }
   void read_in_place() { plan_->read_in_place(); }
   Loaded finish() {
@@ -147,17 +140,8 @@ class Loading {
   std::vector<std::string> touched() const { return plan_->touched(); }
 
  private:
-  void describe() {
-    const ckpt::CheckpointInfo info = reader_.info();
-    result_.step = info.step;
-    result_.id = info.id;
-    result_.label = info.label;
-    result_.world_size = info.world_size;
-    result_.attrs = reader_.attrs();
-  }
-
   void plan_rest() {
-    result_.rng_restored = plan_rng(*plan_, reader_, rank_, options_.rng);
+    result_.rng_restored = plan_rng(*plan_, *content_, rank_, options_.rng);
     plan_->prepare();
   }
 
@@ -172,7 +156,7 @@ class Loading {
                    const std::string& prefix) {
     const auto& modules = models.modules();
     if (modules.empty()) return;
-    auto nodes = nodes_of(tree_.root(), node, options_.model_key, "model_key", modules.size());
+    auto nodes = nodes_of(content_->root(), node, options_.model_key, "model_key", modules.size());
     for (size_t i = 0; i < nodes.size(); i++) {
       const std::string place = nodes.size() > 1 ? std::to_string(i) : "";
       const std::string saved = saved_path + (place.empty() || saved_path.empty() ? "" : "/") + place;
@@ -192,10 +176,10 @@ class Loading {
   void plan_optimizers(const Optimizers& optimizers, const std::optional<Node>& node) {
     const auto& all = optimizers.optimizers();
     if (all.empty()) return;
-    auto nodes = nodes_of(tree_.root(), node, options_.optimizer_key, "optimizer_key", all.size());
+    auto nodes = nodes_of(content_->root(), node, options_.optimizer_key, "optimizer_key", all.size());
     for (size_t i = 0; i < nodes.size(); i++) {
       if (!choice_->wants(nodes.size() > 1 ? "optimizer/" + std::to_string(i) : "optimizer")) continue;
-      const auto saved = reader_.attr("torch.optimizer." + std::to_string(i));
+      const auto saved = content_->attr("torch.optimizer." + std::to_string(i));
       plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""), names_);
     }
   }
@@ -210,8 +194,7 @@ class Loading {
 
   const LoadOptions& options_;
   uint32_t rank_;
-  ckpt::Reader reader_{nullptr};
-  ckpt::Tree tree_{nullptr};
+  std::optional<Content> content_;
   std::unique_ptr<LoadPlan> plan_;
   ParameterNames names_;
   std::function<c10::IValue()> others_;
@@ -270,8 +253,7 @@ std::vector<Loaded> Session::Impl::load_from(const std::vector<From>& all) {
   };
   agree(group(), caught([&] {
           for (const From& from : all)
-            named(from.told,
-                  [&] { from.plan(loadings.emplace_back(*from.store, from.id, settings, from.options, ranks.rank)); });
+            named(from.told, [&] { from.plan(loadings.emplace_back(from, settings, ranks.rank)); });
         }));
   each([](Loading& loading) { loading.read_beside(); });
   try {
@@ -291,6 +273,12 @@ Loaded Session::Impl::load(const std::string& id, const Models& models, const Op
                            const LoadOptions& options) {
   auto plan = [&](Loading& loading) { loading.plan(models, optimizers); };
   return std::move(load_from({{&store, id, options, plan}})[0]);
+}
+
+Loaded Session::Impl::load_files(const std::string& path, const Models& models, const Optimizers& optimizers,
+                                 const LoadOptions& options) {
+  auto plan = [&](Loading& loading) { loading.plan(models, optimizers); };
+  return std::move(load_from({{nullptr, path, options, plan}})[0]);
 }
 
 Loaded Session::Impl::load_state(const std::string& id, State& state, const LoadOptions& options,

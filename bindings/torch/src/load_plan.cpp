@@ -8,11 +8,8 @@
 namespace ckpt_torch {
 namespace internal {
 
-LoadPlan::LoadPlan(const ckpt::Reader& reader, const LoadOptions& options, const ckpt::Options& settings)
-    : reader_(reader),
-      options_(options),
-      beside_(ckpt::Load::create(reader, settings)),
-      in_place_(ckpt::Load::create(reader, settings)) {}
+LoadPlan::LoadPlan(const Content& content, const LoadOptions& options, const ckpt::Options& settings)
+    : content_(content), options_(options), beside_(content, settings), in_place_(content, settings) {}
 
 // ---- what a node says about its tensor ----
 
@@ -40,12 +37,12 @@ std::vector<int64_t> LoadPlan::shape_of(const Node& given) const {
   const Node node = *tensor_at(given);
   const auto data = node.kind == CKPT_NODE_TENSOR ? std::optional<Node>(node) : field(node, "data");
   if (!data || data->kind != CKPT_NODE_TENSOR) return size_of(node);
-  return torch_shape(reader_.tensor(text_of(*data)));
+  return torch_shape(content_.tensor(text_of(*data)));
 }
 
 std::optional<at::ScalarType> LoadPlan::type_of(const Node& given) const {
   const Node node = *tensor_at(given);
-  if (node.kind == CKPT_NODE_TENSOR) return scalar_type_of(reader_.tensor(text_of(node)).dtype);
+  if (node.kind == CKPT_NODE_TENSOR) return scalar_type_of(content_.tensor(text_of(node)).dtype);
   if (const auto name = field(node, "dtype"); name && is_stored_dense(node)) return named_type(text_of(*name));
   const auto elements = field(node, is_stored_dense(node) ? "data" : "values");
   if (!elements || elements->kind != CKPT_NODE_TENSOR) return std::nullopt;
@@ -55,13 +52,13 @@ std::optional<at::ScalarType> LoadPlan::type_of(const Node& given) const {
 std::string LoadPlan::type_text(const Node& node) const {
   if (const auto name = field(node, "dtype")) return text_of(*name);
   const auto data = node.kind == CKPT_NODE_TENSOR ? std::optional<Node>(node) : field(node, "data");
-  return data ? ckpt_dtype_name(reader_.tensor(text_of(*data)).dtype) : kind_name(node);
+  return data ? ckpt_dtype_name(content_.tensor(text_of(*data)).dtype) : kind_name(node);
 }
 
 // ---- fresh memory ----
 
 at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
-  const ckpt::TensorInfo info = reader_.tensor(name);
+  const ckpt::TensorInfo info = content_.tensor(name);
   auto type = scalar_type_of(info.dtype);
   if (!type)
     fail(CKPT_UNSUPPORTED,
@@ -73,7 +70,7 @@ at::Tensor LoadPlan::ask(const std::string& name, const at::Tensor& like) {
       same ? at::empty_like(like.detach(), at::TensorOptions().dtype(*type).device(at::kCPU)) : at::empty(shape, *type);
   const Memory memory = memory_of(tensor, name);
   any_beside_ = true;
-  beside_.add_tensor(name, ckpt::Tensor(memory.desc), {memory.data, memory.bytes});
+  beside_.add_tensor(name, ckpt::Tensor(memory.desc), {memory.data, memory.bytes}, memory.device);
   return tensor;
 }
 
@@ -150,17 +147,12 @@ void LoadPlan::into(const at::Tensor& tensor, const Node& node, const std::strin
   check_fits(targets_.back());
 }
 
-static bool engine_converts(at::ScalarType type) {
-  return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
-}
-
 bool LoadPlan::readable_in_place(const Target& target) const {
   const at::Tensor& tensor = target.tensor;
   if (options_.stage_first || target.overlaps || target.node.kind != CKPT_NODE_TENSOR) return false;
-  if (!is_reachable(tensor) || tensor.is_conj() || tensor.is_neg() || !tensor.is_non_overlapping_and_dense())
-    return false;
-  auto type = type_of(target.node);
-  return type == tensor.scalar_type() || (type && engine_converts(*type) && engine_converts(tensor.scalar_type()));
+  if (tensor.is_conj() || tensor.is_neg() || !tensor.is_non_overlapping_and_dense()) return false;
+  const auto type = type_of(target.node);
+  return type && content_.reads_into(tensor, *type);
 }
 
 // If targets share memory the last one wins, as in Python's load_state_dict: equal memory is read once, and targets

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "nodes.h"
+#include "content.h"
 
 namespace ckpt_torch {
 namespace internal {
@@ -13,7 +13,7 @@ namespace internal {
 class LoadPlan {
  public:
   // All arguments must outlive the plan.
-  LoadPlan(const ckpt::Reader& reader, const LoadOptions& options, const ckpt::Options& settings);
+  LoadPlan(const Content& content, const LoadOptions& options, const ckpt::Options& settings);
 
   const LoadOptions& options() const { return options_; }
   std::vector<std::string>& ignored() { return ignored_; }
@@ -74,9 +74,9 @@ class LoadPlan {
   c10::IValue build_record(const Node& node, const std::vector<Node>& without, const Fresh& tensors);
   void note(const Node& node, const std::string& what) { ignored_.push_back(path_of(node) + ": " + what); }
 
-  const ckpt::Reader& reader_;
+  const Content& content_;
   const LoadOptions& options_;
-  ckpt::Load beside_, in_place_;
+  ContentLoad beside_, in_place_;
   bool any_beside_ = false;  // whether beside_ has requests
   std::vector<Target> targets_;
   std::vector<at::Tensor> in_place_tensors_;

@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include "content.h"
 #include "state.h"
 
 namespace ckpt_torch {
@@ -81,12 +82,14 @@ std::optional<Loaded> Session::load_if_any(const Models& models, const Optimizer
   return guarded([&] { return impl_->load_if_any(models, optimizers, options); });
 }
 
-Session::Impl::Impl(const std::string& uri, Ranks who, Settings given)
-    : ranks(std::move(who)), settings(std::move(given)) {
+Session::Impl::Impl(const std::string& uri, Ranks who, Settings given) : Impl(std::move(who), std::move(given)) {
+  store = ckpt::Store::open(uri, options_of(settings));
+}
+
+Session::Impl::Impl(Ranks who, Settings given) : ranks(std::move(who)), settings(std::move(given)) {
   if (ranks.rank >= ranks.world_size)
     fail(CKPT_INVALID, "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) +
                            " ranks: ranks count from 0");
-  store = ckpt::Store::open(uri, options_of(settings));
 }
 
 Session::Impl::~Impl() {
@@ -139,8 +142,30 @@ std::string save(const std::string& store, const Models& models, const Optimizer
   return make_together(store, ranks, options.settings).save({models, optimizers, others}, options);
 }
 
+// COLLECTIVE. Nothing: it is a store, or a directory without files of a known format.
+static std::optional<Loaded> load_files(const std::string& path, const Models& models, const Optimizers& optimizers,
+                                        const LoadOptions& options, const Ranks& ranks) {
+  if (options.selector != "latest") return std::nullopt;  // of files there is nothing to select
+  Session::Impl impl(ranks, {});
+  std::string foreign;
+  auto error = caught([&] {
+    if (ranks.rank == 0 || !ranks.group) foreign = is_foreign(path, options.settings) ? "files" : "";
+  });
+  if (agree(impl.group(), error, foreign)[0].empty()) return std::nullopt;
+  try {
+    Loaded loaded = impl.load_files(path, models, optimizers, options);
+    return loaded;
+  } catch (const Error& failed) {
+    // Only of what has no known format it is told what is expected.
+    if (failed.status() != CKPT_NOT_FOUND || failed.details().count("expected") == 0) throw;
+    return std::nullopt;
+  }
+}
+
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers, const LoadOptions& options,
             const Ranks& ranks) {
+  auto files = guarded([&] { return load_files(store, models, optimizers, options, ranks); });
+  if (files) return std::move(*files);
   return make_together(store, ranks, options.settings).load(models, optimizers, options);
 }
 

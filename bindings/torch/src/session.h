@@ -32,6 +32,7 @@ struct SaveHandle::Impl {
 
 struct Session::Impl {
   Impl(const std::string& uri, Ranks who, Settings given);
+  Impl(Ranks who, Settings given);  // without a store: for files of other programs
   ~Impl();
 
   void open_session();
@@ -54,7 +55,7 @@ struct Session::Impl {
   std::string resolve(const LoadOptions& options);
   using Planning = std::function<void(internal::Loading&)>;
   static Planning planning(State& state, const internal::Choice& choice);
-  // A checkpoint that is loaded from.
+  // What is loaded from: a checkpoint, or without a store the files of another program at the path `id`.
   struct From {
     const ckpt::Store* store;
     std::string id;
@@ -64,6 +65,9 @@ struct Session::Impl {
   };
   // COLLECTIVE. Loads from all of them as one: nothing changes before all are planned.
   std::vector<Loaded> load_from(const std::vector<From>& all);
+  // COLLECTIVE. The same of files of another program.
+  Loaded load_files(const std::string& path, const Models& models, const Optimizers& optimizers,
+                    const LoadOptions& options);
   Group* group() const { return ranks.group.get(); }
 
   Ranks ranks;

@@ -118,16 +118,16 @@ void save_rng(ckpt::Save& save) {
   }
 }
 
-bool plan_rng(LoadPlan& plan, const ckpt::Reader& reader, uint32_t rank, Rng mode) {
+bool plan_rng(LoadPlan& plan, const Content& content, uint32_t rank, Rng mode) {
   bool cpu = false;
   if (mode == Rng::keep) return false;
   for (const Source& source : generators()) {
-    const uint32_t from = mode == Rng::or_rank0 && !reader.has_object(source.name, rank) ? 0 : rank;
-    if (!reader.has_object(source.name, from)) continue;
-    const ckpt::ObjectInfo info = reader.object(source.name, from);
+    const uint32_t from = mode == Rng::or_rank0 && !content.object(source.name, rank) ? 0 : rank;
+    const auto info = content.object(source.name, from);
+    if (!info) continue;
     at::Tensor now = state_of(source.generator);
-    if (info.size != now.nbytes())
-      fail(CKPT_MISMATCH, "the state of " + in_quotes(source.name) + " has " + std::to_string(info.size) +
+    if (info->size != now.nbytes())
+      fail(CKPT_MISMATCH, "the state of " + in_quotes(source.name) + " has " + std::to_string(info->size) +
                               " bytes, this LibTorch's generator " + std::to_string(now.nbytes()) +
                               ": load with Rng::keep");
     at::Tensor state = at::empty_like(now);

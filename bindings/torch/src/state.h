@@ -30,7 +30,7 @@ void save_rng(ckpt::Save& save);
 
 // Plans to set the generators for which `rank` has saved a state; returns whether the CPU's is among them. MISMATCH for
 // the state of another kind of generator.
-bool plan_rng(LoadPlan& plan, const ckpt::Reader& reader, uint32_t rank, Rng mode);
+bool plan_rng(LoadPlan& plan, const Content& content, uint32_t rank, Rng mode);
 
 }  // namespace internal
 }  // namespace ckpt_torch

@@ -3,21 +3,18 @@
 #include <torch/serialize.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "util.h"
 
 namespace {
 
-void expect_training_goes_on(const std::string& file) {
-  StorePlace place;
-  const auto store = ckpt::Store::open(place.uri());
-  store.import(file, "python", 5);
-  ct::LoadOptions options;
-  options.selector = "label:python";
+// `source`: a store, into which the file was imported, or the file.
+void expect_training_goes_on(const std::string& source) {
   Net net;
   torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(1));
-  ct::Loaded loaded = ct::load(place.uri(), net, adam, options);
+  ct::Loaded loaded = ct::load(source, net, adam);
   EXPECT_EQ(loaded.others.at("epoch").toInt(), 5);
   at::Tensor x = loaded.others.at("x").toTensor(), y = loaded.others.at("y").toTensor();
   for (const c10::IValue& expected : loaded.others.at("losses").toList()) {
@@ -30,12 +27,95 @@ void expect_training_goes_on(const std::string& file) {
   }
 }
 
-TEST(TorchFiles, WhatPythons113SavedGoesOnTrainingHere) {
-  expect_training_goes_on(std::string(CKPT_TORCH_TEST_FILES) + "/net-1.13.pt");
+TEST(TorchFiles, WhatPythonSavedGoesOnTrainingHereImportedOrInPlace) {
+  for (const char* name : {"/net-1.13.pt", "/net-2.15.pt"}) {
+    const std::string file = std::string(CKPT_TORCH_TEST_FILES) + name;
+    StorePlace place;
+    ckpt::Store::open(place.uri()).import(file, "python", 5);
+    expect_training_goes_on(place.uri());
+    expect_training_goes_on(file);
+  }
 }
 
-TEST(TorchFiles, WhatPythons215SavedGoesOnTrainingHere) {
-  expect_training_goes_on(std::string(CKPT_TORCH_TEST_FILES) + "/net-2.15.pt");
+torch::nn::Sequential seeded_pair(uint64_t seed) {
+  torch::manual_seed(seed);
+  return torch::nn::Sequential(torch::nn::Linear(5, 7), torch::nn::Linear(torch::nn::LinearOptions(7, 3).bias(false)));
+}
+
+// Its tensors lie in the files of two ranks.
+TEST(TorchFiles, ADirectoryOfDcpIsLoadedWhereItLies) {
+  const std::string dcp = std::string(CKPT_TORCH_TEST_FILES) + "/../../../../tests/interop/fixtures/dcp/fsdp2";
+  StorePlace place;
+  ckpt::Store::open(place.uri()).import(dcp, "dcp");
+  auto imported = seeded_pair(1), found = seeded_pair(2);
+  torch::optim::AdamW first(imported->parameters()), second(found->parameters());
+  ct::load(place.uri(), imported, first);
+  const ct::Loaded loaded = ct::load(dcp, found, second);
+  expect_same(*imported, *found);
+  EXPECT_EQ(loaded.id, dcp);
+  EXPECT_FALSE(loaded.rng_restored);
+  for (auto pair : {std::make_pair(imported, &first), std::make_pair(found, &second)}) {
+    pair.first->forward(torch::ones({2, 5})).sum().backward();
+    pair.second->step();
+  }
+  expect_same(*imported, *found);  // so the moments were equal, too
+}
+
+// Another dtype, and rows where the module has columns.
+TEST(TorchFiles, AMappingMakesTheModulesTensorsOfTheFilesOnTheFly) {
+  StorePlace place(true);
+  const std::string set = place.uri() + "/set.safetensors", map = place.uri() + "/map.json";
+  auto saved = seeded_pair(3), found = seeded_pair(4);
+  ct::save(place.uri() + "/store", saved);
+  ckpt::Reader::open(ckpt::Store::open(place.uri() + "/store")).export_to(set, {{"at", "model"}, {"cast", "f16"}});
+  std::ofstream(map) << R"({"rules": [{"match": "0.weight", "to": "0.weight", "ops": ["a b -> b a"]},
+                                      {"match": "{i}.{*rest}", "keep": true}]})";
+  ct::LoadOptions options;
+  options.model_key = "";
+  expect_error([&] { ct::load(set, found, {}, options); }, CKPT_MISMATCH, "0.weight");
+  options.convert = true;
+  ct::load(set, found, {}, options);
+  for (const auto& parameter : saved->named_parameters())
+    EXPECT_TRUE(same_bits(found->named_parameters()[parameter.key()], parameter.value().to(at::kHalf).to(at::kFloat)));
+  options.settings = {{"map", map}};
+  auto turned =
+      torch::nn::Sequential(torch::nn::Linear(7, 5), torch::nn::Linear(torch::nn::LinearOptions(7, 3).bias(false)));
+  expect_error([&] { ct::load(set, turned, {}, options); }, CKPT_MISMATCH, "0.bias");
+  options.settings.emplace("exclude", "0.bias");
+  options.strict = false;
+  const ct::Loaded loaded = ct::load(set, turned, {}, options);
+  EXPECT_EQ(loaded.missing, std::vector<std::string>{"0.bias"});
+  EXPECT_TRUE(same_bits(turned->named_parameters()["0.weight"],
+                        saved->named_parameters()["0.weight"].t().contiguous().to(at::kHalf).to(at::kFloat)));
+}
+
+TEST(TorchFiles, RanksLoadFilesTogetherAndAllThrowWhatOneHasWrong) {
+  const std::string file = std::string(CKPT_TORCH_TEST_FILES) + "/net-2.15.pt";
+  Net alone = seeded_net(1);
+  ct::load(file, alone);
+  StorePlace empty(true);
+  std::ofstream(empty.uri() + "/log.txt") << "step 1";
+  ThreadGroup two(2);
+  two.run([&](ct::Ranks ranks) {
+    Net net = seeded_net(2 + ranks.rank);
+    ct::LoadOptions options;
+    if (ranks.rank == 1) options.settings = {{"map", "absent"}};
+    expect_error([&] { ct::load(file, net, {}, options, ranks); }, CKPT_NOT_FOUND, "rank 1: ");
+    expect_error([&] { ct::load(empty.uri(), net, {}, {}, ranks); }, CKPT_NOT_FOUND, "checkpoint");
+    ct::load(file, net, {}, {}, ranks);
+    expect_same(*alone, *net);
+  });
+}
+
+TEST(TorchFiles, ADirectoryOfNoKnownFormatHasNoCheckpoint) {
+  StorePlace place(true);
+  Net net = seeded_net(5);
+  std::filesystem::create_directories(place.uri() + "/run");
+  for (const char* what : {"", "log.txt"}) {
+    if (*what) std::ofstream(place.uri() + "/run/" + what) << "step 1";
+    expect_error([&] { ct::load(place.uri() + "/run", net); }, CKPT_NOT_FOUND, "checkpoint");
+    EXPECT_FALSE(ct::load_if_any(place.uri() + "/run", net).has_value());
+  }
 }
 
 TEST(TorchFiles, WhatLibTorchsOwnSaveWroteOpensWithAllTensors) {
