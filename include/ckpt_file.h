@@ -48,7 +48,8 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * in such a name). Files of composer and olmo are loaded without weights_only: numpy's values, dates and paths are what
  * they were. Option shard_bytes cuts a directory of safetensors into files of at most so many bytes, with an index;
  * option at writes what is below a place of the state alone, by the names that it has there. What has no place in the
- * format (other objects, tensors outside the tree) is left out. Mappings and selections are as in ckpt_import.
+ * format (other objects, tensors outside the tree) is left out; safetensors of a tensor that torch conjugates, negates
+ * or scales when it uses it are UNSUPPORTED. Mappings and selections are as in ckpt_import.
  * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast,
  * strict, verify_after (what was written, and stays, is read back and compared).
  * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is
@@ -94,7 +95,9 @@ typedef struct ckpt_file_tensor {
   const char* alias_of;           /* the tensor whose memory it shares; else NULL */
   int64_t alias_offset;           /* its first element in the flattened target */
 } ckpt_file_tensor;
-/* Tensors in the order of the tree; an alias comes after its target. */
+/* Tensors in the order of the tree; an alias comes after its target. Elements are those that are stored, here and in
+ * ckpt_file_read: that torch conjugates, negates or scales them when it uses the tensor is in the tree alone
+ * (STATE_TREE.md: torch.Tensor, torch.QTensor). */
 CKPT_API uint64_t ckpt_file_tensor_count(const ckpt_file* file);
 CKPT_API ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file_tensor* out,
                                          ckpt_error** err);

@@ -37,7 +37,9 @@ constexpr Words kWords = {
     "--box takes slices as in Python:\n"
     "\"0:2,3:5\", \":\", \"-3:\" (write --box=-3: if it starts with a minus), \"7\" (only that index; "
     "the dimension stays).\n"
-    "Dimensions not named are whole. Everything that is read is checked against its checksums.\n"
+    "Dimensions not named are whole. Everything that is read is checked against its checksums. What torch conjugates "
+    "or\n"
+    "negates when it uses it is printed so; of a quantized tensor the stored integers are, and a note says that.\n"
     "Of a sparse table it prints the rows of --ids, or the first 10 (all with --full), of --columns or of all "
     "columns,\n"
     "and the ids that are not there. With --csv all rows (or those of --ids) come as CSV (RFC 4180): the id, and each\n"
@@ -148,7 +150,16 @@ void print_all(const TensorSource& source, const Slice& slice) {
   writer.finish();
 }
 
+void note_quantized(const TensorSource& source) {
+  if (source.quantized().empty()) return;
+  std::fputs(format("ckpt: note: {} is quantized ({}): these are its stored integers\n", escaped(source.name()),
+                    escaped(source.quantized()))
+                 .c_str(),
+             stderr);
+}
+
 void cat_tensor(const Args& args, const TensorSource& source) {
+  note_quantized(source);
   Slice slice = args.box.empty() ? Slice::whole(source.shape()) : parse_slice(args.box, source.shape());
   if (!args.npy.empty()) return write_npy(source, slice, args.npy);
   if (args.raw) return write_raw(source, slice);
@@ -306,7 +317,9 @@ int run(const Args& args) {
     if (args.ids || !args.columns.empty() || args.csv)
       invalid(args.tensor + " is not a sparse table, and --ids, --columns and --csv are only for those");
     if (args.json) invalid(args.tensor + " is not a state tree or sparse table, and --json is only for those");
-    cat_tensor(args, TensorSource(opened.reader, options, args.tensor, args.as));
+    TensorSource source(opened.reader, options, args.tensor, args.as);
+    source.use_marks(marks_of(marks_in(opened.reader), args.tensor));
+    cat_tensor(args, source);
   }
   return kExitOk;
 }

@@ -111,7 +111,9 @@ Side side_of(const std::string& argument, bool foreign, const Args& args, const 
   const ckpt::Reader& reader = side.opened->reader;
   side.name = side.opened->info.id;
   side.tree = reader.tree().json();
-  for (const ckpt::TensorInfo& tensor : reader.tensors()) side.tensors.emplace_back(reader, options, tensor.name, "");
+  const MarkedTensors marked = marks_in(reader);
+  for (const ckpt::TensorInfo& tensor : reader.tensors())
+    side.tensors.emplace_back(reader, options, tensor.name, "").use_marks(marks_of(marked, tensor.name));
   side.tables = tables_of(reader);
   return side;
 }
@@ -126,6 +128,10 @@ struct Difference {
   std::string name, text;
   uint64_t count = 0;  // of elements; of packed ones, of bytes
 };
+
+Json difference_json(const Difference& difference) {
+  return {{"name", difference.name}, {"text", difference.text}, {"count", difference.count}};
+}
 
 // Elements whose bytes differ, slab by slab.
 uint64_t count_unlike(const TensorSource& a, const TensorSource& b) {
@@ -142,7 +148,8 @@ uint64_t count_unlike(const TensorSource& a, const TensorSource& b) {
 }
 
 std::string kind_text(const TensorSource& tensor) {
-  return dtype_text(tensor.stored_dtype()) + " " + shape_text(tensor.shape());
+  return dtype_text(tensor.stored_dtype()) + " " + shape_text(tensor.shape()) +
+         (tensor.quantized().empty() ? "" : format(" ({})", tensor.quantized()));
 }
 
 // Without what is said of tables.
@@ -174,12 +181,7 @@ int diff_foreign(const Side& a, const Side& b, const Args& args, const ckpt::Opt
     print_json({{"a", a.name},
                 {"b", b.name},
                 {"equal", equal},
-                {"differences", Json::array(found,
-                                            [](const Difference& difference) {
-                                              return Json{{"name", difference.name},
-                                                          {"text", difference.text},
-                                                          {"count", difference.count}};
-                                            })},
+                {"differences", Json::array(found, difference_json)},
                 {"tables", Json::array(tables.found, table_json)}});
   } else {
     for (const Difference& difference : found) print(escaped(difference.text) + "\n");
@@ -187,6 +189,22 @@ int diff_foreign(const Side& a, const Side& b, const Args& args, const ckpt::Opt
     if (equal) print(format("equal: {} and {}\n", escaped(a.name), escaped(b.name)));
   }
   return equal ? kExitOk : kExitNo;
+}
+
+// Of tensors that torch does not use in the same way the stored elements tell little: as torch has them they are
+// compared here, and their names are noted in `said`.
+std::vector<Difference> turned_differences(const Opened& a, const Opened& b, const Args& args,
+                                           const ckpt::Options& options, std::set<std::string>* said) {
+  MarkedTensors left = marks_in(a.reader), right = marks_in(b.reader), all = left;
+  all.insert(right.begin(), right.end());
+  Side first, second;
+  for (const auto& [name, marks] : all) {
+    if (left[name] == right[name] || !a.reader.has_tensor(name) || !b.reader.has_tensor(name)) continue;
+    first.tensors.emplace_back(a.reader, options, name, "").use_marks(left[name]);
+    second.tensors.emplace_back(b.reader, options, name, "").use_marks(right[name]);
+    said->insert(name);
+  }
+  return differences_of(first, second, {}, args);
 }
 
 int run(const Args& args) {
@@ -203,19 +221,24 @@ int run(const Args& args) {
   const auto side = [](const ckpt::Reader& reader) {
     return TableSide{tables_of(reader), [&reader](const std::string& name) { return reader.has_tensor(name); }};
   };
-  const TableDifferences tables =
-      diff_tables(side(a.reader), side(b.reader), args.at, !args.structure_only, make_options(args));
+  const ckpt::Options plain = make_options(args);
+  TableDifferences tables = diff_tables(side(a.reader), side(b.reader), args.at, !args.structure_only, plain);
+  const std::vector<Difference> turned = turned_differences(a, b, args, plain, &tables.said);
   const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at, tables);
-  const bool equal = findings.empty() && tables.found.empty();
+  const bool equal = findings.empty() && turned.empty() && tables.found.empty();
   if (args.json) {
+    std::vector<Json> all;
+    for (const ckpt::Finding& finding : findings) all.push_back(to_json(finding));
+    for (const Difference& difference : turned) all.push_back(difference_json(difference));
     print_json({{"a", a.info.id},
                 {"b", b.info.id},
                 {"equal", equal},
                 {"requests", requests_json(work.stats)},
-                {"differences", Json::array(findings, [](const ckpt::Finding& finding) { return to_json(finding); })},
+                {"differences", Json::array(all)},
                 {"tables", Json::array(tables.found, table_json)}});
   } else {
     print_findings(findings);
+    for (const Difference& difference : turned) print(escaped(difference.text) + "\n");
     print_tables(tables);
     if (equal) print(format("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
     print(requests_line(work.stats));

@@ -144,12 +144,15 @@ void show_foreign(const ForeignQuery& query, const Common& common) {
 }
 
 // Keeps the file open as long as it lives.
-static TensorSource source_of(const std::shared_ptr<ckpt::File>& file, uint64_t index, const std::string& as) {
+static TensorSource source_of(const std::shared_ptr<ckpt::File>& file, uint64_t index, const std::string& as,
+                              const MarkedTensors& marked) {
   const ckpt::FileTensor tensor = file->tensor(index);
   auto load = [file, index](const ckpt::Tensor& wanted, ckpt::MutableMemory memory) {
     file->read(index, wanted, memory);
   };
-  return TensorSource(tensor.name, tensor.dtype, ckpt::shape_of(tensor), load, as);
+  TensorSource source(tensor.name, tensor.dtype, ckpt::shape_of(tensor), load, as);
+  source.use_marks(marks_of(marked, tensor.name));
+  return source;
 }
 
 ForeignContent foreign_content(const std::string& path, const Common& common) {
@@ -157,7 +160,8 @@ ForeignContent foreign_content(const std::string& path, const Common& common) {
   ForeignContent content;
   content.tree = file->tree().json();
   content.tables = tables_in(file);
-  for (uint64_t i = 0; i < file->tensor_count(); i++) content.tensors.push_back(source_of(file, i, ""));
+  const MarkedTensors marked = marks_in(file->tree());
+  for (uint64_t i = 0; i < file->tensor_count(); i++) content.tensors.push_back(source_of(file, i, "", marked));
   return content;
 }
 
@@ -169,7 +173,7 @@ TensorSource foreign_tensor(const std::string& path, const std::string& name, co
                             const Common& common) {
   const auto file = std::make_shared<ckpt::File>(open_file(path, common));
   for (uint64_t i = 0; i < file->tensor_count(); i++)
-    if (name == file->tensor(i).name) return source_of(file, i, as);
+    if (name == file->tensor(i).name) return source_of(file, i, as, marks_in(file->tree()));
   fail(CKPT_NOT_FOUND, shown(path) + " has no tensor " + name + "; ckpt info lists them");
 }
 

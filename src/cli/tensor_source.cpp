@@ -134,6 +134,13 @@ void TensorSource::load(const Slice& slice, const std::vector<int64_t>& strides,
 }
 
 void TensorSource::convert(uint64_t count, std::vector<std::byte>* data) const {
+  if (marks_.conj || marks_.neg) {
+    if (!can_turn(memory_dtype_))
+      fail(CKPT_UNSUPPORTED, "tensor " + name_ +
+                                 ": torch negates its elements when it uses them, which ckpt does not " + "with " +
+                                 dtype_text(memory_dtype_));
+    turn(marks_, memory_dtype_, data);
+  }
   if (dtype_ == memory_dtype_) return;
   std::vector<std::byte> floats(count * sizeof(float));
   for (uint64_t i = 0; i < count; ++i) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/marks.h"
 #include "cli/slice.h"
 
 namespace cli {
@@ -23,10 +24,14 @@ class TensorSource {
   TensorSource(const ckpt::Reader& reader, const ckpt::Options& options, const std::string& name,
                const std::string& as);
 
+  // What is read is turned as torch turns it; reads are UNSUPPORTED where can_turn() is false.
+  void use_marks(const Marks& marks) { marks_ = marks; }
+
   const std::string& name() const { return name_; }
   std::vector<int64_t> shape() const { return shape_; }
   int32_t stored_dtype() const { return stored_dtype_; }
   int32_t dtype() const { return dtype_; }  // of what the reads return
+  const std::string& quantized() const { return marks_.quantized; }
 
   // The elements of `slice` in row-major order.
   std::vector<std::byte> read(const Slice& slice) const;
@@ -38,6 +43,7 @@ class TensorSource {
  private:
   void load(const Slice& slice, const std::vector<int64_t>& strides, std::byte* data, uint64_t bytes) const;
   std::vector<std::byte> load_corners(const Slice& slice) const;
+  // Loaded elements become those that a read returns.
   void convert(uint64_t count, std::vector<std::byte>* data) const;
   bool packed() const { return memory_dtype_ % 256 % 8 != 0; }
 
@@ -47,6 +53,7 @@ class TensorSource {
   std::vector<int64_t> shape_;
   Loader loader_;
   int32_t stored_dtype_;
+  Marks marks_;
   int32_t memory_dtype_;  // what the library loads
   int32_t dtype_;         // f32 if convert() converts from memory_dtype_
 };

@@ -76,4 +76,36 @@ Result<std::vector<ForeignTable>> ForeignCheckpoint::tables() const {
   return all;
 }
 
+// The tensor that a record is about, perhaps by another record.
+static uint32_t tensor_of_record(const format::Tree& tree, uint32_t node) {
+  while (node != format::kNoNode && tree[node].kind == CKPT_NODE_RECORD) node = tree.find(node, "data");
+  return node != format::kNoNode && tree[node].kind == CKPT_NODE_TENSOR ? node : format::kNoNode;
+}
+
+std::string TorchMarks::verb() const {
+  if (quantized) return "scales";
+  return conj && neg ? "conjugates and negates" : conj ? "conjugates" : "negates";
+}
+
+std::map<std::string, TorchMarks> torch_marks(const format::Tree& tree) {
+  std::map<std::string, TorchMarks> found;
+  for (uint32_t i = 0; i < tree.size(); i++) {
+    if (tree[i].kind != CKPT_NODE_RECORD) continue;
+    const auto is_set = [&](const char* key) {
+      const uint32_t field = tree.find(i, key);
+      return field != format::kNoNode && tree[field].kind == CKPT_NODE_BOOL && tree[field].integer != 0;
+    };
+    const uint32_t dtype = tree.find(i, "dtype");
+    const bool of_integers =
+        dtype != format::kNoNode && tree[dtype].kind == CKPT_NODE_TEXT &&
+        (tree[dtype].text_view().starts_with("torch.qint") || tree[dtype].text_view().starts_with("torch.quint"));
+    const TorchMarks marks{is_set("conj"), is_set("neg"), of_integers || tree[i].text_view() == "torch.QTensor"};
+    const uint32_t tensor = marks.any() ? tensor_of_record(tree, i) : format::kNoNode;
+    if (tensor == format::kNoNode) continue;
+    TorchMarks& all = found[std::string(tree[tensor].text_view())];
+    all = {all.conj || marks.conj, all.neg || marks.neg, all.quantized || marks.quantized};
+  }
+  return found;
+}
+
 }  // namespace ckpt::interop

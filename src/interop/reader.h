@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -117,5 +118,16 @@ struct ForeignCheckpoint {
   // UNSUPPORTED where a change took or renamed some tensors of a table only, or made others of them.
   Result<std::vector<ForeignTable>> tables() const;
 };
+
+// What torch makes of a tensor's stored elements when it uses them: records of the tree say it, and nothing else does.
+struct TorchMarks {
+  bool conj = false, neg = false, quantized = false;
+
+  bool any() const { return conj || neg || quantized; }
+  bool operator==(const TorchMarks&) const = default;
+  std::string verb() const;  // "conjugates", "negates", "conjugates and negates", "scales"
+};
+// Of the tensors that have any, by their names.
+std::map<std::string, TorchMarks> torch_marks(const format::Tree& tree);
 
 }  // namespace ckpt::interop

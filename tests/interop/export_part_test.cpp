@@ -95,5 +95,52 @@ TEST_F(ExportPart, ShardsAreForADirectoryOfSafetensors) {
   expect_refused("s.pt", {{"shard_bytes", "56"}}, CKPT_INVALID, "shard_bytes");
 }
 
+// What torch makes of the elements stands in the tree, which safetensors lacks.
+TEST_F(ExportPart, SafetensorsRefuseATensorWhoseElementsTorchTurnsOrScales) {
+  const auto marked = [](const std::string& name, const std::string& more) {
+    return record("torch.Tensor", "\"data\":" + leaf(name) + more);
+  };
+  const std::string conjugated = marked("model/c", R"(,"conj":true)");
+  const std::string parameter = record("torch.nn.parameter.Parameter", R"("data":)" + conjugated);
+  const std::pair<std::string, std::string> cases[] = {
+      {conjugated, "torch conjugates"},
+      {parameter + R"(,"again":)" + leaf("model/c"), "torch conjugates"},
+      {marked("model/c", R"(,"neg":true)"), "torch negates"},
+      {marked("model/c", R"(,"conj":true,"neg":true)"), "torch conjugates and negates"},
+      {record("my.Tensor", R"("data":)" + leaf("model/c") + R"(,"neg":true)"), "torch negates"},
+      {record("my.Tensor", R"("data":)" + leaf("model/c") + R"(,"dtype":"torch.quint8")"), "quantized"},
+      {record("torch.QTensor", R"("data":)" + leaf("model/c") +
+                                   R"(,"dtype":"torch.qint8","qscheme":"torch.per_tensor_affine","scale":0.5,)"
+                                   R"("zero_point":3)"),
+       "quantized"},
+      {marked("model/c", R"(,"conj":false,"neg":false,"requires_grad":true)"), ""}};
+  size_t i = 0;
+  for (const auto& [value, words] : cases) {
+    const std::string label = "case-" + std::to_string(i++);
+    save(label, {{{"model/c", CKPT_DTYPE_C64, {2}, pattern(16)}, floats("model/w", {2})},
+                 {},
+                 R"({"model":{"c":)" + value + R"(,"w":)" + leaf("model/w") + "}}"});
+    for (const bool torchtune : {false, true}) {
+      const char* format = torchtune ? "torchtune" : "safetensors";
+      for (const char* at : {"", "model"}) {
+        if (torchtune && *at) continue;
+        const std::string to = path(label + at + format);
+        std::vector<std::pair<const char*, const char*>> settings = {{"format", format}};
+        if (*at) settings.emplace_back("at", at);
+        const Failure failure = export_to(to, label, settings);
+        EXPECT_EQ(failure.code, words.empty() ? CKPT_OK : CKPT_UNSUPPORTED) << words << failure.message;
+        if (words.empty()) continue;
+        EXPECT_NE(failure.message.find(words), std::string::npos) << failure.message;
+        EXPECT_NE(failure.message.find("exclude=model/c"), std::string::npos) << failure.message;
+        EXPECT_EQ(failure.details.at("tensor"), "model/c");
+        EXPECT_FALSE(std::filesystem::exists(to));
+        settings.emplace_back("exclude", "model/c");
+        const Failure without = export_to(to, label, settings);
+        EXPECT_EQ(without.code, CKPT_OK) << without.message;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ckpt::interop

@@ -413,6 +413,50 @@ TEST_F(MapCalls, ANewNameStandsInTheStateWhereTheOldOneStood) {
             R"({"epoch":3,"model":{"a.w":)" + leaf("model/a.w") + R"(,"b.w":)" + leaf("model/b.w") + "}}");
 }
 
+TEST_F(MapCalls, WhatTorchMakesOfElementsStaysTrueOrTheMappingIsRefused) {
+  const auto marked = [](const std::string& name, const std::string& mark) {
+    return record("torch.Tensor", "\"data\":" + leaf(name) + ",\"" + mark + "\":true");
+  };
+  const std::string quantized =
+      record("torch.QTensor", R"("data":)" + leaf("q") +
+                                  R"(,"dtype":"torch.quint8","qscheme":"torch.per_channel_affine","scales":)" +
+                                  leaf("q/scales") + R"(,"zero_points":)" + leaf("q/zero_points") + R"(,"axis":0)");
+  save("a", {{floats("n", {2, 2}, 1),
+              floats("m", {2, 2}, 2),
+              floats("w", {2, 2}, 3),
+              {"q", CKPT_DTYPE_U8, {2, 2}, pattern(4)},
+              {"q/scales", CKPT_DTYPE_F64, {2}, pattern(16)},
+              {"q/zero_points", CKPT_DTYPE_I64, {2}, pattern(16)}},
+             {},
+             R"({"n":)" + marked("n", "neg") + R"(,"m":)" + marked("m", "neg") + R"(,"w":)" + leaf("w") + R"(,"q":)" +
+                 quantized + "}"});
+  must([&](auto** err) { return ckpt_options_set_str(options_, "strict", "none", err); });
+  size_t count = 0;
+  const auto mapped = [&](const std::string& rule) {
+    mapping(rule);
+    ckpt_reader* reader = open("a", "main");
+    const std::string to = path("out" + std::to_string(count++) + ".pt");
+    Failure failure = attempt([&](auto** err) { return ckpt_export(reader, to.c_str(), options_, err); });
+    ckpt_reader_free(reader);
+    return failure;
+  };
+  // Both are negated, so all of it is.
+  Failure got = mapped(R"({"match": ["n", "m"], "to": "nm", "concat": {}})");
+  EXPECT_EQ(got.code, CKPT_OK) << got.message;
+  ASSERT_EQ(import_from(path("out0.pt"), "b").code, CKPT_OK);
+  EXPECT_NE(tree_of("b", "import").find(R"("nm":)" + marked("nm", "neg")), std::string::npos) << tree_of("b", "import");
+  for (const char* match : {R"(["n", "w"])", R"(["w", "n"])"}) {
+    got = mapped(R"({"match": )" + std::string(match) + R"(, "to": "nw", "concat": {}})");
+    EXPECT_EQ(got.code, CKPT_UNSUPPORTED) << got.message;
+    EXPECT_NE(got.message.find("torch negates \"n\" alone"), std::string::npos) << got.message;
+  }
+  got = mapped(R"({"match": "q", "to": "t", "ops": ["a b -> b a"]})");
+  EXPECT_EQ(got.code, CKPT_UNSUPPORTED) << got.message;
+  EXPECT_NE(got.message.find("quantized"), std::string::npos) << got.message;
+  got = mapped(R"({"match": "q", "to": "t"})");
+  EXPECT_EQ(got.code, CKPT_OK) << got.message;
+}
+
 TEST_F(MapCalls, OnlyKeepsWhatItNamesAndCastChangesItsDtype) {
   const std::string halves("\x00\x3c\x00\xc0", 4);  // 1, -2
   write_file(path("m.safetensors"), safetensors({floats("a.w", {2}, 1), {"b.w", CKPT_DTYPE_F16, {2}, halves}}));

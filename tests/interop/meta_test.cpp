@@ -59,6 +59,29 @@ TEST_F(Meta, MetasFilesOfDifferentModelsAreRefused) {
   EXPECT_EQ(import_from(path("m"), "l").code, CKPT_FORMAT);
 }
 
+TEST_F(Meta, WhatTorchMakesOfElementsIsTrueOfAllFilesOrRefused) {
+  const auto file = [&](const std::string& name, const std::string& mark) {
+    const std::string part = record("torch.Tensor", R"("data":)" + leaf("output.weight") + R"(,"neg":)" + mark);
+    save(name, {{floats("output.weight", {3, 4}), floats("norm.weight", {4}, 5)},
+                {},
+                R"({"output.weight":)" + part + R"(,"norm.weight":)" + leaf("norm.weight") + "}"});
+    return name;
+  };
+  const std::string plain = file("plain", "false"), negated = file("negated", "true");
+  size_t count = 0;
+  const auto import_of = [&](const std::string& first, const std::string& second) {
+    const std::string folder = path("m" + std::to_string(count++));
+    std::filesystem::create_directory(folder);
+    EXPECT_EQ(export_to(folder + "/consolidated.00.pth", first).code, CKPT_OK);
+    EXPECT_EQ(export_to(folder + "/consolidated.01.pth", second).code, CKPT_OK);
+    return import_from(folder, "m" + std::to_string(count)).code;
+  };
+  EXPECT_EQ(import_of(plain, negated), CKPT_UNSUPPORTED);
+  EXPECT_EQ(import_of(negated, plain), CKPT_UNSUPPORTED);
+  EXPECT_EQ(import_of(negated, negated), CKPT_OK);
+  EXPECT_NE(tree_of("m3", "import").find(R"("neg":true)"), std::string::npos);
+}
+
 // Of the model of `files` processes what the one of that number has; sizes divide by 8.
 std::vector<SavedTensor> meta_part(unsigned number, int64_t files, bool llama3) {
   const std::string layer = "layers.0.";

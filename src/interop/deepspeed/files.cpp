@@ -175,6 +175,10 @@ size_t DeepSpeedFile::tensor(uint32_t node) const {
       return at == by_name_.end() ? SIZE_MAX : at->second;
     }
     if (found.kind != CKPT_NODE_RECORD || !found.text_view().starts_with("torch.")) break;
+    // What torch makes of the elements would be lost.
+    if (std::ranges::any_of(std::initializer_list<const char*>{"conj", "neg", "qscheme"},
+                            [&](const char* key) { return tree_.find(node, key) != kNoNode; }))
+      break;
     node = tree_.find(node, "data");
   }
   return SIZE_MAX;

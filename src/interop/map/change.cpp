@@ -36,6 +36,7 @@ class Changer {
   Changer(ForeignCheckpoint& content, const Changes& changes) : content_(content), changes_(changes) {}
 
   Status run() {
+    if (content_.tree) marks_ = torch_marks(*content_.tree);
     CKPT_TRY(choose());
     CKPT_TRY(check_rules());
     CKPT_TRY(make_all());
@@ -193,6 +194,7 @@ class Changer {
       keep(target, first);
       return Ok();
     }
+    CKPT_TRY(check_marks(target, parts));
     ForeignTensor tensor;
     tensor.name = target.name;
     tensor.dtype = dtype;
@@ -206,6 +208,27 @@ class Changer {
       CKPT_ASSIGN(piece.bytes, computed_->add(first.dtype, dtype, tensor.shape, parts, content_.files));
     }
     out_.push_back(std::move(tensor));
+    return Ok();
+  }
+
+  TorchMarks marks_of(size_t source) const {
+    const auto found = marks_.find(content_.tensors[source].name);
+    return found == marks_.end() ? TorchMarks() : found->second;
+  }
+
+  // The record that says what torch makes of the elements goes with the first source, unchanged.
+  Status check_marks(const Target& target, const std::vector<ComputedPart>& parts) const {
+    const TorchMarks first = marks_of(target.sources[0]);
+    if (first.quantized && !(parts.size() == 1 && parts[0].view.is_identity()))
+      return Status(CKPT_UNSUPPORTED, "it is quantized: its scales would not follow its elements");
+    for (const size_t source : target.sources) {
+      const TorchMarks marks = marks_of(source);
+      if (marks == first) continue;
+      const size_t turned = first.any() ? target.sources[0] : source;
+      return Status(CKPT_UNSUPPORTED, "torch " + marks_of(turned).verb() + ' ' +
+                                          ckpt::quoted(content_.tensors[turned].name) +
+                                          " alone when it uses it; one tensor is all turned or not at all");
+    }
     return Ok();
   }
 
@@ -385,6 +408,7 @@ class Changer {
   NewNames names_;
   std::vector<size_t> place_;  // in out_, of tensors that are as they were
   std::vector<ForeignTensor> out_;
+  std::map<std::string, TorchMarks> marks_;
   std::unique_ptr<ComputedFile> computed_;
 };
 

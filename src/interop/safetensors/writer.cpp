@@ -2,6 +2,7 @@
 // reader's names and the attributes that an import left.
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -17,6 +18,7 @@ namespace {
 struct From {
   const State& reader;
   std::string prefix;
+  std::map<std::string, TorchMarks> marks;
 
   std::string name_of(const Tensor& tensor) const { return prefix + tensor.name; }
 };
@@ -36,10 +38,28 @@ Status attribute_error(const Status& status, const std::string& key) {
   return Status(CKPT_FORMAT, "attribute " + key + ": " + status.message());
 }
 
+// Elements that torch would not use as they are: nothing in the file would say so.
+Status check_marks(const From& from, const std::string& name) {
+  const auto found = from.marks.find(name);
+  if (found == from.marks.end()) return Ok();
+  const TorchMarks& marks = found->second;
+  const std::string what =
+      marks.quantized ? "it is quantized, and safetensors has no place for the scales"
+                      : "torch " + marks.verb() + " its elements when it uses them, and safetensors cannot say that";
+  return tensor_error(CKPT_UNSUPPORTED, name,
+                      what + ": expected what " +
+                          (marks.quantized ? "tensor.dequantize()" : "tensor.resolve_conj().resolve_neg()") +
+                          " gives, format pt, dcp or composer, or option exclude=" + name)
+      .with("found", marks.quantized ? "quantized"
+                     : marks.conj    ? "conj"
+                                     : "neg");
+}
+
 // Not set: it is not written.
 Result<std::optional<Tensor>> tensor_at(const From& from, uint64_t index) {
   CKPT_ASSIGN(const ckpt_tensor_info info, from.reader.tensor(index));
   if (!std::string_view(info.name).starts_with(from.prefix)) return std::optional<Tensor>();
+  CKPT_TRY(check_marks(from, info.name));
   Tensor tensor;
   tensor.name = info.name + from.prefix.size();
   tensor.dtype = static_cast<uint16_t>(info.dtype);
@@ -268,7 +288,8 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
                   "export: option shard_bytes is for a directory of files, found the file " + request.path)
         .with("found", request.path);
   const std::string at = request.options.str("at");
-  const From from{request.reader, at.empty() ? "" : at + '/'};
+  CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
+  const From from{request.reader, at.empty() ? "" : at + '/', torch_marks(tree)};
   CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, plan.is_directory, most));
   for (const PlannedFile& planned : files) {
     CKPT_ASSIGN(ExportFile file, export_file(from, planned));

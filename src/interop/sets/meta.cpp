@@ -48,7 +48,7 @@ class Joiner {
         return wrong(file.tensors[0].name, "the files differ in names");
     }
     for (const ForeignTensor& tensor : files_[0].tensors) CKPT_TRY(join(tensor));
-    CKPT_ASSIGN(out_.tree, files_[0].take_tree());
+    CKPT_TRY(take_tree());
     out_.attributes = files_[0].attributes;
     out_.attributes.emplace_back(kMetaFilesAttr, std::to_string(files_.size()));
     if (const ForeignTensor* table = find(0, std::string(kEmbeddings)); table && table->shape.ndim == 2)
@@ -57,6 +57,26 @@ class Joiner {
   }
 
  private:
+  // The first file's says what is true of all of them.
+  Status take_tree() {
+    std::map<std::string, TorchMarks> first;
+    for (ForeignCheckpoint& file : files_) {
+      CKPT_ASSIGN(format::Tree tree, file.take_tree());
+      std::map<std::string, TorchMarks> marks = torch_marks(tree);
+      if (!out_.tree) {
+        out_.tree = std::move(tree);
+        first = marks;
+      }
+      const bool scaled = std::ranges::any_of(marks, [](const auto& of) { return of.second.quantized; });
+      if (marks != first || scaled)
+        return Status(CKPT_UNSUPPORTED, path_ +
+                                            ": torch conjugates or negates a tensor of some files alone, or one is "
+                                            "quantized")
+            .with("path", path_);
+    }
+    return Ok();
+  }
+
   const ForeignTensor* find(size_t file, const std::string& name) const {
     const auto found = by_name_[file].find(name);
     return found == by_name_[file].end() ? nullptr : &files_[file].tensors[found->second];

@@ -75,7 +75,8 @@ class LocalModel {
     auto flat = [&](const char* key) { return entry(handle, std::string("flat_param.") + key); };
     if (flat("data") == kNoValue) return expected("flat_param.data");
     CKPT_ASSIGN(const PtTensor data, tensor_of(source_, flat("data")));
-    if (data.shape.ndim != 1 || !data.contiguous() || data.torch_dtype || dtype_bits(data.dtype) < 8)
+    if (data.shape.ndim != 1 || !data.contiguous() || data.torch_dtype || data.conj || data.neg ||
+        dtype_bits(data.dtype) < 8)
       return expected("flat_param.data of one dimension");
     CKPT_ASSIGN(const std::span<const PickleRef> names, list_of(flat("_fqns"), "_fqns"));
     CKPT_ASSIGN(const std::span<const PickleRef> shapes, list_of(flat("_shapes"), "_shapes"));
