@@ -31,11 +31,10 @@ constexpr Words kWords = {
     "  torchtune    an output directory of torchtune: the files that were imported, or epoch_0\n"
     "  meta         consolidated.NN.pth, as Meta's Llama has them: --shards files, or as many as were imported\n"
     "  recis        a run of RecIS with one checkpoint, or that alone where PATH ends in ckpt_N; --shards cuts tables\n"
-    "--at model writes what is below that place alone, by the names that it has there: weights without the rest of\n"
-    "the training. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), with "
-    "the\n"
-    "sizes that its import found. A note on standard error says what the format cannot hold and was left out or "
-    "converted.",
+    "--at model writes what is below that place alone, by the names that it has there (safetensors: its keys, joined\n"
+    "by dots): weights without the rest of the training. --only, --exclude and --cast choose; --map renames and\n"
+    "rearranges by a mapping (ckpt map), with the sizes that its import found. A note on standard error says what the\n"
+    "format cannot hold and was left out or converted.",
     "  ckpt export /data/run7 model.safetensors\n"
     "  ckpt export /data/run7@step:400 state.pt\n"
     "  ckpt export /data/run7 weights --at model --shard-bytes 5000000000\n"

@@ -124,6 +124,16 @@ Status check_tables(const ExportRequest& request, const Format& format) {
   return Ok();
 }
 
+// What safetensors call the tensors. torchtune's model is safetensors or a .pt, which keeps the tree.
+Status know_names(const ExportRequest& request, std::string_view format, Wanted* wanted) {
+  if (format != "safetensors" && format != "torchtune") return Ok();
+  const std::string at = format == "torchtune" ? "model" : wanted->at;
+  const auto names = safetensors_names(request.reader, at);
+  if (!names.ok()) return format == "torchtune" ? Ok() : names.status();
+  for (const auto& [own, name] : *names) wanted->names[(format == "torchtune" ? "model/" : "") + name] = own;
+  return Ok();
+}
+
 Status verify_export(const ExportRequest& request, std::string_view format) {
   const ReadOptions options{.job = &request.job};
   CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
@@ -131,6 +141,7 @@ Status verify_export(const ExportRequest& request, std::string_view format) {
   if (format == "hfai") wanted.no_values = {kHfaiShards, kHfaiVersionKey};  // its own
   if (format == "torchtune") wanted.no_values = {"model", "adapter"};       // safetensors, where they came as such
   if (format == "recis") wanted.no_values = {"io_state"};  // what all workers have alike, each of them has
+  CKPT_TRY(know_names(request, format, &wanted));
   return compare_export(request.reader, written, wanted, options);
 }
 

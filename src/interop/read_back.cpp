@@ -214,6 +214,7 @@ class Expectation {
     Expectation all(wanted);
     CKPT_TRY(wanted.tensors_only ? all.add_names(state) : all.add_leaves(state));
     CKPT_TRY(all.add_columns(state));
+    all.known_ = wanted.names;
     all.missing_ = all.names_;
     all.missing_values_ = all.leaves_.values;
     return all;

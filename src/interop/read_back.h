@@ -1,6 +1,7 @@
 // What was written, read back and compared with what it was made of, element by element. Stateless.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/job.h"
@@ -15,6 +16,7 @@ struct Wanted {
   bool tensors_only = false;  // all tensors by their names, no tree
   // Parts whose values the format has no place for, or another one.
   std::vector<std::string> no_values{};
+  std::map<std::string, std::string> names{};  // of tensors in the files, where these call them otherwise: the state's
 };
 
 // That `files` has each tensor and each value of `state` that is wanted, with the same elements, and nothing else.

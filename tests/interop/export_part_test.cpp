@@ -22,6 +22,18 @@ class ExportPart : public StoreTest {
     std::sort(names.begin(), names.end());
     return names;
   }
+  std::vector<std::string> names_in(const std::string& label, const char* run) {
+    ckpt_reader* reader = open(label, run);
+    std::vector<std::string> names;
+    for (uint64_t i = 0; i < ckpt_reader_tensor_count(reader); i++) {
+      ckpt_tensor_info info{};
+      info.struct_size = sizeof info;
+      must([&](auto** err) { return ckpt_reader_tensor_at(reader, i, &info, err); });
+      names.emplace_back(info.name);
+    }
+    ckpt_reader_free(reader);
+    return names;
+  }
   void expect_refused(const std::string& to, const std::vector<std::pair<const char*, const char*>>& settings,
                       ckpt_status code, const std::string& word) {
     const Failure failure = export_to(path(to), "a", settings);
@@ -36,6 +48,65 @@ TEST_F(ExportPart, SafetensorsHaveTheNamesBelowThePlace) {
   EXPECT_EQ(read_file(path("w.safetensors")),
             file_of(padded("{" + entry("b", "F32", "[3]", 0, 12) + "," + entry("w", "F32", "[3,4]", 12, 60) + "}"),
                     pattern(12, 1) + pattern(48, 2)));
+}
+
+// Keys of the tree, as a program has them, whatever their paths look like.
+TEST_F(ExportPart, SafetensorsHaveTheKeysOfTheTreeJoinedByDots) {
+  const auto ordered = [](const std::string& items) {
+    return record("collections.OrderedDict", "\"items\":{" + items + "}");
+  };
+  const std::string model = R"("conv1/7x7_s2.weight":)" + leaf("model/conv1~17x7_s2.weight") + R"(,"0":)" +
+                            leaf("model/~s0") + R"(,"a~b":)" +
+                            record("torch.nn.parameter.Parameter", R"("data":)" + leaf("model/a~0b")) + R"(,".":)" +
+                            leaf("model/~d") + R"(,"layers":[)" + ordered(R"("w":)" + leaf("model/layers/0/w")) +
+                            R"(],"other":)" + leaf("elsewhere") + R"(,"flat":)" + leaf("model/x~1y");
+  const Saved state = {{floats("model/conv1~17x7_s2.weight", {2}, 1), floats("model/~s0", {2}, 2),
+                        floats("model/a~0b", {2}, 3), floats("model/~d", {2}, 4), floats("model/layers/0/w", {2}, 5),
+                        floats("elsewhere", {2}, 6), floats("model/x~1y", {2}, 7), floats("model/outside~1y", {2}, 8)},
+                       {},
+                       R"({"model":)" + ordered(model) + "}"};
+  save("k", state);
+  // What is not called by its place is called as it was.
+  const std::vector<std::string> expected = {".",          "0",          "a~b", "conv1/7x7_s2.weight",
+                                             "layers.0.w", "outside~1y", "x~1y"};
+  for (const char* to : {"k.safetensors", "k"}) {
+    const Failure out = export_to(path(to), "k", {{"at", "model"}, {"verify_after", "1"}});
+    ASSERT_EQ(out.code, CKPT_OK) << out.message;
+    ASSERT_EQ(import_from(path(to), to).code, CKPT_OK);
+    EXPECT_EQ(names_in(to, "import"), expected);
+    EXPECT_EQ(info_.tensor_count, expected.size());
+  }
+  ASSERT_EQ(export_to(path("t"), "k", {{"format", "torchtune"}, {"exclude", "elsewhere"}}).code, CKPT_OK);
+  ASSERT_EQ(import_from(path("t/epoch_0"), "t").code, CKPT_OK);
+  EXPECT_EQ(names_in("t", "import"), expected);
+  // Of a state dict, too, which is all of the state.
+  save("d",
+       {{floats("conv1~17x7", {2}), floats("~s0", {2}), floats("n/~s1", {2})},
+        {},
+        R"({"conv1/7x7":)" + leaf("conv1~17x7") + R"(,"0":)" + leaf("~s0") + R"(,"n":{"1":)" + leaf("n/~s1") + "}}"});
+  ASSERT_EQ(export_to(path("d.safetensors"), "d", {{"verify_after", "1"}}).code, CKPT_OK);
+  ASSERT_EQ(import_from(path("d.safetensors"), "d2").code, CKPT_OK);
+  EXPECT_EQ(names_in("d2", "import"), (std::vector<std::string>{"0", "conv1/7x7", "n/~s1"}));
+}
+
+TEST_F(ExportPart, KeysThatWouldBecomeOneNameOrNoneAreRefused) {
+  save("two", {{floats("m/a.b", {2}), floats("m/a/b", {2})},
+               {},
+               R"({"m":{"a.b":)" + leaf("m/a.b") + R"(,"a":{"b":)" + leaf("m/a/b") + "}}}"});
+  Failure failure = export_to(path("o.safetensors"), "two", {{"at", "m"}});
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+  for (const char* word : {"\"m/a.b\"", "\"m/a/b\"", "\"a.b\""})
+    EXPECT_NE(failure.message.find(word), std::string::npos) << failure.message;
+  EXPECT_EQ(export_to(path("two"), "two", {{"at", "m"}, {"exclude", "m/a"}}).code, CKPT_OK);
+  save("flat", {{floats("a~1b", {2}), floats("a/b", {2})},
+                {},
+                R"({"a/b":)" + leaf("a~1b") + R"(,"a":{"b":)" + leaf("a/b") + "}}"});
+  EXPECT_EQ(export_to(path("o.safetensors"), "flat").code, CKPT_UNSUPPORTED);
+  save("none", {{floats("m/~e", {2}), floats("m/w", {2})}, {}, R"({"m":{"":)" + leaf("m/~e") + "}}"});
+  failure = export_to(path("o.safetensors"), "none", {{"at", "m"}});
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED) << failure.message;
+  EXPECT_EQ(failure.details.at("tensor"), "m/~e");
+  EXPECT_FALSE(std::filesystem::exists(path("o.safetensors")));
 }
 
 TEST_F(ExportPart, APtIsTheValueAtThePlace) {

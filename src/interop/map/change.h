@@ -57,5 +57,8 @@ inline constexpr const char* kMapSizesAttr = "map.sizes";  // {"H": "32"}: its v
 using NewNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 // The tree with the tensors that are left, each beside those that it was beside.
 Result<format::Tree> changed_tree(const format::Tree& tree, const NewNames& names, const Selection& selection);
+// Of the tensors below a place ("model/"; empty: of all) whose names are their paths in the tree: the keys that lead
+// from there to them, joined by dots.
+std::map<std::string, std::string> dotted_names(const format::Tree& tree, const std::string& below);
 
 }  // namespace ckpt::interop

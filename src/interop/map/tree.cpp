@@ -239,4 +239,26 @@ Result<Tree> changed_tree(const Tree& tree, const NewNames& names, const Selecti
   return TreeChanger(tree, names, selection).run();
 }
 
+std::map<std::string, std::string> dotted_names(const Tree& tree, const std::string& below) {
+  std::map<std::string, std::string> names;
+  for (uint32_t leaf = 0; leaf < tree.size(); leaf++) {
+    if (tree[leaf].kind != CKPT_NODE_TENSOR || !tree[leaf].text_view().starts_with(below)) continue;
+    std::vector<std::string> segments;
+    for (uint32_t node = leaf; tree[node].parent != kNoNode; node = tree[node].parent) {
+      const TreeNode& above = tree[tree[node].parent];
+      if (above.kind == CKPT_NODE_RECORD && is_silent(above, tree[node].key_view())) continue;
+      segments.push_back(tree[node].key_kind == CKPT_KEY_TEXT ? format::path_segment(tree[node].key_view())
+                                                              : std::to_string(tree[node].place));
+    }
+    std::string path, dotted;
+    for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+      if (path.size() >= below.size()) dotted += (path.size() == below.size() ? "" : ".") + unescape(*segment);
+      path += *segment + '/';
+    }
+    if (path.size() == tree[leaf].text_size + 1 && path.starts_with(tree[leaf].text_view()))
+      names[std::string(tree[leaf].text_view())] = dotted;
+  }
+  return names;
+}
+
 }  // namespace ckpt::interop

@@ -1,6 +1,7 @@
 // safetensors: the row of formats.cpp, and the attributes by which an export makes the imported files again.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "interop/formats.h"
@@ -18,6 +19,10 @@ Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOp
 // One file where the path ends in .safetensors, else a directory with the split that was imported. UNSUPPORTED for what
 // safetensors cannot express, FORMAT for attributes that no import wrote.
 Result<ExportPlan> plan_safetensors(const ExportRequest& request);
+// What the tensors below a place are called in the file, by their names: keys of the tree joined by dots ("0.weight" of
+// "model/~s0/weight"), which safetensors takes whatever they are. Without a place only keys of the root are those; what
+// stands deeper, or elsewhere in the tree, is called what the state calls it. UNSUPPORTED where two would be one.
+Result<std::map<std::string, std::string>> safetensors_names(const State& state, const std::string& at);
 
 // ---- attributes of the checkpoint ----
 inline constexpr const char* kFilesAttr = "safetensors.files";  // ["a.safetensors", …]

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "interop/map/change.h"
 #include "interop/safetensors/file_set.h"
 #include "interop/safetensors/format.h"
 #include "interop/safetensors/safetensors.h"
@@ -14,13 +15,15 @@ namespace ckpt::interop {
 
 namespace {
 
-// What of the checkpoint is written: the tensors whose names begin with `prefix` ("" or "model/"), without it.
+// What of the checkpoint is written: the tensors whose names begin with `prefix` ("" or "model/").
 struct From {
   const State& reader;
   std::string prefix;
+  std::map<std::string, std::string> names;  // in the files
   std::map<std::string, TorchMarks> marks;
+  std::map<std::string, std::string> own;  // by the names in the files
 
-  std::string name_of(const Tensor& tensor) const { return prefix + tensor.name; }
+  const std::string& name_of(const Tensor& tensor) const { return own.at(tensor.name); }
 };
 
 struct PlannedFile {
@@ -58,10 +61,11 @@ Status check_marks(const From& from, const std::string& name) {
 // Not set: it is not written.
 Result<std::optional<Tensor>> tensor_at(const From& from, uint64_t index) {
   CKPT_ASSIGN(const ckpt_tensor_info info, from.reader.tensor(index));
-  if (!std::string_view(info.name).starts_with(from.prefix)) return std::optional<Tensor>();
+  const auto name = from.names.find(info.name);
+  if (name == from.names.end()) return std::optional<Tensor>();
   CKPT_TRY(check_marks(from, info.name));
   Tensor tensor;
-  tensor.name = info.name + from.prefix.size();
+  tensor.name = name->second;
   tensor.dtype = static_cast<uint16_t>(info.dtype);
   tensor.shape = shape_of(info);
   if (tensor.name == "__metadata__")
@@ -277,7 +281,37 @@ Result<ExportFile> export_file(const From& from, const PlannedFile& planned) {
   return file;
 }
 
+Result<std::map<std::string, std::string>> safetensors_names(const State& state, const format::Tree& tree,
+                                                             const std::string& at) {
+  const std::string prefix = at.empty() ? "" : at + '/';
+  const std::map<std::string, std::string> dotted = dotted_names(tree, prefix);
+  std::map<std::string, std::string> names, own;
+  for (uint64_t i = 0; i < state.tensor_count(); i++) {
+    CKPT_ASSIGN(const ckpt_tensor_info info, state.tensor(i));
+    const std::string_view name = info.name;
+    if (!name.starts_with(prefix)) continue;
+    const auto keys = dotted.find(info.name);
+    const bool by_keys = keys != dotted.end() && (!at.empty() || name.find('/') == name.npos);
+    const std::string made = by_keys ? keys->second : std::string(name.substr(prefix.size()));
+    if (made.empty() || made.find('\0') != made.npos)
+      return tensor_error(CKPT_UNSUPPORTED, info.name, "its key is empty or holds a NUL, and so would its name");
+    const auto [first, is_new] = own.emplace(made, name);
+    if (!is_new)
+      return tensor_error(CKPT_UNSUPPORTED, info.name,
+                          "safetensors would call it " + shown(made) + ", as tensor " + shown(first->second) +
+                              "; option exclude leaves one of them out")
+          .with("found", first->second);
+    names.emplace(name, made);
+  }
+  return names;
+}
+
 }  // namespace
+
+Result<std::map<std::string, std::string>> safetensors_names(const State& state, const std::string& at) {
+  CKPT_ASSIGN(const format::Tree tree, state.tree());
+  return safetensors_names(state, tree, at);
+}
 
 Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   ExportPlan plan;
@@ -289,7 +323,9 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
         .with("found", request.path);
   const std::string at = request.options.str("at");
   CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
-  const From from{request.reader, at.empty() ? "" : at + '/', torch_marks(tree)};
+  CKPT_ASSIGN(auto names, safetensors_names(request.reader, tree, at));
+  From from{request.reader, at.empty() ? "" : at + '/', std::move(names), torch_marks(tree), {}};
+  for (const auto& [own, name] : from.names) from.own[name] = own;
   CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, plan.is_directory, most));
   for (const PlannedFile& planned : files) {
     CKPT_ASSIGN(ExportFile file, export_file(from, planned));
