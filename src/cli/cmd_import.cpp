@@ -99,7 +99,9 @@ std::set<std::string> taken_files(const ckpt::Reader& reader) {
   return names;
 }
 
-bool is_taken(const std::string& name, const std::set<std::string>& taken) {
+// An index beside the one file that was taken is of others.
+bool is_taken(const std::string& name, const std::set<std::string>& taken, bool has_index) {
+  if (name == "model.safetensors.index.json" && taken.contains("model.safetensors")) return has_index;
   if (!taken.empty()) return taken.contains(name) || name.ends_with(".index.json");
   return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
          name.ends_with(".metadata") || (name.starts_with("shard-") && name.ends_with(".safetensors"));
@@ -109,11 +111,13 @@ bool is_taken(const std::string& name, const std::set<std::string>& taken) {
 void note_what_is_left_out(const Args& args, const ckpt::Store& store, const ckpt_checkpoint_info& info) {
   std::error_code code;
   if (!fs::is_directory(args.file, code)) return;
-  const std::set<std::string> taken = taken_files(ckpt::Reader::open(store, info.id));
+  const ckpt::Reader reader = ckpt::Reader::open(store, info.id);
+  const std::set<std::string> taken = taken_files(reader);
+  const bool has_index = reader.attr("safetensors.index").has_value();
   std::vector<std::string> left;
   for (fs::directory_iterator it(args.file, code), end; !code && it != end; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    if (!is_taken(name, taken)) left.push_back(escaped(name) + (it->is_directory(code) ? "/" : ""));
+    if (!is_taken(name, taken, has_index)) left.push_back(escaped(name) + (it->is_directory(code) ? "/" : ""));
   }
   if (left.empty()) return;
   std::sort(left.begin(), left.end());

@@ -41,3 +41,19 @@ expect 0 info back.safetensors; says 'model.b'
 expect 2 import named.safetensors mapped --label no --map no-such-map; complains 'no-such-map'
 echo '{"rules": [{"match": "model.a", "to": "a", "cast": "f16"}], "unmatched": "keep"}' >lossy.json
 expect 1 map check ./lossy.json named.safetensors; says 'not backwards'
+
+# Of a directory those files are taken that transformers loads; the note names the others, which open by themselves.
+mkdir mistral && for file in model model.fp16 consolidated model-00001-of-00002; do
+  make_safetensors mistral/$file.safetensors "w F32 1 $(f32 ${#file})"
+done
+echo '{"weight_map": {"w": "model-00001-of-00002.safetensors"}}' >mistral/model.safetensors.index.json
+expect 0 import mistral hf --label hf; says '1 tensor,'
+complains '^ckpt: note: left out of mistral: consolidated.safetensors, model-00001-of-00002.safetensors, model.fp16'
+complains 'model.fp16.safetensors, model.safetensors.index.json$'
+expect 0 cat hf@label:hf w; says '5\.0'
+rm mistral/model.safetensors
+expect 0 import mistral hf --label index; says '1 tensor,'
+complains '^ckpt: note: left out of mistral: consolidated.safetensors, model.fp16.safetensors$'
+expect 0 cat hf@label:index w; says '20\.0'
+expect 0 import mistral/consolidated.safetensors hf --label meta; is_quiet
+expect 0 cat hf@label:meta w; says '12\.0'

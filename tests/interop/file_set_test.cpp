@@ -109,6 +109,52 @@ TEST_F(FileSets, AnIndexDecidesWhichFilesAreRead) {
   }
 }
 
+// As transformers chooses (5.24, _get_resolved_checkpoint_files): the file, then the index, without variants.
+TEST_F(FileSets, OfAHuggingFaceDirectoryThoseFilesAreTakenThatTransformersLoads) {
+  using Names = std::vector<std::string>;
+  const std::string one = "model-00001-of-00002.safetensors", two = "model-00002-of-00002.safetensors";
+  const std::string file = kDefaultFile, index = kIndexFile, extra = "extra.safetensors";
+  const std::string mapped = "{\"weight_map\":{\"x\":\"" + one + "\",\"y\":\"" + two + "\"}}";
+  struct Case {
+    Names there, taken;
+    std::string index;
+  };
+  const Case cases[] = {
+      {{file, "model.fp16.safetensors", "model.bf16-00001-of-00003.safetensors"}, {file}, ""},
+      {{file, one, two}, {file}, ""},
+      {{file, two}, {file}, ""},
+      {{file, one, two}, {file}, mapped},
+      {{file, one, two}, {file}, "{"},
+      {{one, two}, {one, two}, mapped},
+      {{file, extra, one}, {extra, file}, "{\"weight_map\":{\"x\":\"" + file + "\",\"y\":\"" + extra + "\"}}"},
+      {{one, two, "model.fp16-00001-of-00002.safetensors", "model-00001-of-00002.fp16.safetensors",
+        "consolidated.safetensors", "consolidated-00001-of-00009.safetensors"},
+       {one, two},
+       ""},
+      {{file, "consolidated.safetensors"}, {file}, ""},
+      {{"consolidated.safetensors"}, {"consolidated.safetensors"}, ""},
+      {{"model.fp16.safetensors"}, {"model.fp16.safetensors"}, ""},
+      {{"diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.fp16.safetensors"},
+       {"diffusion_pytorch_model.safetensors"},
+       ""},
+      // What transformers does not know is of the same state.
+      {{file, extra, "model_1.safetensors", "models.safetensors"},
+       {extra, file, "model_1.safetensors", "models.safetensors"},
+       ""},
+      {{"layer.safetensors", "layer.0.safetensors"}, {"layer.0.safetensors", "layer.safetensors"}, ""}};
+  for (size_t i = 0; i < std::size(cases); i++) {
+    const std::string folder = path(std::to_string(i));
+    std::filesystem::create_directory(folder);
+    for (const std::string& name : cases[i].there) write_file(folder + "/" + name, "");
+    if (!cases[i].index.empty()) write_file(folder + "/" + index, cases[i].index);
+    Names taken = cases[i].taken;
+    std::sort(taken.begin(), taken.end());
+    const auto set = find_files(folder);
+    ASSERT_TRUE(set.ok()) << i << set.status().message();
+    EXPECT_EQ(set->names, taken) << i;
+  }
+}
+
 TEST_F(FileSets, AFileOfAnyNameIsTakenUnderASafeOne) {
   write_file(path("0a1b2c"), "");
   EXPECT_EQ(find_files(path("0a1b2c"))->names, std::vector<std::string>{"model.safetensors"});

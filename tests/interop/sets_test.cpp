@@ -22,6 +22,17 @@ TEST_F(Sets, BinFilesAndTheirIndexAreOneDict) {
   EXPECT_EQ(tree_of(imported("hf/pytorch_model.bin.index.json"), "import"), tree);
 }
 
+TEST_F(Sets, ABinFileComesBeforeShardsAndTheirIndex) {
+  const SavedTensor a = floats("a", {2}, 1), b = floats("b", {2}, 2);
+  pt("hf/pytorch_model.bin", {a});
+  pt("hf/pytorch_model-00002-of-00002.bin", {b});
+  EXPECT_EQ(tree_of(imported("hf"), "import"), R"({"a":)" + leaf("a") + "}");
+  index("hf/pytorch_model.bin.index.json", R"("b": "pytorch_model-00002-of-00002.bin")");
+  EXPECT_EQ(tree_of(imported("hf"), "import"), R"({"a":)" + leaf("a") + "}");
+  index("hf/pytorch_model.bin.index.json", R"("a": "pytorch_model.bin", "b": "pytorch_model-00002-of-00002.bin")");
+  EXPECT_EQ(tree_of(imported("hf"), "import"), R"({"b":)" + leaf("b") + R"(,"a":)" + leaf("a") + "}");
+}
+
 // What torch.jit.save wrote, and torch.save of the same module's state_dict().
 TEST_F(Sets, TheValuesOfATorchScriptArchiveAreThoseOfItsStateDict) {
   const std::string folder = CKPT_SOURCE_DIR "/tests/interop/fixtures/";

@@ -185,11 +185,39 @@ Result<FileSet> set_of_index(const std::string& path, const Folder& folder) {
   return set;
 }
 
+// "model-00001-of-00002.safetensors" of "model", with anything for the dot that follows the numbers.
+bool is_shard_of(const std::string& name, const std::string& stem, std::string_view rest) {
+  constexpr std::string_view kNumbers = "-00000-of-00000";
+  if (!name.starts_with(stem) || name.size() < stem.size() + kNumbers.size()) return false;
+  const std::string_view after = std::string_view(name).substr(stem.size());
+  for (size_t i = 0; i < kNumbers.size(); i++)
+    if (kNumbers[i] == '0' ? after[i] < '0' || after[i] > '9' : after[i] != kNumbers[i]) return false;
+  return rest.empty() ? after[kNumbers.size()] == '.' : after.substr(kNumbers.size()) == rest;
+}
+
+// Beside a model's file or shards transformers and diffusers pass over variants ("model.fp16.safetensors",
+// "model.fp16-00001-of-00002.safetensors"), beside the file shards, and what Mistral keeps of the same weights.
+void leave_out_what_is_not_loaded(std::vector<std::string>* names) {
+  const auto drop = [&](auto&& is_dropped) { std::erase_if(*names, is_dropped); };
+  for (const std::string stem : {"model", "diffusion_pytorch_model"}) {
+    const std::string file = stem + kSuffix;
+    const auto is_shard = [&](const std::string& name) { return is_shard_of(name, stem, kSuffix); };
+    const bool has_file = std::ranges::find(*names, file) != names->end();
+    if (!has_file && std::ranges::none_of(*names, is_shard)) continue;
+    drop([&](const std::string& name) {
+      const bool variant = name.starts_with(stem + '.') || is_shard_of(name, stem, "");
+      return (variant && name != file && !is_shard(name)) || (has_file && is_shard(name));
+    });
+    if (stem == "model") drop([](const std::string& name) { return name.starts_with("consolidated"); });
+  }
+}
+
 Result<FileSet> set_of_directory(const std::string& path, const Folder& folder) {
   CKPT_ASSIGN(std::vector<std::string> names, list_directory(path, folder));
-  if (std::ranges::binary_search(names, kIndexFile)) return set_of_index(path + '/' + kIndexFile, folder);
+  if (chosen_weights(path, names, folder) == kIndexFile) return set_of_index(path + '/' + kIndexFile, folder);
   FileSet set;
   std::ranges::copy_if(names, std::back_inserter(set.names), is_safetensors_name);
+  leave_out_what_is_not_loaded(&set.names);
   if (set.names.empty())
     return Status(CKPT_NOT_FOUND, path + ": neither " + kIndexFile + " nor any *" + kSuffix).with("path", path);
   CKPT_TRY(check_numbered(path, set.names));
@@ -239,6 +267,17 @@ Status check_numbered(const std::string& directory, const std::vector<std::strin
     }
   }
   return Ok();
+}
+
+std::string chosen_weights(const std::string& directory, const std::vector<std::string>& names, const Folder& folder,
+                           const char* file, const char* index, const char* suffix) {
+  const bool has_file = std::ranges::binary_search(names, file), has_index = std::ranges::binary_search(names, index);
+  if (!has_file || !has_index) return has_file ? file : has_index ? index : "";
+  const Result<InputFile> opened = InputFile::open(directory + '/' + index, folder);
+  if (!opened.ok() || (folder && !fetch_index(index, *opened).ok())) return file;
+  const Result<Index> parsed = parse_index(as_text(opened->addresses()), suffix);
+  const auto is_file = [&](const auto& row) { return row.second == file; };
+  return parsed.ok() && std::ranges::any_of(parsed->weight_map, is_file) ? index : file;
 }
 
 bool holds_safetensors(const std::string& directory, const Folder& folder) {

@@ -40,6 +40,13 @@ Result<Index> parse_index(std::string_view text, const char* suffix = kSuffix);
 // `metadata` is a JSON object; laid out as Python's json.dumps(indent=2) does.
 std::string make_index(std::string_view metadata, const StringMap& weight_map);
 
+// Which of a file of weights and of an index transformers loads, of those that are there (4 and 5,
+// _get_resolved_checkpoint_files): the file. But an index that names the file is of a set, of which it is a part. Empty
+// if neither is there.
+std::string chosen_weights(const std::string& directory, const std::vector<std::string>& names, const Folder& folder,
+                           const char* file = kDefaultFile, const char* index = kIndexFile,
+                           const char* suffix = kSuffix);
+
 // "model-00001-of-00003.safetensors" says how many there are. INCOMPLETE names one that is missing of `names`, sorted.
 Status check_numbered(const std::string& directory, const std::vector<std::string>& names);
 

@@ -116,17 +116,17 @@ Result<StatePart> read_part(const std::string& key, const std::string& path, con
 Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory, const ReadOptions& options) {
   const std::vector<std::string> names = names_in_directory(directory, options.folder);
   std::vector<ForeignCheckpoint> weights;
-  if (has_name(names, kIndexFile) || has_name(names, kDefaultFile)) {
-    const std::string file = has_name(names, kIndexFile) ? kIndexFile : kDefaultFile;
+  if (const std::string file = chosen_weights(directory, names, options.folder); !file.empty()) {
     CKPT_ASSIGN(ForeignCheckpoint content, read_safetensors(directory + '/' + file, options));
     weights.push_back(std::move(content));
     return weights;
   }
-  if (has_name(names, kBinIndex)) return read_indexed(directory + '/' + kBinIndex, options);
-  CKPT_TRY(check_numbered(directory, names));
+  const std::string bin = chosen_weights(directory, names, options.folder, kBinFile, kBinIndex, kBin);
+  if (bin == kBinIndex) return read_indexed(directory + '/' + kBinIndex, options);
+  if (bin.empty()) CKPT_TRY(check_numbered(directory, names));
   for (const std::string& name : names) {
     const bool is_shard = is_bin_shard(name) || (name.starts_with("model-") && name.ends_with(kSuffix));
-    if (name != kBinFile && !is_shard) continue;
+    if (bin.empty() ? !is_shard : name != bin) continue;
     CKPT_ASSIGN(StatePart part, read_part("", directory + '/' + name, options));
     weights.push_back(std::move(part.content[0]));
   }
