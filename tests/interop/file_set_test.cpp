@@ -155,6 +155,18 @@ TEST_F(FileSets, OfAHuggingFaceDirectoryThoseFilesAreTakenThatTransformersLoads)
   }
 }
 
+// transformers writes one only for several files; of none it is what a killed program left.
+TEST_F(FileSets, AnIndexThatNamesNoFileIsIncomplete) {
+  write_file(path(kIndexFile), "{\"metadata\":{\"total_size\":0},\"weight_map\":{}}");
+  for (const std::string& given : {directory_, path(kIndexFile)}) {
+    const auto set = find_files(given);
+    EXPECT_EQ(set.status().code(), CKPT_INCOMPLETE);
+    EXPECT_NE(set.status().message().find(kIndexFile), std::string::npos) << set.status().message();
+  }
+  write_file(path(kDefaultFile), "");
+  EXPECT_EQ(find_files(directory_)->names, std::vector<std::string>{kDefaultFile});
+}
+
 TEST_F(FileSets, AFileOfAnyNameIsTakenUnderASafeOne) {
   write_file(path("0a1b2c"), "");
   EXPECT_EQ(find_files(path("0a1b2c"))->names, std::vector<std::string>{"model.safetensors"});

@@ -56,6 +56,9 @@ TEST_F(Sets, AnIndexOfBinFilesThatLiesIsRefused) {
   EXPECT_EQ(import_from(path("hf"), "l").code, CKPT_FORMAT);
   index("hf/pytorch_model.bin.index.json", R"("a": "pytorch_model-00003-of-00002.bin")");
   EXPECT_EQ(import_from(path("hf"), "l").code, CKPT_NOT_FOUND);
+  index("hf/pytorch_model.bin.index.json", "");
+  EXPECT_EQ(import_from(path("hf"), "l").code, CKPT_INCOMPLETE);
+  EXPECT_EQ(import_from(path("hf/pytorch_model.bin.index.json"), "l").code, CKPT_INCOMPLETE);
 }
 
 TEST_F(Sets, ATrainersDirectoryIsItsWholeState) {

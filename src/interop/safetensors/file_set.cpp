@@ -173,11 +173,9 @@ Status fetch_index(const std::string& path, const InputFile& file) {
 Result<FileSet> set_of_index(const std::string& path, const Folder& folder) {
   CKPT_ASSIGN(const InputFile file, InputFile::open(path, folder));
   if (folder) CKPT_TRY(fetch_index(path, file));
-  Result<Index> index = parse_index(as_text(file.addresses()));
-  if (!index.ok()) return std::move(index).status().in(path).with("path", path);
   FileSet set;
   set.has_index = true;
-  set.index = index.take();
+  CKPT_ASSIGN(set.index, parse_index_of_set(as_text(file.addresses()), path));
   for (const auto& [tensor, name] : set.index.weight_map) set.names.push_back(name);
   std::sort(set.names.begin(), set.names.end());
   set.names.erase(std::unique(set.names.begin(), set.names.end()), set.names.end());
@@ -302,6 +300,14 @@ Result<Index> parse_index(std::string_view text, const char* suffix) {
   if (const std::string* tensor = find_duplicate(map))
     return Status(CKPT_FORMAT, "weight_map: tensor " + shown(*tensor) + " comes twice").with("tensor", *tensor);
   return std::move(events.index);
+}
+
+Result<Index> parse_index_of_set(std::string_view text, const std::string& path, const char* suffix) {
+  Result<Index> index = parse_index(text, suffix);
+  if (!index.ok()) return std::move(index).status().in(path).with("path", path);
+  if (!index->weight_map.empty()) return index;
+  return Status(CKPT_INCOMPLETE, path + ": weight_map is empty: expected the files of the set, found no tensor")
+      .with("path", path);
 }
 
 std::string make_index(std::string_view metadata, const StringMap& weight_map) {

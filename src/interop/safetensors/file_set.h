@@ -37,6 +37,8 @@ Result<FileSet> find_files(const std::string& path, const Folder& folder = nullp
 // FORMAT for anything but one JSON object with a weight_map; other keys are passed over.
 // `suffix`: what the names of files must end in.
 Result<Index> parse_index(std::string_view text, const char* suffix = kSuffix);
+// Of a set that is to be read: its map names a file, else INCOMPLETE. All errors name `path`.
+Result<Index> parse_index_of_set(std::string_view text, const std::string& path, const char* suffix = kSuffix);
 // `metadata` is a JSON object; laid out as Python's json.dumps(indent=2) does.
 std::string make_index(std::string_view metadata, const StringMap& weight_map);
 

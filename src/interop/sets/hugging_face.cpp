@@ -29,11 +29,10 @@ bool is_bin_shard(std::string_view name) {
 Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(const InputFile file, InputFile::open(path, options.folder));
   CKPT_TRY(file.bytes().need(0, file.bytes().size()));
-  Result<Index> index = parse_index(as_text(file.addresses()), kBin);
-  if (!index.ok()) return std::move(index).status().in(path).with("path", path);
+  CKPT_ASSIGN(const Index index, parse_index_of_set(as_text(file.addresses()), path, kBin));
   std::vector<std::string> names;
   std::map<std::string_view, std::string_view> file_of;
-  for (const auto& [tensor, name] : index->weight_map) {
+  for (const auto& [tensor, name] : index.weight_map) {
     names.push_back(name);
     file_of[tensor] = name;
   }
