@@ -140,6 +140,12 @@ Result<Tree> only_rank(Tree tree, uint32_t rank) {
 
 // ---- merging ----
 
+bool same_leaf(const TreeNode& a, const TreeNode& b) {
+  if (a.kind == CKPT_NODE_FLOAT)
+    return a.real == b.real ? std::signbit(a.real) == std::signbit(b.real) : std::isnan(a.real) && std::isnan(b.real);
+  return a.integer == b.integer && a.text_view() == b.text_view();
+}
+
 namespace {
 
 // The node that a rank has at some place.
@@ -179,12 +185,6 @@ std::string describe(const TreeNode& node) {
       const char* kind = node.kind == CKPT_NODE_LIST ? "list" : node.kind == CKPT_NODE_TUPLE ? "tuple" : "set";
       return strformat("a {} of {}", kind, node.child_count);
   }
-}
-
-bool same_leaf(const TreeNode& a, const TreeNode& b) {
-  if (a.kind == CKPT_NODE_FLOAT)
-    return a.real == b.real ? std::signbit(a.real) == std::signbit(b.real) : std::isnan(a.real) && std::isnan(b.real);
-  return a.integer == b.integer && a.text_view() == b.text_view();
 }
 
 class Merger {

@@ -16,6 +16,9 @@ std::string per_rank_key(uint32_t rank);
 // The object that holds what the ranks have in the records of that class: a dict from a record's path to the value.
 std::string per_rank_object(std::string_view tree_object);
 
+// Whether two nodes of one kind, no containers, are equal.
+bool same_leaf(const TreeNode& a, const TreeNode& b);
+
 struct RankTree {
   uint32_t rank;
   const Tree* tree;

@@ -89,6 +89,7 @@ struct ForeignTable {
 
 struct ForeignCheckpoint {
   const char* format = "";  // "pt", "pt-legacy": static text
+  std::string archive;      // of a .pt: PtSource::archive()
   uint32_t ranks = 1;       // of the import, which has as many parts
   FileTable files;
   std::vector<ForeignTensor> tensors;

@@ -137,6 +137,10 @@ struct ForgedZero {
   std::vector<int64_t> lengths = {4, 4};   // of each rank's weights
   std::vector<int64_t> averages = {4, 4};  // of its exp_avg
   int stage = 2;
+  std::vector<float> steps = {3, 3};
+  std::vector<double> rates = {0.5, 0.5};
+  std::vector<pickled::Items> more = {{}, {}};  // of each rank's optimizer
+  std::vector<pickled::Items> model = {{}, {}};
 
   void write(const std::string& folder) const {
     using namespace pickled;
@@ -144,22 +148,26 @@ struct ForgedZero {
     fs::create_directories(folder);
     Items shapes;
     for (const Items& group : groups) shapes.push_back(ordered_dict(group));
-    const std::string model = pt_of(dict({text("module"), ordered_dict(), text("param_shapes"), list(shapes)}));
     for (size_t rank = 0; rank < 2; rank++) {
       const std::string prefix = "/zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_";
+      Items states = {text("module"), ordered_dict(), text("param_shapes"), list(shapes)};
+      states.insert(states.end(), model[rank].begin(), model[rank].end());
       if (stage == 3 || rank == 0)
-        write_file(folder + (stage == 3 ? prefix : "/mp_rank_00_") + "model_states.pt", model);
-      write_file(folder + prefix + "optim_states.pt", optimizer(lengths[rank], averages[rank]));
+        write_file(folder + (stage == 3 ? prefix : "/mp_rank_00_") + "model_states.pt", pt_of(dict(states)));
+      write_file(folder + prefix + "optim_states.pt", optimizer(rank));
     }
   }
 
-  std::string optimizer(int64_t length, int64_t average) const {
+  std::string optimizer(size_t rank) const {
     using namespace pickled;
+    const int64_t length = lengths[rank], average = averages[rank];
     const auto floats = [](const std::string& key, int64_t count) {
       return tensor(storage(key, "FloatStorage", count), 0, {count}, {1});
     };
-    const std::string state = dict({text("state"), dict({integer(0), dict({text("exp_avg"), floats("1", average)})}),
-                                    text("param_groups"), list({})});
+    const std::string step = tensor(storage("2", "FloatStorage", 1), 0, {}, {});
+    const std::string state =
+        dict({text("state"), dict({integer(0), dict({text("exp_avg"), floats("1", average), text("step"), step})}),
+              text("param_groups"), list({dict({text("lr"), real(rates[rank]), text("params"), list({integer(0)})})})});
     const bool is_zero3 = stage == 3;
     Items zero = {text("zero_stage"),
                   integer(stage),
@@ -169,9 +177,11 @@ struct ForgedZero {
                   list({floats("0", length)}),
                   text(is_zero3 ? "optimizer_state_dict" : "base_optimizer_state"),
                   state};
+    zero.insert(zero.end(), more[rank].begin(), more[rank].end());
     return pt_of(dict({text("optimizer_state_dict"), dict(zero)}),
                  {{"0", std::string(static_cast<size_t>(4 * length), '\1')},
-                  {"1", std::string(static_cast<size_t>(4 * average), '\2')}});
+                  {"1", std::string(static_cast<size_t>(4 * average), '\2')},
+                  {"2", little(steps[rank])}});
   }
 };
 
@@ -218,6 +228,136 @@ TEST_F(DeepSpeed, LengthsOfGroupsMustBeThoseOfTheirShapes) {
   }
 }
 
+// ---- that the files are those of the ranks of one save ----
+
+constexpr const char *kZero2Rank0 = "zero_pp_rank_0_mp_rank_00_optim_states.pt", *kAnotherFile = "was written as";
+
+// The files of two ranks, exchanged; or rank 0's in both places.
+void exchange(const std::string& a, const std::string& b, bool is_copy) {
+  const std::string first = read_file(a), second = read_file(b);
+  write_file(b, first);
+  if (!is_copy) write_file(a, second);
+}
+
+TEST_F(DeepSpeed, AFileOfAnotherRankIsToldByTheNameThatItsArchiveHas) {
+  for (const std::string name : {"zero1", "zero2", "zero3", "bf16", "bf16_zero2", "bf16_zero3"})
+    for (const bool is_copy : {true, false}) {
+      SCOPED_TRACE(name);
+      const std::string tag = copied(name) + (name.starts_with("bf16") ? "bf16_" : "");
+      exchange(tag + kZero2Rank0, tag + kZero2Rank1, is_copy);
+      expect_refused(path(name), CKPT_MISMATCH,
+                     {is_copy ? kZero2Rank1 : kZero2Rank0, kAnotherFile, is_copy ? "rank_0" : "rank_1", "put"});
+    }
+  const std::string tag = copied("zero3") + "zero_pp_rank_";
+  exchange(tag + "0_mp_rank_00_model_states.pt", tag + "1_mp_rank_00_model_states.pt", true);
+  expect_refused(path("zero3"), CKPT_MISMATCH, {"rank_1_mp_rank_00_model_states.pt", kAnotherFile, "rank_0"});
+  const std::string universal = copied("universal") + "zero/hidden.weight/";
+  exchange(universal + "exp_avg.pt", universal + "fp32.pt", true);
+  expect_refused(path("universal"), CKPT_MISMATCH, {"hidden.weight/fp32.pt", kAnotherFile, "exp_avg.pt"});
+}
+
+// torch.save to an open file calls each archive "archive".
+void rename_archive(const std::string& file, const std::string& from, std::string to) {
+  std::string bytes = read_file(file);
+  to.resize(from.size(), '_');
+  for (size_t at = 0; (at = bytes.find(from, at)) != std::string::npos; at += to.size())
+    bytes.replace(at, from.size(), to);
+  write_file(file, bytes);
+}
+
+TEST_F(DeepSpeed, AFileOfAnotherRankIsToldByItsSlices) {
+  for (const std::string name : {"zero1", "zero2", "bf16", "bf16_zero2"})
+    for (const bool is_copy : {true, false}) {
+      SCOPED_TRACE(name);
+      const std::string tag = copied(name) + (name.starts_with("bf16") ? "bf16_" : "");
+      for (const char* file : {kZero2Rank0, kZero2Rank1})
+        rename_archive(tag + file, (name.starts_with("bf16") ? "bf16_" : "") + std::string(file).substr(0, 38),
+                       "archive");
+      ASSERT_EQ(import_from(path(name), name + std::to_string(is_copy)).code, CKPT_OK);
+      exchange(tag + kZero2Rank0, tag + kZero2Rank1, is_copy);
+      expect_refused(path(name), CKPT_MISMATCH,
+                     {is_copy ? kZero2Rank1 : kZero2Rank0, "param_slice_mappings", "expected", "found"});
+    }
+}
+
+TEST_F(DeepSpeed, SlicesMustBeThePartsOfTheParametersThatARankHas) {
+  using namespace pickled;
+  const auto slice = [](int64_t count, int64_t start) {
+    const std::string address = make(global("deepspeed.utils.tensor_fragment", "fragment_address"), {});
+    return with_state(address, dict({text("numel"), integer(count), text("start"), integer(start)}));
+  };
+  const auto mapping = [](const Items& slices) -> Items {
+    return {text("param_slice_mappings"), list({ordered_dict(slices)})};
+  };
+  ForgedZero zero;
+  zero.more = {mapping({text("w"), slice(4, 0)}), mapping({text("w"), slice(2, 0), text("b"), slice(2, 2)})};
+  zero.write(path("forged"));
+  const Failure in = import_from(path("forged"), "sound");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  for (const Items& wrong : {Items{text("w"), slice(4, 0)},
+                             {text("w"), slice(2, 0)},
+                             {},
+                             {text("w"), slice(2, 0), text("b"), slice(2, 3)},
+                             {text("w"), slice(2, 0), text("b"), slice(1, 2)},
+                             {text("w"), slice(2, 0), text("b"), slice(2, 2), text("c"), slice(1, 4)},
+                             {text("w"), slice(2, 0), text("c"), slice(2, 2)}}) {
+    zero.more[1] = mapping(wrong);
+    zero.write(path("forged"));
+    expect_refused(path("forged"), CKPT_MISMATCH, {kZero2Rank1, "param_slice_mappings", "group 0"});
+  }
+  zero.more[1] = {};
+  zero.write(path("forged"));
+  expect_refused(path("forged"), CKPT_MISMATCH, {kZero2Rank1, "param_slice_mappings", kZero2Rank0});
+  zero.more[1] = {text("param_slice_mappings"), list({})};
+  zero.write(path("forged"));
+  expect_refused(path("forged"), CKPT_FORMAT, {kZero2Rank1, "param_slice_mappings"});
+}
+
+TEST_F(DeepSpeed, AFileOfAnotherStageIsRefused) {
+  const std::string other = fixture("zero1") / "global_step3" / kZero2Rank1, tag = copied("zero2");
+  fs::copy(other, tag + kZero2Rank1, fs::copy_options::overwrite_existing);
+  expect_refused(path("zero2"), CKPT_MISMATCH, {kZero2Rank1, "zero_stage", kZero2Rank0});
+}
+
+TEST_F(DeepSpeed, AFileOfAnotherStepIsRefused) {
+  using namespace pickled;
+  for (const int stage : {2, 3}) {
+    SCOPED_TRACE(stage);
+    ForgedZero zero;
+    zero.stage = stage;
+    zero.rates = {0.5, 0.25};
+    zero.write(path("forged"));
+    expect_refused(path("forged"), CKPT_MISMATCH, {kZero2Rank1, "param_groups/0/lr", kZero2Rank0, "one save"});
+    zero = {};
+    zero.stage = stage;
+    zero.more = {{text("ds_version"), text("1")}, {text("ds_version"), text("2")}};
+    zero.write(path("forged"));
+    expect_refused(path("forged"), CKPT_MISMATCH, {kZero2Rank1, "ds_version", kZero2Rank0});
+    zero = {};
+    zero.stage = stage;
+    zero.steps = {3, 4};
+    zero.write(path("forged"));
+    expect_refused(path("forged"), CKPT_MISMATCH, {kZero2Rank1, "state/0/step", kZero2Rank0, "one save"});
+  }
+  ForgedZero zero;
+  zero.stage = 3;
+  for (const char* key : {"global_steps", "skipped_steps", "dp_world_size"}) {
+    zero.model = {{text(key), integer(2)}, {text(key), integer(3)}};
+    zero.write(path("forged"));
+    expect_refused(path("forged"), CKPT_MISMATCH, {"rank_1_mp_rank_00_model_states.pt", key, "one save"});
+  }
+}
+
+// Of the steps of all ranks, that is: what is looked at reads pickles only.
+TEST_F(DeepSpeed, StepsAreComparedBeforeElementsAreReadOnly) {
+  ForgedZero zero;
+  zero.steps = {3, 4};
+  zero.write(path("forged"));
+  Result<ForeignCheckpoint> state = read_foreign(path("forged"), {});
+  ASSERT_TRUE(state.ok()) << state.status().message();
+  EXPECT_EQ(state->find_elements({}).code(), CKPT_MISMATCH);
+}
+
 // ---- what does not fit ----
 
 TEST_F(DeepSpeed, AFileThatIsMissingIsNamed) {
@@ -243,11 +383,11 @@ TEST_F(DeepSpeed, FilesOfAnotherRunAreRefused) {
   const std::string other = fixture("zero3") / "global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt";
   const std::string tag = copied("zero2");
   fs::copy(other, tag + kZero2Rank1, fs::copy_options::overwrite_existing);
-  expect_refused(path("zero2"), CKPT_FORMAT, {kZero2Rank1, "single_partition_of_fp32_groups"});
-  // Rank 0's twice: its partitions are longer, and the parameters end before them.
-  fs::copy(tag + "zero_pp_rank_0_mp_rank_00_optim_states.pt", tag + kZero2Rank1, fs::copy_options::overwrite_existing);
+  expect_refused(path("zero2"), CKPT_MISMATCH, {kZero2Rank1, "zero_stage"});
+  fs::copy(fixture("zero2") / "global_step3" / kZero2Rank1, tag + kZero2Rank1, fs::copy_options::overwrite_existing);
   const std::string third = tag + "zero_pp_rank_2_mp_rank_00_optim_states.pt";
   fs::copy(tag + kZero2Rank1, third);
+  rename_archive(third, std::string(kZero2Rank1).substr(0, 38), "archive");
   expect_refused(path("zero2"), CKPT_MISMATCH, {"2 ranks", "of 3"});
   fs::remove(third);
   fs::copy(tag + kZero2Rank1, tag + "bf16_" + kZero2Rank1);
@@ -258,6 +398,11 @@ TEST_F(DeepSpeed, ParallelModelsAreRefusedWithTheWayOut) {
   const std::string tag = copied("zero2");
   fs::copy(tag + "mp_rank_00_model_states.pt", tag + "mp_rank_01_model_states.pt");
   expect_refused(path("zero2"), CKPT_UNSUPPORTED, {"mp_rank_01_model_states.pt", "ds_to_universal"});
+  ForgedZero experts;
+  experts.stage = 3;
+  experts.more[1] = {pickled::text("ds_zero_partition_groups"), pickled::list({})};
+  experts.write(path("forged"));
+  expect_refused(path("forged"), CKPT_UNSUPPORTED, {kZero2Rank1, "experts", "ds_to_universal"});
 }
 
 TEST_F(DeepSpeed, LatestNamesADirectoryBesideItOrNothing) {

@@ -36,6 +36,7 @@ struct RankFile {
   std::optional<uint64_t> rank;  // none: of all
   uint64_t parallel = 0;         // mp_rank
   bool is_model = false;
+  bool operator==(const RankFile&) const = default;
 };
 
 std::optional<RankFile> rank_file(std::string_view name) {
@@ -122,9 +123,28 @@ Result<DeepSpeedFiles> deepspeed_files(const std::string& directory, const Folde
 
 // ---- one file ----
 
-Result<DeepSpeedFile> DeepSpeedFile::open(const std::string& path, const ReadOptions& options, ForeignCheckpoint& to) {
+// torch calls the archive as the file was called that it wrote: nothing else tells ZeRO-3's ranks apart. Other names
+// ("archive", those of files that somebody renamed) say nothing.
+static Status check_archive(const std::string& path, const std::string& archive,
+                            const std::vector<std::string>& beside) {
+  const std::string name = path.substr(path.rfind('/') + 1), written = archive + ".pt";
+  const auto file = rank_file(name), origin = rank_file(written);
+  const bool is_other =
+      name != written && (file && origin ? *file != *origin : std::ranges::binary_search(beside, written));
+  if (!is_other) return Ok();
+  return Status(CKPT_MISMATCH, strformat("{}: it was written as {}, as its archive is called: a copy of that, or two "
+                                         "files were exchanged; put the file that was written as {} there",
+                                         path, quoted(written), quoted(name)))
+      .with("path", path)
+      .with("expected", name)
+      .with("found", written);
+}
+
+Result<DeepSpeedFile> DeepSpeedFile::open(const std::string& path, const ReadOptions& options, ForeignCheckpoint& to,
+                                          const std::vector<std::string>& beside) {
   CKPT_TRY(options.check());
   CKPT_ASSIGN(ForeignCheckpoint content, read_pt(path, options));
+  CKPT_TRY(check_archive(path, content.archive, beside));
   DeepSpeedFile file;
   file.path_ = path;
   CKPT_ASSIGN(file.tree_, content.take_tree());

@@ -28,7 +28,9 @@ bool holds_deepspeed(const std::string& directory, const Folder& folder);
 // A .pt of DeepSpeed. Its files go to the checkpoint that is being made.
 class DeepSpeedFile {
  public:
-  static Result<DeepSpeedFile> open(const std::string& path, const ReadOptions& options, ForeignCheckpoint& to);
+  // MISMATCH for one that was written as the file of another rank, or as another of those `beside` it (sorted).
+  static Result<DeepSpeedFile> open(const std::string& path, const ReadOptions& options, ForeignCheckpoint& to,
+                                    const std::vector<std::string>& beside = {});
 
   const std::string& path() const { return path_; }
   const format::Tree& tree() const { return tree_; }

@@ -31,6 +31,7 @@ class DeepSpeedReader {
     CKPT_TRY(check_files());
     CKPT_TRY(open_all(files_.model, &model_));
     CKPT_TRY(open_all(files_.optim, &optim_));
+    CKPT_TRY(check_one_save());
     const uint32_t shapes = model_[0].find(0, "param_shapes");
     if (!model_[0].is_null(shapes)) {
       CKPT_ASSIGN(groups_, zero_groups(model_[0], shapes));
@@ -44,6 +45,7 @@ class DeepSpeedReader {
     CKPT_TRY(to_.tree.end());
     CKPT_TRY(to_.finish());
     out_.tree = std::move(to_.tree);
+    if (zero_) out_.locate = zero_->check_steps();
     out_.attributes.emplace_back("import.format", out_.format);
     return std::move(out_);
   }
@@ -67,6 +69,19 @@ class DeepSpeedReader {
       if (!file.is_dict(0)) return file.wrong(0, "expected a dict");
       files->push_back(std::move(file));
     }
+    return Ok();
+  }
+
+  // Of the model states: each rank of ZeRO-3 has its own.
+  Status check_one_save() const {
+    for (const DeepSpeedFile& other : model_)
+      for (const char* key : {"param_shapes", "frozen_param_shapes", "global_steps", "skipped_steps", "dp_world_size"})
+        CKPT_TRY(check_equal(model_[0], model_[0].find(0, key), other, other.find(0, key)));
+    const uint32_t version = model_[0].find(0, "ds_version");
+    for (const std::vector<DeepSpeedFile>* files : {&model_, &optim_})
+      for (const DeepSpeedFile& other : *files)
+        if (const uint32_t found = other.find(0, "ds_version"); found != kNoNode && version != kNoNode)
+          CKPT_TRY(check_equal(model_[0], version, other, found));
     return Ok();
   }
 

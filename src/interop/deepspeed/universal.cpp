@@ -24,7 +24,7 @@ Result<UniversalState> UniversalState::open(const std::string& directory, const 
     expect_files(state.directory_ + name, entries, options.folder);
     for (const std::string& entry : entries) {
       if (!entry.ends_with(".pt")) continue;
-      CKPT_ASSIGN(DeepSpeedFile file, DeepSpeedFile::open(state.directory_ + name + '/' + entry, options, to));
+      CKPT_ASSIGN(DeepSpeedFile file, DeepSpeedFile::open(state.directory_ + name + '/' + entry, options, to, entries));
       const uint32_t param = file.find(0, "param");
       values.push_back({entry.substr(0, entry.size() - 3), std::move(file), param == kNoNode ? 0 : param});
     }

@@ -62,6 +62,7 @@ Status ZeroState::run() {
   const uint32_t first = states(0);
   zero3_ = ranks_[0].find(first, kFlatGroups) != kNoNode;
   CKPT_TRY(check_ranks());
+  CKPT_TRY(check_one_save());
   const char* key = zero3_ ? kFlatGroups : kPartitions;
   const Find find = [&](size_t rank, size_t group) {
     return ranks_[rank].find(ranks_[rank].find(states(rank), key), static_cast<int64_t>(group));
@@ -86,33 +87,7 @@ Status ZeroState::run() {
     CKPT_ASSIGN(Parts parts, join(group, false, find));
     weights_.push_back(std::move(parts));
     CKPT_TRY(place(group));
-  }
-  return Ok();
-}
-
-// A file of a rank beyond the last one that is there would be missed by nothing else.
-Status ZeroState::check_ranks() const {
-  for (size_t rank = 0; rank < ranks_.size(); rank++) {
-    const DeepSpeedFile& file = ranks_[rank];
-    if (!file.is_dict(states(rank))) return file.wrong(0, std::string("expected a dict with ") + kStateDict);
-    const uint32_t count = file.find(states(rank), "partition_count");
-    if (file.is_null(count)) continue;
-    uint64_t world = 0;
-    if (file.tree()[count].kind == CKPT_NODE_INT) {
-      CKPT_ASSIGN(world, file.number(count));
-    } else {
-      for (uint32_t child = file.first(count); child != kNoNode; child = file.next(child)) {
-        CKPT_ASSIGN(const uint64_t of_group, file.number(child));
-        world = std::max(world, of_group);
-      }
-    }
-    if (world == ranks_.size()) continue;
-    return Status(world > ranks_.size() ? CKPT_INCOMPLETE : CKPT_MISMATCH,
-                  strformat("{}: it was written by {} ranks, found *_optim_states.pt of {}", file.path(), world,
-                            ranks_.size()))
-        .with("path", file.path())
-        .with("expected", world)
-        .with("found", ranks_.size());
+    if (!zero3_) CKPT_TRY(check_slices(group));
   }
   return Ok();
 }

@@ -23,6 +23,10 @@ using ZeroGroup = std::vector<ZeroParameter>;
 // param_shapes: a list of dicts {name: shape}, or one dict. FORMAT; a name twice as well.
 Result<std::vector<ZeroGroup>> zero_groups(const DeepSpeedFile& file, uint32_t param_shapes);
 
+// MISMATCH where what `other` has at `twin` is not what `first` has at `node` (tensors are not looked at), as files of
+// one save have it; kNoNode is nothing.
+Status check_equal(const DeepSpeedFile& first, uint32_t node, const DeepSpeedFile& other, uint32_t twin);
+
 // Whether a key of an optimizer's states is put together otherwise, or tells how the ranks divided the work.
 bool is_zero_layout(std::string_view key);
 
@@ -42,6 +46,9 @@ class ZeroState {
   }
   // The value of "optimizer".
   Status put_optimizer(StateBuilder& to) const;
+  // What compares the numbers that are tensors (steps) of all ranks, of which rank 0's are taken: as `locate` of what
+  // the files become. MISMATCH. Null where there are none.
+  std::function<Status(ForeignCheckpoint&, ForeignCheckpoint::First, const ReadOptions&)> check_steps() const;
 
  private:
   // One of all ranks, or with ZeRO-3 one of each.
@@ -52,7 +59,12 @@ class ZeroState {
   ZeroState(const std::vector<DeepSpeedFile>& ranks, std::vector<ZeroGroup> groups)
       : ranks_(ranks), groups_(std::move(groups)) {}
   Status run();
+  // ---- ranks.cpp ----
   Status check_ranks() const;
+  Status check_one_save() const;
+  Status check_slices(size_t group) const;
+  Status check_slices_of(size_t rank, size_t group, uint32_t slices, uint64_t begin) const;
+  // ----
   Status place(size_t group);
   Result<uint64_t> number_in(size_t rank, const char* list, size_t group) const;
   uint32_t states(size_t rank) const { return ranks_[rank].find(0, "optimizer_state_dict"); }

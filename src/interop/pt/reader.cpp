@@ -16,6 +16,7 @@ static Result<ForeignCheckpoint> read_pt_at(const std::string& path, InputFile f
   out.files.add(path, std::move(file));
   out.tensors = plan_sharing(std::move(made.tensors), source->file_bytes(), out.files);
   out.tree = std::move(made.tree);
+  out.archive = source->archive();
   out.attributes = import_attributes(out.format, source->unchecked());
   // An archive of TorchScript was more than what is kept.
   if (!source->code().empty()) out.attributes.emplace_back("import.code", source->code());

@@ -128,6 +128,7 @@ Status PtSource::read_zip(const ReadOptions& options) {
     return Status(CKPT_FORMAT, "no " + shown(prefix + "data.pkl") +
                                    " in the archive: a zip file, but none of torch.save's" +
                                    (first.empty() ? "" : " (its first entry is " + shown(first) + ")"));
+  archive_ = prefix.substr(0, prefix.size() - 1);
   CKPT_TRY(check_byte_order(zip, prefix));
   CKPT_TRY(check_version(zip, prefix));
   CKPT_ASSIGN(code_, find_code(zip, prefix));

@@ -36,6 +36,9 @@ class PtSource {
   const Bytes* storage(std::string_view key) const;
   // Zip entries with content whose CRC-32 was not recorded; all storages of the older form, which has none.
   size_t unchecked() const { return unchecked_; }
+  // What torch called the archive: the name of the file that it wrote, without its ending; "archive" where it had none,
+  // empty for the older form.
+  const std::string& archive() const { return archive_; }
   // A function of TorchScript that the archive has beside the values; empty for none. Nothing runs it.
   const std::string& code() const { return code_; }
 
@@ -53,7 +56,7 @@ class PtSource {
   Bytes bytes_;
   bool legacy_ = false;
   size_t unchecked_ = 0;
-  std::string code_;
+  std::string archive_, code_;
   PickleDocument pickle_;
   std::map<std::string, Bytes, std::less<>> storages_;
 };

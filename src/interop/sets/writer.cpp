@@ -26,7 +26,7 @@ Result<uint32_t> entries_of(const Tree& tree) {
 
 // ---- torchtune ----
 
-bool is_safetensors_name(const std::string& name) { return name.ends_with(kSuffix); }
+bool is_safetensors_path(const std::string& path) { return path.ends_with(kSuffix); }
 
 // "epoch_3/" of "epoch_3/model.safetensors"; empty for a file beside the others.
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
@@ -121,7 +121,7 @@ class TorchtunePlan {
 
   Status put_model(uint32_t node, const std::string& at) {
     const std::vector<std::string>& paths = files_.models;
-    if (paths.empty() || std::ranges::all_of(paths, is_safetensors_name))
+    if (paths.empty() || std::ranges::all_of(paths, is_safetensors_path))
       return put_safetensors(at, files_.folder, files_.folder);
     for (size_t i = 0; i < paths.size(); i++) {
       const auto keep = [&](uint32_t child) { return paths.size() == 1 || file_of(child) == i; };
@@ -142,7 +142,7 @@ class TorchtunePlan {
   }
 
   Status put_adapter(uint32_t node) {
-    if (is_safetensors_name(files_.adapter)) return put_safetensors("adapter", files_.adapter, {});
+    if (is_safetensors_path(files_.adapter)) return put_safetensors("adapter", files_.adapter, {});
     CKPT_ASSIGN(ExportFile file, pt_file_of(request_, tree_, node, files_.adapter, {}));
     plan_.files.push_back(std::move(file));
     return Ok();

@@ -2,7 +2,6 @@
 #include "interop/shards/merge.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -83,12 +82,6 @@ class RankMerger {
     return *plain_[member.file].at(std::string(at(member).text_view()));
   }
 
-  static bool same_scalar(const TreeNode& a, const TreeNode& b) {
-    if (a.kind == CKPT_NODE_FLOAT)
-      return a.real == b.real ? std::signbit(a.real) == std::signbit(b.real) : std::isnan(a.real) && std::isnan(b.real);
-    return a.integer == b.integer && a.text_view() == b.text_view();
-  }
-
   // Tensors in shards are alike: whether they fit is for the joiner to say.
   Result<bool> same_tensors(const Members& members) const {
     const auto is_sharded = [&](const Member& member) { return sharded(member) != nullptr; };
@@ -111,7 +104,7 @@ class RankMerger {
       if (at(member).kind != first.kind || at(member).child_count != first.child_count) return false;
     if (first.kind == CKPT_NODE_TENSOR) return same_tensors(members);
     for (const Member& member : members)
-      if (first.container() ? at(member).text_view() != first.text_view() : !same_scalar(first, at(member)))
+      if (first.container() ? at(member).text_view() != first.text_view() : !format::same_leaf(first, at(member)))
         return false;
     if (!first.container()) return true;
     Members children = members;
