@@ -1,4 +1,4 @@
-"""Sources of a model bank that RecIS itself has saved: its directories in place, and what was imported of them."""
+"""Sources of a model bank: what RecIS itself has saved, in place, what was imported of it, and files of others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import ckpt
 import numpy as np
 import pytest
+from ckpt.recis import CheckpointManager
 from ckpt.sources import FileReader, FileShare
 from test_checkpointer_seeds import on_ranks
 from test_recis import NOTHING, Trainer, bank, everything
@@ -258,3 +259,25 @@ def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
     shutil.rmtree(run)
     with pytest.raises(ckpt.NotFoundError, match="model bank entry 0 .*run"):
         bank(fresh, {"path": run})
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["pt", "nested pt", "safetensors"])
+def test_a_source_may_be_a_file_of_pytorch_or_safetensors(tmp_path: Path, torch: Any, kind: str) -> None:
+    saved = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    path = tmp_path / f"x.{kind.split()[-1]}"
+    if kind == "safetensors":
+        with ckpt.Checkpointer(tmp_path / "s", signals=()) as keeper:
+            keeper.save(1, saved)
+        with ckpt.Store(tmp_path / "s") as store, ckpt.Reader(store) as reader:
+            reader.export(path)
+    else:
+        torch.save({"model": saved.state_dict(), "step": 3} if "nested" in kind else saved.state_dict(), path)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    last = model[1].weight.clone()
+    manager = CheckpointManager(tmp_path / "new", model, signals=())
+    taken = manager.load_model_bank([{"path": path, "load": ["0.*"]}])
+    assert torch.equal(model[0].weight, saved[0].weight) and torch.equal(model[1].weight, last)
+    assert set(taken) == {"0.weight", "0.bias"}
+    manager.load_model_bank([{"path": path, "load": ["1.weight"], "oname": {"1.*": "1.*"}}])
+    assert torch.equal(model[1].weight, saved[1].weight)

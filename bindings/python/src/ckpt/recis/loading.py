@@ -49,6 +49,7 @@ class Loading:
     def __init__(self, parts: Parts, ranks: Alone, options: Mapping[str, Any], convert: bool,
                  common: Callable[[list[str]], list[str]]) -> None:
         self._parts, self._ranks, self._options, self._convert, self._common = parts, ranks, options, convert, common
+        self._before, self._replaced = set(parts.begun), set[str]()
 
     def run(self, sources: list[Source], claimed: Iterable[str] = (),
             only: Callable[[Source], bool] = lambda source: True) -> dict[str, str]:
@@ -66,7 +67,7 @@ class Loading:
                              for kind in ("dense", "extra", "io_state")}) for source, given in work]
         for source, kinds in by_kind:
             self._check_workers(source, [name for name in kinds["io_state"] if name in parts.io_states])
-        state, before = state_of(parts.model), set(parts.begun)
+        state = state_of(parts.model)
         values: dict[str, Any] = {}
         with ExitStack() as opened:
             requests = []
@@ -87,9 +88,13 @@ class Loading:
         for source, given in work:
             parts.begun |= {name for name in given if not of_table(name, variables[name])}
             self._put_objects(source, given)
-        parts.begun = before - {name for source, given in work for name in given
-                                if not of_table(name, variables[name]) or source.entry.hashtable_clear}
+        self._replaced = {name for source, given in work for name in given
+                          if not of_table(name, variables[name]) or source.entry.hashtable_clear}
         return {name: source.id for source, given in work for name in given}
+
+    def settle(self) -> None:
+        """All ranks have come to the end: what this load has changed is as it should be."""
+        self._parts.begun = self._before - self._replaced
 
     def _put_objects(self, source: Source, given: Given) -> None:
         parts = self._parts
@@ -189,6 +194,7 @@ def load_bank(parts: Parts, entries: Sequence[Entry], ranks: Alone, options: Map
     ids = ranks.first(lambda: [_named(entry, place, entry.find, options) for place, entry in located])
     error: Exception | None = None
     taken: dict[str, str] = {}
+    loading = Loading(parts, ranks, options, convert, lambda unexpected: unexpected)
     try:
         with ExitStack() as readers:
             sources = []
@@ -198,12 +204,12 @@ def load_bank(parts: Parts, entries: Sequence[Entry], ranks: Alone, options: Map
                 sources.append(Source(entry, reader, place, ranks.rank))
             newer = [source for source, old, new in zip(sources, known or ids, ids)
                      if known is None or (source.entry.is_dynamic and old != new)]
-            loading = Loading(parts, ranks, options, convert, lambda unexpected: unexpected)
             taken = loading.run(sources, claimed, newer.__contains__)
     except Exception as caught:  # whatever it is, the other ranks must not wait for this one
         error = caught
     if ranks.most([error is not None])[0]:
         raise error or error_of(Status.ABORTED, "another rank could not load the model bank; see its error")
+    loading.settle()
     return taken, ids
 
 

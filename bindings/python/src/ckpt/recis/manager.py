@@ -112,23 +112,34 @@ class CheckpointManager:
                 convert: bool = False) -> int:
         """Restores the run's newest checkpoint that is sound, or that of a step, and of the model bank what it lacks;
         returns the step. Nothing changes if there is no checkpoint and no bank. CorruptError if a damaged checkpoint
-        that was passed over has changed what neither gives anew.
+        that was passed over has changed what neither gives anew; tables that had no rows have none again.
 
         `load`, `exclude`: classes (`sparse`, `dense`, `extra`, `sparse_opt`, `io_state`), names, tables, names with
         stars. `strict`: with a model bank, and with False, what the checkpoint lacks is no error. Io states of another
         number of workers are a MismatchError, unless `or_rank0` gives each worker its own or rank 0's."""
         entry = Entry("", tuple(load), tuple(exclude), strict=strict and not self._bank, or_rank0=or_rank0)
         taken: dict[str, str] = {}
+        tried: list[Loading] = []
+        empty: list[str] = []  # tables without rows, which a load that fails on any rank leaves so
         self._parts.begun.clear()
 
         def load_into(reader: _core.Reader, common: Callable[[list[str]], list[str]]) -> tuple[Any, Found]:
-            loading = Loading(self._parts, self._ranks, self._options, convert, common)
+            if not tried:
+                empty[:] = [name for name, table in self._parts.tables.items() if len(table.export_rows().ids) == 0]
+            self._parts.empty(empty)
+            tried.append(Loading(self._parts, self._ranks, self._options, convert, common))
             taken.clear()
-            taken.update(loading.run([Source(entry, reader, 0, self._ranks.rank)]))
+            taken.update(tried[-1].run([Source(entry, reader, 0, self._ranks.rank)]))
             return None, Found()
 
         select = "latest" if global_step is None else global_step
-        found = self.checkpointer._restore_with(load_into, select)
+        try:
+            found = self.checkpointer._restore_with(load_into, select)
+        except BaseException:
+            self._parts.empty(empty)
+            raise
+        if found is not None:
+            tried[-1].settle()
         if found is not None and GLOBAL_STEP not in taken and entry.wants(GLOBAL_STEP, "extra"):
             self._parts.extra[GLOBAL_STEP] = max(found.step, 0)
         self._own = tuple(taken)

@@ -49,7 +49,8 @@ class Parts:
     window_bytes: int
     extra: dict[str, Any] = field(default_factory=lambda: {GLOBAL_STEP: 0})
     io_states: dict[str, Any] = field(default_factory=dict)
-    # Variables, of a table its ids, that loads have begun to change and not come to the end with, nor replaced later.
+    # Variables, of a table its ids, that loads have begun to change and not come to the end with on all ranks, nor
+    # replaced later.
     begun: set[str] = field(default_factory=set)
 
     def check_name(self, name: str) -> None:
@@ -59,6 +60,13 @@ class Parts:
         for what, names in taken.items():
             if name in names:
                 raise ValueError(f"the name {name!r} is taken: it is {what}")
+
+    def empty(self, names: Sequence[str]) -> None:
+        """Empties those of these tables that a load has begun to change."""
+        for name in names:
+            if f"{name}@id" in self.begun:
+                self.tables[name].clear()
+                self.begun.discard(f"{name}@id")
 
     def state(self) -> dict[str, Any]:
         """What a save writes."""
