@@ -124,3 +124,53 @@ def test_parameters_that_are_renamed_keep_their_optimizer_state(torch: Any, tmp_
     mine, saved = other["backbone"].weight, model["encoder"].weight
     assert torch.equal(mine, saved) and tuner.param_groups[0]["lr"] == 1
     assert torch.equal(tuner.state[mine]["exp_avg"], optimizer.state[saved]["exp_avg"])
+
+
+def weights(torch: Any, *names: str) -> Any:
+    return torch.nn.ParameterDict({name: torch.ones(2, 2) for name in names})
+
+
+def moments(optimizer: Any) -> list[float]:
+    """Of each parameter; 0: it has none."""
+    return [float(optimizer.state[parameter]["exp_avg"][0, 0]) if parameter in optimizer.state else 0.0
+            for group in optimizer.param_groups for parameter in group["params"]]
+
+
+@pytest.mark.parametrize("place", ["list", "parts", "nested"])
+def test_renamed_parameters_of_one_of_several_modules_keep_their_optimizer_state(torch: Any, tmp_path: Path,
+                                                                                 place: str) -> None:
+    def made(first: Any, second: Any) -> Any:
+        return {"list": {"model": [first, second]}, "parts": {"a": first, "b": second},
+                "nested": {"net": {"a": first, "b": second}}}[place]
+
+    first, second = weights(torch, "x", "y"), weights(torch, "x")
+    optimizer = torch.optim.Adam([second["x"], first["y"], first["x"]])
+    for parameter, value in zip(optimizer.param_groups[0]["params"], (30, 20, 10)):
+        parameter.grad = torch.full((2, 2), float(value))
+    optimizer.step()
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.save(1, {**made(first, second), "optimizer": optimizer})
+    first, second = weights(torch, "y", "x"), weights(torch, "z")
+    tuner = torch.optim.Adam([first["y"], first["x"], second["z"]])
+    a, b = {"list": ("model/0", "model/1"), "parts": ("a", "b"), "nested": ("net/a", "net/b")}[place]
+    rename = {f"{a}/x": f"{a}/y", f"{a}/y": f"{a}/x", f"{b}/x": f"{b}/z"}
+    ckpt.Checkpointer(tmp_path / "s", signals=()).restore({**made(first, second), "optimizer": tuner}, rename=rename)
+    assert moments(tuner) == pytest.approx([1, 2, 3])
+
+
+def test_state_of_all_parameters_together_is_not_loaded_in_another_order(torch: Any, tmp_path: Path) -> None:
+    def made(*order: str) -> tuple[Any, Any]:
+        model = weights(torch, "a", "b", "c")
+        return model, torch.optim.LBFGS([model[name] for name in order], max_iter=3)
+
+    model, optimizer = made("a", "b", "c")
+    optimizer.step(lambda: sum(((model[name] - n) ** 4).sum() for n, name in enumerate("abc")).backward() or 1.0)
+    ckpt.save(tmp_path / "s", {"model": model, "optimizer": optimizer})
+    other, fits = made("a", "b", "c")
+    ckpt.load(tmp_path / "s", into={"model": other, "optimizer": fits})
+    assert torch.equal(fits.state[other["a"]]["d"], optimizer.state[model["a"]]["d"])
+    for order in ("acb", "bac"):
+        other, wrong = made(*order)
+        with pytest.raises(ckpt.MismatchError, match="in this order"):
+            ckpt.load(tmp_path / "s", into={"model": other, "optimizer": wrong})
+        assert not wrong.state

@@ -131,8 +131,11 @@ def states_of(state: Any, team: Any) -> dict[int, Any]:
     return {id(value): value.state_dict() for _, value in objects}
 
 
-def templates_of(into: Any, called: Mapping[str, str] = MappingProxyType({})) -> dict[int, StateObject]:
-    """The objects in `into`, by their ids. `called`: by their names here, what the checkpoint calls parameters."""
+Parameter: TypeAlias = tuple[str, str]  # the path of its module, "model.0", and its name there
+
+
+def templates_of(into: Any, called: Mapping[Parameter, Parameter] = MappingProxyType({})) -> dict[int, StateObject]:
+    """The objects in `into`, by their ids. `called`: what the checkpoint calls parameters that are called so here."""
     objects = objects_in(into)
     torch = loaded("torch")
     if torch is not None:

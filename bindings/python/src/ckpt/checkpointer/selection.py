@@ -18,7 +18,7 @@ from ..loading import arrays_in, load_from
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank
 from ..saved import SavedNode
-from ..stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
+from ..stateful import OnlyThese, Parameter, PlainObject, StateObject, is_stateful, templates_of
 from ..trees import Record
 from .states import put_back
 
@@ -146,7 +146,7 @@ class _Chosen:
         self._reader, self._state, self._saved, self._choice, self._rank = reader, state, saved, choice, rank
         self.found = Found()
         self._used: set[str] = set()
-        self._objects = templates_of(state, self._renamed_parameters())
+        self._objects = templates_of(state, dict(self._renamed_parameters(state, saved) if choice.rename else ()))
         self._given: dict[int, tuple[StateObject, Any]] = {}  # objects of the state and their templates, by their ids
         torch = any(found.strict for found in self._objects.values())
         self._framework = "torch" if torch else framework_of_state(state)
@@ -164,12 +164,20 @@ class _Chosen:
             if path not in self._used and choice.wants(path) and not self._is_other_shape(path):
                 self.found.missing.append(path)
 
-    def _renamed_parameters(self) -> dict[str, str]:
-        """What the checkpoint calls the parameters of the modules that are parts of the state, where `rename` says so:
-        optimizers name them, too."""
-        pairs = [(self._key("", key), key, node) for key, node in self._saved.items() if self._choice.rename]
-        return {self._key(str(key), old): old for name, key, node in pairs
-                if isinstance(node, Mapping) and is_stateful(self._state.get(name)) for old in node}
+    def _renamed_parameters(self, state: Any, node: Any, here: tuple[str, ...] = (), there: tuple[str, ...] = ()) -> (
+            Iterator[tuple[Parameter, Parameter]]):
+        """What the checkpoint calls the parameters of modules of the state, where `rename` says so: optimizers name
+        them, too."""
+        if isinstance(node, Mapping):
+            for old in node:
+                name = self._key("/".join(there), old)
+                if is_stateful(state):
+                    yield (".".join(here), str(name)), (".".join(there), str(old))
+                elif isinstance(state, Mapping) and name in state:
+                    yield from self._renamed_parameters(state[name], node[old], (*here, str(name)), (*there, str(old)))
+        elif isinstance(node, (list, tuple)) and isinstance(state, (list, tuple)):
+            for place, (one, child) in enumerate(zip(state, node)):
+                yield from self._renamed_parameters(one, child, (*here, str(place)), (*there, str(place)))
 
     def _paths(self, values: Any, prefix: str) -> Iterator[str]:
         """The paths of all arrays of the state, those in objects too."""

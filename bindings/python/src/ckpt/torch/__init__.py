@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ..stateful import Found, PlainObject, StateObject
+from ..stateful import Found, Parameter, PlainObject, StateObject
 from .modules import ModuleObject, saved_state_of
 from .optimizers import Naming, OptimizerObject, names_in_groups, optimizer_state
 
 
-def _naming(objects: Found, called: Mapping[str, str] = MappingProxyType({})) -> Naming:
+def _naming(objects: Found, called: Mapping[Parameter, Parameter] = MappingProxyType({})) -> Naming:
     """What optimizers ask for; it takes some microseconds for each parameter."""
     return Naming(objects if any(isinstance(value, torch.optim.Optimizer) for _, value in objects) else (), called)
 
@@ -33,10 +33,10 @@ def states_of(objects: Found, team: Any) -> dict[int, Any]:
     return out
 
 
-def templates_of(objects: Found, called: Mapping[str, str]) -> dict[int, StateObject]:
-    """The objects into which a load goes, by their ids. `called`: by their names here, what the checkpoint calls
-    parameters. Modules come first: those on the meta device get their memory, which makes the shards that optimizers
-    refer to."""
+def templates_of(objects: Found, called: Mapping[Parameter, Parameter]) -> dict[int, StateObject]:
+    """The objects into which a load goes, by their ids. `called`: what the checkpoint calls parameters that are called
+    so here. Modules come first: those on the meta device get their memory, which makes the shards that optimizers refer
+    to."""
     out: dict[int, StateObject] = {id(value): ModuleObject(value) for _, value in objects
                                    if isinstance(value, torch.nn.Module)}
     naming = _naming(objects, called)

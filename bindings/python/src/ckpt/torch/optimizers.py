@@ -13,8 +13,9 @@ import torch
 from ..adapt import parts_of
 from ..enums import Status
 from ..errors import error_of
+from ..hints import some
 from ..regions import Regions
-from ..stateful import OnlyThese, Saved
+from ..stateful import OnlyThese, Parameter, Saved
 from ..trees import Record, TensorName
 from .flat import FlatSlice, is_flat, local_shard
 from .modules import parameters_of, reshard_all
@@ -29,10 +30,10 @@ class Named:
 
 
 class Naming:
-    """The names of the parameters of all modules in a state. `called`: other names for some of them."""
+    """The names of the parameters of all modules in a state. `called`: what the checkpoint calls some of them."""
 
     def __init__(self, objects: Sequence[tuple[tuple[str, ...], Any]],
-                 called: Mapping[str, str] = MappingProxyType({})) -> None:
+                 called: Mapping[Parameter, Parameter] = MappingProxyType({})) -> None:
         self._called = called
         self._homes: dict[int, tuple[str, list[tuple[str, FlatSlice | None]]]] = {}
         for path, module in objects:
@@ -53,11 +54,12 @@ class Naming:
             raise error_of(Status.INVALID, f"{type(optimizer).__name__}: parameter {homes.index(None)} of shape "
                            f"{shape} belongs to no module of the state: give all modules whose parameters it has", {})
         several = len({home[0] for home in homes if home}) > 1
-        return [[self._named(f"{path}.{name}" if several else name, part) for name, part in names]
+        return [[self._named(path, name, part, several) for name, part in names]
                 for path, names in (home for home in homes if home)]
 
-    def _named(self, name: str, part: FlatSlice | None) -> Named:
-        return Named(self._called.get(name, name), part)
+    def _named(self, path: str, name: str, part: FlatSlice | None, several: bool) -> Named:
+        path, name = self._called.get((path, name), (path, name))
+        return Named(f"{path}.{name}" if several else name, part)
 
 
 def parameters_in(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -125,6 +127,14 @@ def _check_sizes(optimizer: torch.optim.Optimizer, saved: Sequence[Mapping[str, 
                        f"in groups of {sizes}", {"expected": str(expected), "found": str(sizes)})
 
 
+def _check_order(mine: Sequence[str | int], saved: Sequence[str | int]) -> None:
+    """LBFGS has one state for all parameters, vectors of all in their order."""
+    if list(mine) != list(saved):
+        raise error_of(Status.MISMATCH, f"LBFGS: its parameters are {some(map(str, mine))}, and the checkpoint, whose "
+                       f"state is vectors of all of them, has {some(map(str, saved))}: give it these in this order",
+                       {"expected": str(list(saved)), "found": str(list(mine))})
+
+
 def _keep_identity(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
     """Puts what the optimizer has loaded into the groups that it had: others may refer to them, and a compiled step to
     a learning rate that is a tensor."""
@@ -184,6 +194,9 @@ class OptimizerObject:
         if by_name and names is None:
             raise error_of(Status.INVALID, f"{type(optimizer).__name__} was saved by the names of its parameters: give "
                            "its model in `into`, too", {})
+        if by_name and names is not None and isinstance(optimizer, torch.optim.LBFGS):
+            _check_order([named.name for several in names for named in several],
+                         [name for group in groups for name in group["params"]])
         if names is None or not by_name:
             _check_sizes(optimizer, groups)
             names = [[Named(number, names[number][0].part if names and len(names[number]) == 1 else None)]
