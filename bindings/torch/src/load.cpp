@@ -1,4 +1,5 @@
 #include <deque>
+#include <sstream>
 
 #include "optim.h"
 #include "session.h"
@@ -73,7 +74,7 @@ class Loading {
     check_given({models, optimizers, {}, {}});
     const Node root = content_->root();
     plan_models(models, node_at(root, options_.model_key), options_.model_key, "");
-    name_parameters(models);
+    name_parameters(models, node_at(root, options_.model_key), options_.model_key);
     plan_optimizers(optimizers, node_at(root, options_.optimizer_key));
     std::vector<Node> without;
     auto leave_out = [&](const std::string& key, bool given) {
@@ -103,13 +104,14 @@ class Loading {
       if (!node && options_.strict) not_found(content_->root(), place.value_or(key), "");
       return node;
     };
+    const auto model = parts.find("model");
+    const std::string place = choice.place("model").value_or(model == parts.end() ? "model" : model->second.name());
     if (!state.models.modules().empty() && choice.wants_below("model"))
-      if (const auto node = part("model"))
-        plan_models(state.models, node, choice.place("model").value_or(node->name()), "model/");
+      if (const auto node = part("model")) plan_models(state.models, node, place, "model/");
     for (size_t i = 0, count = state.optimizers.optimizers().size(); i < count && count > 1; i++)
       choice.check_whole("optimizer/" + std::to_string(i));
     if (state.optimizers.optimizers().size() == 1) choice.check_whole("optimizer");
-    name_parameters(state.models);
+    name_parameters(state.models, node_at(tree_.root(), place), place);
     if (!state.optimizers.optimizers().empty() && choice.wants_below("optimizer"))
       if (const auto node = part("optimizer")) plan_optimizers(state.optimizers, node);
     for (Others* others : {&state.others, &state.per_rank})
@@ -166,11 +168,26 @@ class Loading {
     if (options_.strict) check_strict(result_);
   }
 
-  // Of several modules Python's names begin with theirs, which LibTorch does not know.
-  void name_parameters(const Models& models) {
-    if (models.modules().size() != 1) return;
-    for (const auto& named : models.modules()[0]->named_parameters())
-      names_.emplace(named.value().unsafeGetTensorImpl(), named.key());
+  // What optimizers in the checkpoint may call the parameters of these models, which it has at `saved_path`.
+  void name_parameters(const Models& models, const std::optional<Node>& node, const std::string& saved_path) {
+    const auto& modules = models.modules();
+    const auto nodes = !node ? std::vector<Node>() : is_list(*node) ? children(*node) : std::vector<Node>{*node};
+    for (size_t i = 0; i < modules.size(); i++) {
+      const std::string at = modules.size() > 1 ? "/" + std::to_string(i) : "", path = saved_path + at;
+      std::map<std::string, std::string> called;
+      if (i < nodes.size())
+        for (const Node& child : dict_at(nodes[i])) called.emplace(choice_->name(path, child.name()), child.name());
+      ParameterName name;
+      std::istringstream words(path);
+      for (std::string word; std::getline(words, word, '/');)
+        if (!word.empty()) name.place.push_back(word);
+      for (const auto& named : modules[i]->named_parameters()) {
+        const auto saved = called.find(named.key());
+        name.name = saved == called.end() ? named.key() : saved->second;
+        name.name = choice_->called("model" + at + "/" + named.key()).value_or(name.name);
+        names_.emplace(named.value().unsafeGetTensorImpl(), name);
+      }
+    }
   }
 
   void plan_optimizers(const Optimizers& optimizers, const std::optional<Node>& node) {

@@ -11,8 +11,19 @@
 namespace ckpt_torch {
 namespace internal {
 
-// What the model calls its parameters. One that is not there is found by its place.
-using ParameterNames = std::map<const c10::TensorImpl*, std::string>;
+// What a checkpoint calls a parameter, and where it has the module: {"model", "0"}, "weight". Tied ones have several.
+struct ParameterName {
+  std::vector<std::string> place;
+  std::string name;
+
+  // With so many words of the place, from the last: "0.weight".
+  std::string whole(size_t words) const {
+    std::string out = name;
+    for (size_t i = place.size(); i > 0 && words > 0; i--, words--) out = place[i - 1] + "." + out;
+    return out;
+  }
+};
+using ParameterNames = std::multimap<const c10::TensorImpl*, ParameterName>;
 
 // Null if no hook handles it.
 const OptimizerHook* hook_of(const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 
 #include "optim.h"
 #include "optim_fields.h"
@@ -186,7 +188,7 @@ void check_foreign_options(LoadPlan& plan, const Node& group, const std::string&
 
 class OptionNames : public OptionVisitor {
  public:
-  std::vector<std::string> names{"params"};
+  std::vector<std::string> names{"params", "param_names"};
   void real(const char* name, double&) override { names.push_back(name); }
   void pair(const char* name, std::tuple<double, double>&) override { names.push_back(name); }
   void flag(const char* name, bool&) override { names.push_back(name); }
@@ -202,54 +204,185 @@ struct Saved {
   size_t group;
 };
 
-// The keys of a group's parameters, in the order of the optimizer: names may come in any other.
-std::vector<Node> sort_keys(std::vector<Node> keys, const std::vector<at::Tensor>& params,
-                            const ParameterNames& names) {
-  std::map<std::string, Node> by_name;
-  for (const Node& key : keys) {
-    if (key.kind == CKPT_NODE_TEXT) by_name.insert_or_assign(text_of(key), key);
-    if (key.kind != CKPT_NODE_TEXT && key.kind != CKPT_NODE_INT)
-      mismatch(in_quotes(path_of(key)) + ": expected an integer or a name, found " + kind_name(key));
-  }
-  for (size_t i = 0; i < keys.size(); i++) {
-    const auto own = names.find(params[i].unsafeGetTensorImpl());
-    if (keys[i].kind != CKPT_NODE_TEXT || own == names.end()) continue;
-    const auto saved = by_name.find(own->second);
-    if (saved == by_name.end())
-      mismatch(in_quotes(path_of(keys[i])) + ": the group has the parameter " + in_quotes(own->second) +
-               ", the checkpoint's has not: it was saved from an optimizer of another model");
-    keys[i] = saved->second;
-  }
-  return keys;
-}
+// A parameter as the checkpoint lists it. `name`: its key, or what Python's "param_names" says; "" if neither does.
+struct Listed {
+  Node key;
+  std::string name;
+  size_t group;
+};
 
-std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& optimizer, const ParameterNames& names,
-                               std::vector<Saved>& params) {
-  auto counted = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
-  const auto groups = find(node, "param_groups");
-  if (!groups || !is_list(*groups))
-    mismatch(in_quotes(path_of(node)) + " has no list 'param_groups': it is not the state of an optimizer");
-  auto saved = children(*groups);
-  const auto& current = optimizer.param_groups();
-  if (saved.size() != current.size())
-    mismatch(in_quotes(path_of(*groups)) + ": the optimizer has " + counted(current.size(), "parameter group") +
-             ", the checkpoint " + std::to_string(saved.size()) + ": it was saved from an optimizer of another model");
-  for (size_t g = 0; g < saved.size(); g++) {
-    const auto indices = find(saved[g], "params");
-    auto list = indices ? children(*indices) : std::vector<Node>();
-    const auto& group = current[g].params();
-    if (!indices || list.size() != group.size())
-      mismatch(in_quotes(path_of(saved[g])) + ": the group has " + counted(group.size(), "parameter") +
-               ", the checkpoint " + std::to_string(list.size()) + ": it was saved from an optimizer of another model");
-    list = sort_keys(std::move(list), group, names);
-    for (size_t i = 0; i < list.size(); i++) {
-      if (group[i].is_meta())
-        fail(CKPT_INVALID, in_quotes(path_of(list[i])) + ": the optimizer's parameter is a meta tensor: it has no " +
-                               "memory to be loaded into");
-      params.push_back({group[i], list[i], g});
+std::vector<Listed> list_params(const std::vector<Node>& groups) {
+  std::vector<Listed> out;
+  for (size_t g = 0; g < groups.size(); g++) {
+    const auto keys = find(groups[g], "params"), names = find(groups[g], "param_names");
+    if (!keys || !is_list(*keys)) mismatch(in_quotes(path_of(groups[g])) + " has no list 'params'");
+    const std::vector<Node> all = children(*keys);
+    std::vector<Node> told = names && is_list(*names) ? children(*names) : all;
+    if (told.size() != all.size()) told = all;
+    for (size_t i = 0; i < all.size(); i++) {
+      if (all[i].kind != CKPT_NODE_TEXT && all[i].kind != CKPT_NODE_INT)
+        mismatch(in_quotes(path_of(all[i])) + ": expected an integer or a name, found " + kind_name(all[i]));
+      const Node& name = all[i].kind == CKPT_NODE_TEXT ? all[i] : told[i];
+      out.push_back({all[i], name.kind == CKPT_NODE_TEXT ? text_of(name) : "", g});
     }
   }
-  return saved;
+  return out;
+}
+
+// Finds the parameters of an optimizer among those listed, by what their modules call them: all by their bare names, or
+// all by names that begin with the last words of their modules' places, as Python's do that are of several modules.
+class Finder {
+ public:
+  Finder(const std::vector<at::Tensor>& params, const ParameterNames& names, const std::vector<Listed>& all)
+      : params_(params), names_(names), listed_(all) {
+    for (size_t i = 0; i < all.size(); i++) places_.emplace(all[i].name, i);
+    size_t deepest = 0;
+    for (const auto& one : names) deepest = std::max(deepest, one.second.place.size());
+    for (size_t words = 0; words <= deepest; words++) {
+      Found found = with(words);
+      if (words == 0 || found.sure > found_.sure) found_ = std::move(found);
+    }
+  }
+
+  // How many were found, each by a name of its own.
+  size_t count() const { return found_.sure; }
+
+  // Their places in what is listed; MISMATCH unless there is one for each.
+  std::vector<size_t> places(const Node& groups) const {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < params_.size(); i++) {
+      if (!found_.is_sure(i)) mismatch(in_quotes(path_of(groups)) + ": " + refusal(i));
+      out.push_back(*found_.fits[i].begin());
+    }
+    return out;
+  }
+
+ private:
+  struct Found {
+    std::vector<std::set<size_t>> fits;  // of each parameter the places of those that are called so
+    std::map<size_t, size_t> uses;       // of a place the number of parameters
+    size_t sure = 0;
+    bool is_sure(size_t i) const { return fits[i].size() == 1 && uses.at(*fits[i].begin()) == 1; }
+  };
+
+  Found with(size_t words) const {
+    Found out;
+    for (const at::Tensor& param : params_) {
+      auto& fits = out.fits.emplace_back();
+      const auto [first, last] = names_.equal_range(param.unsafeGetTensorImpl());
+      for (auto own = first; own != last; ++own) {
+        const auto [begin, end] = places_.equal_range(own->second.whole(words));
+        for (auto place = begin; place != end; ++place) fits.insert(place->second);
+      }
+      for (const size_t place : fits) out.uses[place]++;
+    }
+    for (size_t i = 0; i < out.fits.size(); i++) out.sure += out.is_sure(i);
+    return out;
+  }
+
+  std::string refusal(size_t i) const {
+    const auto [first, last] = names_.equal_range(params_[i].unsafeGetTensorImpl());
+    if (first == last)
+      return "the checkpoint has parameters by name, and the optimizer's parameter " + std::to_string(i) +
+             " of shape " + shape_text(params_[i].sizes()) + " is of none of the given models: give those of all";
+    const std::string own = "parameter " + in_quotes(first->second.whole(first->second.place.size()));
+    std::vector<std::string> fits, left;
+    for (const size_t place : found_.fits[i]) fits.push_back(listed_[place].name);
+    for (size_t place = 0; place < listed_.size(); place++)
+      if (found_.uses.count(place) == 0) left.push_back(listed_[place].name);
+    if (fits.size() == 1)
+      return own + " and another one would both be " + in_quotes(fits[0]) +
+             " of the checkpoint, which has no names of several models: give each optimizer with its own";
+    return own + (fits.empty() ? " is none of " + listed(left) : " could be any of " + listed(fits)) +
+           " of the checkpoint: give the models as they were saved, or rename what they call otherwise";
+  }
+
+  const std::vector<at::Tensor>& params_;
+  const ParameterNames& names_;
+  const std::vector<Listed>& listed_;
+  std::multimap<std::string, size_t> places_;
+  Found found_;
+};
+
+[[noreturn]] void other_model(const Node& node, const std::string& own, size_t saved) {
+  mismatch(in_quotes(path_of(node)) + ": the " + own + ", the checkpoint " + std::to_string(saved) +
+           ": it was saved from an optimizer of another model");
+}
+
+std::string counted(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
+// An optimizer's groups beside those of the checkpoint.
+struct Groups {
+  Node node;
+  std::vector<Node> saved;
+  std::vector<Listed> listed;
+  const std::vector<torch::optim::OptimizerParamGroup>& own;
+
+  // Of each of the optimizer's parameters the place in what is listed: by name if it has names, as only Python's
+  // "param_names" may be those of another program; else as they come.
+  std::vector<size_t> places(const std::vector<at::Tensor>& params, const ParameterNames& names) const {
+    auto by_name = [](const Listed& one) { return one.key.kind == CKPT_NODE_TEXT; };
+    const bool keys = std::any_of(listed.begin(), listed.end(), by_name);
+    if (keys && !std::all_of(listed.begin(), listed.end(), by_name))
+      mismatch(in_quotes(path_of(node)) + " has parameters by name and others by number");
+    if (std::none_of(listed.begin(), listed.end(), [](const Listed& one) { return one.name.empty(); })) {
+      const Finder finder(params, names, listed);
+      if (keys && params.size() != listed.size())
+        other_model(node, "optimizer has " + counted(params.size(), "parameter"), listed.size());
+      if (keys || (finder.count() > 0 && params.size() == listed.size())) return finder.places(node);
+    }
+    if (saved.size() != own.size())
+      other_model(node, "optimizer has " + counted(own.size(), "parameter group"), saved.size());
+    for (size_t g = 0; g < own.size(); g++) {
+      const auto count = std::count_if(listed.begin(), listed.end(), [&](const Listed& one) { return one.group == g; });
+      if (static_cast<size_t>(count) != own[g].params().size())
+        other_model(saved[g], "group has " + counted(own[g].params().size(), "parameter"), static_cast<size_t>(count));
+    }
+    std::vector<size_t> out(params.size());
+    std::iota(out.begin(), out.end(), size_t{0});
+    return out;
+  }
+
+  // The saved group whose settings one of the optimizer's gets: that of its parameters.
+  const Node& home(size_t group, const std::vector<size_t>& places, const std::vector<Saved>& params) const {
+    std::set<size_t> homes;
+    for (size_t i = 0; i < params.size(); i++)
+      if (params[i].group == group) homes.insert(listed[places[i]].group);
+    if (homes.size() > 1)
+      mismatch(in_quotes(path_of(node)) + ": group " + std::to_string(group) + " of the optimizer has parameters of " +
+               std::to_string(homes.size()) +
+               " groups of the checkpoint, whose settings may differ: give it those groups");
+    if (homes.empty() && group >= saved.size())
+      other_model(node, "optimizer has " + counted(own.size(), "parameter group"), saved.size());
+    return saved[homes.empty() ? group : *homes.begin()];
+  }
+};
+
+// The saved groups in the order of the optimizer's, and its parameters. `whole`: it has one state for all of them, in
+// their order.
+std::vector<Node> check_groups(const Node& node, const torch::optim::Optimizer& optimizer, const ParameterNames& names,
+                               bool whole, std::vector<Saved>& params) {
+  const auto saved = find(node, "param_groups");
+  if (!saved || !is_list(*saved))
+    mismatch(in_quotes(path_of(node)) + " has no list 'param_groups': it is not the state of an optimizer");
+  const Groups groups{*saved, children(*saved), list_params(children(*saved)), optimizer.param_groups()};
+  std::vector<at::Tensor> all;
+  for (const auto& group : groups.own) all.insert(all.end(), group.params().begin(), group.params().end());
+  const std::vector<size_t> places = groups.places(all, names);
+  if (whole && !std::is_sorted(places.begin(), places.end()))
+    mismatch(in_quotes(path_of(*saved)) + ": the optimizer has its parameters in another order than the checkpoint, " +
+             "whose state is one vector of all of them: give it the same order");
+  for (size_t g = 0; g < groups.own.size(); g++)
+    for (const at::Tensor& param : groups.own[g].params()) {
+      const Node& key = groups.listed[places[params.size()]].key;
+      if (param.is_meta())
+        fail(CKPT_INVALID, in_quotes(path_of(key)) + ": the optimizer's parameter is a meta tensor: it has no " +
+                               "memory to be loaded into");
+      params.push_back({param, key, g});
+    }
+  std::vector<Node> out;
+  for (size_t g = 0; g < groups.own.size(); g++) out.push_back(groups.home(g, places, params));
+  return out;
 }
 
 // Python's SGD without momentum keeps {"momentum_buffer": None}, which LibTorch would take for a buffer.
@@ -262,7 +395,8 @@ template <class K>
 void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const ParameterNames& parameters,
                 K kind) {
   std::vector<Saved> params;
-  auto groups = check_groups(node, optimizer, parameters, params);
+  constexpr bool whole = std::is_same_v<typename K::Optimizer, torch::optim::LBFGS>;
+  auto groups = check_groups(node, optimizer, parameters, whole, params);
   std::vector<std::shared_ptr<torch::optim::OptimizerOptions>> options;
   for (size_t g = 0; g < groups.size(); g++) {
     options.emplace_back(optimizer.param_groups()[g].options().clone());

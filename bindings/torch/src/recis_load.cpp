@@ -52,6 +52,18 @@ static void choose_tensor(Chosen& out, const Parts& parts, const Opened& from, c
   out.globs += glob_of(path) + ",";
 }
 
+// The model, by which an optimizer's parameters have names, whoever gives its tensors.
+static void name_parameters(Chosen& out, const Parts& parts, const Opened& from, const Names& kinds) {
+  out.part.models = parts.options.models;
+  out.exactly.places["model"] = from.model;
+  const bool several = parts.options.models.modules().size() > 1;
+  for (const auto& [ours, kind] : kinds) {
+    if (kind != "dense") continue;
+    const std::string theirs = from.name(ours);
+    out.exactly.called["model/" + ours] = several ? theirs.substr(theirs.find('/') + 1) : theirs;
+  }
+}
+
 static Chosen choose(const Parts& parts, const Opened& from, const Names& kinds) {
   Chosen out;
   for (const auto& [ours, theirs] : from.given) {
@@ -63,7 +75,7 @@ static Chosen choose(const Parts& parts, const Opened& from, const Names& kinds)
     }
     if (ours == "optimizer") {
       out.part.optimizers = parts.options.optimizers;
-      out.part.models = parts.options.models;  // by which its parameters have names, whoever gives the model's tensors
+      name_parameters(out, parts, from, kinds);
     } else {
       (parts.extra.count(ours) ? out.part.others : out.part.per_rank).set(ours, {});
     }

@@ -73,6 +73,11 @@ std::optional<std::string> Choice::place(const std::string& part) const {
   return exactly_->places.at(part);
 }
 
+std::optional<std::string> Choice::called(const std::string& path) const {
+  if (!exactly_ || exactly_->called.count(path) == 0) return std::nullopt;
+  return exactly_->called.at(path);
+}
+
 void Choice::check_whole(const std::string& part) const {
   for (const auto* patterns : {&only_, &without_})
     for (const std::string& pattern : *patterns)

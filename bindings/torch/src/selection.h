@@ -15,6 +15,7 @@ struct Exactly {
   std::set<std::string> paths;                // in the state: "model/0.weight", "epoch"
   std::map<std::string, std::string> places;  // of its parts in the checkpoint: {"model", ""}, {"epoch", "extra/epoch"}
   std::map<std::string, std::string> names;   // of tensors, by their paths in the checkpoint: {"net/a.w", "0.weight"}
+  std::map<std::string, std::string> called;  // by optimizers in the checkpoint: {"model/0.weight", "a.w"}
 };
 
 class Choice {
@@ -38,6 +39,8 @@ class Choice {
   std::string name(const std::string& parent, const std::string& key) const;
   // Where a part of the state is, if it is not the entry of this name.
   std::optional<std::string> place(const std::string& part) const;
+  // What optimizers in the checkpoint call a tensor of the state, where that is told apart from where it is.
+  std::optional<std::string> called(const std::string& path) const;
   // INVALID for a pattern of something inside of `part`, which is restored whole.
   void check_whole(const std::string& part) const;
 

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "../src/optim_fields.h"  // state_key
 #include "util.h"
 
 namespace {
@@ -143,6 +144,247 @@ TEST(PythonFile, AnOptimizerThatMaximizesIsRefused) {
   expect_error([&] { ct::load(uri, model, other, options); }, CKPT_MISMATCH, "has no 'momentum'");
   ct::load(uri, model, {}, options);
   EXPECT_TRUE(same_bits(model->weight, weight));
+}
+
+// ---- optimizers by the names of their parameters ----
+
+// A group of Adam's parameters: what they are called, and the moment of each.
+struct NamedGroup {
+  double lr;
+  std::vector<std::pair<std::string, double>> moments;
+};
+
+// What ckpt's Python saves of an Adam beside its modules, of 2 by 2 weights; `numbered`: as torch does that was given
+// names.
+void put_named_adam(PythonFile& file, const std::vector<NamedGroup>& groups, bool numbered = false) {
+  int number = 0;
+  auto each = [&](const auto& put) {
+    number = 0;
+    for (const NamedGroup& group : groups)
+      for (const auto& [name, moment] : group.moments) put(name, moment), number++;
+  };
+  file.dict().key("state").dict();
+  each([&](const std::string& name, double moment) {
+    numbered ? file.key(number) : file.key(name);
+    file.dict().key("step").number(3).key("exp_avg").tensor(at::full({2, 2}, moment));
+    file.key("exp_avg_sq").tensor(at::full({2, 2}, moment + 0.5)).end();
+  });
+  file.end().key("param_groups").list();
+  number = 0;
+  for (const NamedGroup& group : groups) {
+    file.dict().key("lr").number(group.lr).key("betas").tuple().number(0.5).number(0.75).end().key("eps").number(1e-6);
+    file.key("weight_decay").number(0).key("amsgrad").flag(false);
+    auto names = [&] {
+      for (const auto& one : group.moments) file.text(one.first.c_str());
+      file.end();
+    };
+    if (numbered) file.key("param_names").list(), names();
+    file.key("params").list();
+    if (!numbered) names();
+    for (size_t i = 0; numbered && i < group.moments.size(); i++) file.number(number++);
+    if (numbered) file.end();
+    file.end();
+  }
+  file.end().end();
+}
+
+// Modules of 2 by 2 weights of these names, saved as {"model": [{…}, …], "optimizer": …}.
+struct Weights : torch::nn::Module {
+  explicit Weights(const std::vector<std::string>& names) {
+    for (const std::string& name : names) register_parameter(name, at::ones({2, 2}));
+  }
+};
+using Modules = std::vector<std::shared_ptr<Weights>>;
+
+ct::Models all_of(const Modules& modules) {
+  if (modules.size() == 1) return modules[0];
+  return {modules[0], modules[1]};
+}
+
+std::string named_file(PythonFile& file, const Modules& modules, const std::vector<std::vector<NamedGroup>>& optimizers,
+                       bool numbered = false) {
+  auto many = [&](size_t count, const auto& put) {
+    if (count > 1) file.list();
+    for (size_t i = 0; i < count; i++) put(i);
+    if (count > 1) file.end();
+  };
+  file.dict().key("model");
+  many(modules.size(), [&](size_t i) {
+    file.dict();
+    for (const auto& one : modules[i]->named_parameters()) file.key(one.key()).tensor(one.value());
+    file.end();
+  });
+  file.key("optimizer");
+  many(optimizers.size(), [&](size_t i) { put_named_adam(file, optimizers[i], numbered); });
+  file.end();
+  return file.commit();
+}
+
+struct NamedAdam {
+  // A group of each list of parameters.
+  explicit NamedAdam(const std::vector<std::vector<at::Tensor>>& groups) : adam(made(groups)) {}
+  static std::vector<torch::optim::OptimizerParamGroup> made(const std::vector<std::vector<at::Tensor>>& groups) {
+    std::vector<torch::optim::OptimizerParamGroup> out;
+    for (const auto& params : groups)
+      out.emplace_back(params, std::make_unique<torch::optim::AdamOptions>(torch::optim::AdamOptions(9)));
+    return out;
+  }
+  double lr(size_t group) { return static_cast<torch::optim::AdamOptions&>(adam.param_groups()[group].options()).lr(); }
+  // The moments of the parameters, in the optimizer's order; 0: none.
+  std::vector<double> moments() {
+    using Key = std::decay_t<decltype(adam.state())>::key_type;
+    std::vector<double> out;
+    for (const auto& group : adam.param_groups())
+      for (const at::Tensor& param : group.params()) {
+        const auto found = adam.state().find(ct::internal::state_key<Key>(param));
+        const bool is_there = found != adam.state().end();
+        out.push_back(
+            is_there ? static_cast<torch::optim::AdamParamState&>(*found->second).exp_avg()[1][1].item<double>() : 0);
+      }
+    return out;
+  }
+  torch::optim::Adam adam;
+};
+
+at::Tensor weight(const std::shared_ptr<Weights>& module, const char* name = "w") {
+  return module->named_parameters()[name];
+}
+
+std::shared_ptr<Weights> weights(const std::vector<std::string>& names) { return std::make_shared<Weights>(names); }
+
+using Values = std::vector<double>;
+
+TEST(NamedParameters, OfSeveralModulesAreFoundByTheirModulesNames) {
+  const Modules modules{weights({"w", "v"}), weights({"w", "v"})};
+  PythonFile file;
+  const auto uri =
+      named_file(file, modules, {{{0.125, {{"model.1.w", 3}, {"model.0.v", 2}, {"model.1.v", 4}, {"model.0.w", 1}}}}});
+  NamedAdam own({{weight(modules[0]), weight(modules[0], "v"), weight(modules[1]), weight(modules[1], "v")}});
+  ct::load(uri, all_of(modules), own.adam);
+  EXPECT_EQ(own.moments(), (Values{1, 2, 3, 4}));
+  EXPECT_EQ(own.lr(0), 0.125);
+  ct::CheckpointerOptions options;
+  options.signals.emplace();
+  own.adam.state().clear();
+  ct::State state{all_of(modules), own.adam, {}};
+  ct::Checkpointer(uri, options).restore(state);
+  EXPECT_EQ(own.moments(), (Values{1, 2, 3, 4}));
+}
+
+TEST(NamedParameters, OfSeveralModulesHaveTheirBareNamesWhereAnOptimizerHasOneOfThem) {
+  const Modules modules{weights({"w", "v"}), weights({"w", "v"})};
+  PythonFile file;
+  const auto uri = named_file(file, modules, {{{0.125, {{"v", 2}, {"w", 1}}}}, {{0.25, {{"v", 4}, {"w", 3}}}}});
+  NamedAdam first({{weight(modules[0]), weight(modules[0], "v")}}),
+      second({{weight(modules[1]), weight(modules[1], "v")}});
+  ct::load(uri, all_of(modules), {first.adam, second.adam});
+  EXPECT_EQ(first.moments(), (Values{1, 2}));
+  EXPECT_EQ(second.moments(), (Values{3, 4}));
+  EXPECT_EQ(std::make_pair(first.lr(0), second.lr(0)), std::make_pair(0.125, 0.25));
+}
+
+TEST(NamedParameters, OfSeveralModulesMayHaveBareNamesThatAreEachOnlyOnes) {
+  const Modules modules{weights({"a"}), weights({"b"})};
+  PythonFile file;
+  const auto uri = named_file(file, modules, {{{0.125, {{"b", 2}, {"a", 1}}}}});
+  NamedAdam own({{weight(modules[0], "a"), weight(modules[1], "b")}});
+  ct::load(uri, all_of(modules), own.adam);
+  EXPECT_EQ(own.moments(), (Values{1, 2}));
+}
+
+TEST(NamedParameters, FindTheSettingsOfTheirGroups) {
+  const Modules modules{weights({"a", "b", "c"})};
+  PythonFile file;
+  const auto uri = named_file(file, modules, {{{0.125, {{"c", 3}}}, {0.25, {{"b", 2}, {"a", 1}}}}});
+  NamedAdam own({{weight(modules[0], "a"), weight(modules[0], "b")}, {weight(modules[0], "c")}});
+  ct::load(uri, all_of(modules), own.adam);
+  EXPECT_EQ(own.moments(), (Values{1, 2, 3}));
+  EXPECT_EQ(std::make_pair(own.lr(0), own.lr(1)), std::make_pair(0.25, 0.125));
+  NamedAdam other({{weight(modules[0], "a"), weight(modules[0], "c")}, {weight(modules[0], "b")}});
+  expect_error([&] { ct::load(uri, all_of(modules), other.adam); }, CKPT_MISMATCH,
+               "group 0 of the optimizer has parameters of 2 groups of the checkpoint");
+  EXPECT_EQ(other.moments(), (Values{0, 0, 0}));
+}
+
+// Tied ones are called by any of their names, and by one that is changed by a rename.
+TEST(NamedParameters, MayHaveOtherNamesOrSeveral) {
+  const Modules modules{weights({"a", "b"}), weights({"a"})};
+  modules[0]->register_parameter("tied", weight(modules[0], "b"));
+  PythonFile file, renamed;
+  const auto uri = named_file(file, modules, {{{0.125, {{"model.1.a", 3}, {"model.0.tied", 2}, {"model.0.a", 1}}}}});
+  NamedAdam own({{weight(modules[0], "a"), weight(modules[0], "b"), weight(modules[1], "a")}});
+  ct::load(uri, all_of(modules), own.adam);
+  EXPECT_EQ(own.moments(), (Values{1, 2, 3}));
+
+  const Modules then{weights({"x", "y"}), weights({"x"})}, now{weights({"y", "x"}), weights({"z"})};
+  const auto other = named_file(renamed, then, {{{0.125, {{"model.1.x", 3}, {"model.0.x", 1}, {"model.0.y", 2}}}}});
+  NamedAdam adam({{weight(now[0], "y"), weight(now[0], "x"), weight(now[1], "z")}});
+  ct::CheckpointerOptions options;
+  options.signals.emplace();
+  ct::State state{all_of(now), adam.adam, {}};
+  ct::RestoreOptions how;
+  how.rename = {{"model/0/x", "model/0/y"}, {"model/0/y", "model/0/x"}, {"model/1/x", "model/1/z"}};
+  ct::Checkpointer(other, options).restore(state, "latest", how);
+  EXPECT_EQ(adam.moments(), (Values{1, 2, 3}));
+}
+
+TEST(NamedParameters, ThatTorchWasToldAreFoundByTheirNamesOrElseByTheirPlaces) {
+  const Modules modules{weights({"a", "b"})};
+  PythonFile file, others;
+  const auto uri = named_file(file, modules, {{{0.125, {{"b", 2}, {"a", 1}}}}}, true);
+  NamedAdam own({{weight(modules[0], "a"), weight(modules[0], "b")}});
+  EXPECT_TRUE(ct::load(uri, all_of(modules), own.adam).ignored.empty());
+  EXPECT_EQ(own.moments(), (Values{1, 2}));
+  ct::load(named_file(others, modules, {{{0.125, {{"p0", 1}, {"p1", 2}}}}}, true), all_of(modules), own.adam);
+  EXPECT_EQ(own.moments(), (Values{1, 2}));
+  ct::load(uri, {}, own.adam);  // torch's own rule: nothing else says which is which
+  EXPECT_EQ(own.moments(), (Values{2, 1}));
+}
+
+TEST(NamedParameters, ThatAreNotEachOneOfTheCheckpointsAreRefusedBeforeAnythingChanges) {
+  const Modules modules{weights({"w"}), weights({"w"})};
+  auto refused = [&](const std::vector<NamedGroup>& saved, const ct::Models& models,
+                     const std::vector<at::Tensor>& params, const std::vector<std::string>& told) {
+    PythonFile file;
+    const auto uri = named_file(file, modules, {saved});
+    NamedAdam own({params});
+    const auto error = expect_error([&] { ct::load(uri, models, own.adam); }, CKPT_MISMATCH, told[0]);
+    for (const std::string& one : told) EXPECT_NE(std::string(error.what()).find(one), std::string::npos) << one;
+    EXPECT_EQ(own.moments(), Values(params.size()));
+    EXPECT_EQ(own.lr(0), 9);
+  };
+  const std::vector<at::Tensor> both{weight(modules[0]), weight(modules[1])};
+  const std::vector<NamedGroup> whole{{0.125, {{"model.1.w", 2}, {"model.0.w", 1}}}};
+  refused({{0.125, {{"w", 2}, {"v", 1}}}}, all_of(modules), both,
+          {"parameter 'model.0.w' and another one would both be 'w' of the checkpoint"});
+  refused({{0.125, {{"gen.w", 2}, {"disc.w", 1}}}}, all_of(modules), both,
+          {"parameter 'model.0.w' is none of 'gen.w', 'disc.w'", "give the models as they were saved"});
+  refused({{0.125, {{"model.0.w", 2}}}}, all_of(modules), both, {"the optimizer has 2 parameters, the checkpoint 1"});
+  refused(whole, {}, both, {"the optimizer's parameter 0 of shape [2, 2] is of none of the given models"});
+  refused(whole, all_of(modules), {both[0], at::ones({2, 2})}, {"parameter 1 of shape [2, 2] is of none of the given"});
+  NamedAdam own({both});
+  PythonFile file;
+  const auto uri = named_file(file, modules, {whole});
+  ct::load(uri, {modules[1], modules[0]}, own.adam);  // models are the checkpoint's by their places
+  EXPECT_EQ(own.moments(), (Values{2, 1}));
+}
+
+TEST(NamedParameters, OfAnOptimizerWithOneStateForAllHaveTheirOrder) {
+  const Modules modules{weights({"a", "b"})};
+  PythonFile file;
+  file.dict().key("model").dict().key("a").tensor(at::ones({2, 2})).key("b").tensor(at::ones({2, 2})).end();
+  file.key("optimizer").dict().key("state").dict().key("a").dict().key("func_evals").number(3).key("n_iter").number(2);
+  file.key("t").number(1.0).key("prev_loss").number(0.5).key("d").tensor(at::arange(8).to(at::kFloat)).end().end();
+  file.key("param_groups").list().dict().key("lr").number(0.5).key("max_iter").number(4).key("max_eval").none();
+  file.key("tolerance_grad").number(1e-7).key("tolerance_change").number(1e-9).key("history_size").number(5);
+  file.key("line_search_fn").none().key("params").list().text("a").text("b").end().end().end().end().end();
+  const auto uri = file.commit();
+  torch::optim::LBFGS same({weight(modules[0], "a"), weight(modules[0], "b")}),
+      other({weight(modules[0], "b"), weight(modules[0], "a")});
+  ct::load(uri, all_of(modules), same);
+  EXPECT_EQ(same.state().size(), 1u);
+  expect_error([&] { ct::load(uri, all_of(modules), other); }, CKPT_MISMATCH, "in another order than the checkpoint");
+  EXPECT_TRUE(other.state().empty());
 }
 
 // Errors that only the values show, once they are read.

@@ -358,6 +358,19 @@ TEST(Recis, ParametersOfAnOptimizerAreFoundByNameWhicheverSourceGivesTheModel) {
     fresh.manager->restore({}, source("", bank.empty() ? optimizer.load : std::vector<std::string>{"*"}));
     EXPECT_EQ(std::make_pair(moment(0), moment(1)), std::make_pair(1.0f, 2.0f)) << bank.size();
   }
+  StorePlace others;  // who calls them otherwise, and gives no model
+  ct::save(others.uri(), {}, {}, {{"recis.dense.optim", with_names(values_of(adam), {"1x.weight", "0x.weight"})}});
+  fresh_adam.state().clear();
+  Trainer fresh(own.uri(), 0, {}, [&](auto& options) {
+    of_model(options);
+    options.optimizers = fresh_adam;
+  });
+  recis::Source renamed = source(others.uri(), {"optimizer"});
+  expect_error([&] { fresh.manager->load_model_bank({renamed}); }, CKPT_MISMATCH, "'0.weight' is none of '1x.weight'");
+  renamed.oname = {{"*.weight", "*x.weight"}};
+  renamed.ignore_error = true;  // that it has no such tensors
+  fresh.manager->load_model_bank({renamed});
+  EXPECT_EQ(std::make_pair(moment(0), moment(1)), std::make_pair(1.0f, 2.0f));
 }
 
 // ---- what goes wrong ----
