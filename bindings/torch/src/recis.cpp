@@ -135,12 +135,33 @@ struct CheckpointManager::Impl {
             out.step = from.reader.info().step;
             out.id = id;
             out.attrs = from.reader.attrs();
-            for (const auto& [name, kind] : parts.variables())
-              if (kind == "dense" && from.given.count(name) == 0) out.missing.push_back("model/" + name);
           }));
     claimed.clear();
     for (const auto& one : load(parts, session(), sources, true)) claimed.insert(one.first);
     return out;
+  }
+
+  // The tables without rows, which a load that fails may leave so.
+  std::set<std::string> empty_tables() const {
+    std::set<std::string> out;
+    agree(group(), caught([&] {
+            for (const auto& [name, table] : parts.options.tables) {
+              const at::Tensor ids = table->export_rows().ids;
+              if (!ids.defined() || ids.numel() == 0) out.insert(name);
+            }
+          }));
+    return out;
+  }
+
+  // The same, and a load that fails leaves tables without rows that had none, also where it has failed on another rank.
+  Loaded load_own(const Source& own, const std::string& id, const std::set<std::string>& empty) {
+    try {
+      return load_own(own, id);
+    } catch (const Error&) {
+      for (const std::string& name : empty)
+        if (parts.begun.erase(name + "@id") > 0) parts.options.tables.at(name)->clear();
+      throw;
+    }
   }
 
   // CORRUPT for what a checkpoint that was passed over has changed if it is still there: it is of another step.
@@ -159,7 +180,9 @@ struct CheckpointManager::Impl {
     claimed.clear();
     parts.begun.clear();
     const std::string select = at ? "step:" + std::to_string(*at) : "latest";
-    const auto found = keeper.impl().restore_with([&](const std::string& id) { return load_own(own, id); }, select);
+    const auto empty = empty_tables();
+    const auto found =
+        keeper.impl().restore_with([&](const std::string& id) { return load_own(own, id, empty); }, select);
     if (found && claimed.count("global_step") == 0 && wants(own, "global_step", "extra"))
       step = std::max<int64_t>(found->step, 0);
     if (!bank.empty()) load_bank();

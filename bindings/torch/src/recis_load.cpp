@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <sstream>
 
 #include "group.h"
 #include "tensors.h"
@@ -211,7 +212,13 @@ Names load(Parts& parts, Session::Impl& session, const std::deque<Opened>& sourc
               named(sources[i].told, [&] { loads.push_back(loading_of(parts, sources[i], chosen[i], own)); });
         }));
   std::set<std::string> left = parts.begun;
-  session.load_from(loads);
+  try {
+    session.load_from(loads);
+  } catch (const Error& error) {
+    std::istringstream names(error.detail("undefined"));
+    for (std::string name; std::getline(names, name);) parts.begun.insert(name.substr(name.find('/') + 1));
+    throw;
+  }
   for (const Opened& from : sources)
     for (const auto& one : from.given)
       if (kinds.at(one.first) == "dense" || one.first == "optimizer") parts.begun.insert(one.first);

@@ -75,8 +75,11 @@ std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, c
     Restored out;
     damage = caught([&] { static_cast<Loaded&>(out) = load(id); });
     if (!damage) {
-      if (leaves_undefined(out, undefined))
-        fail(CKPT_CORRUPT, "what a damaged checkpoint has left undefined is not in " + id + ": " + listed(undefined));
+      agree(session.group(), caught([&] {  // on all ranks, of which others may have smaller models
+              if (leaves_undefined(out, undefined))
+                fail(CKPT_CORRUPT,
+                     "what a damaged checkpoint has left undefined is not in " + id + ": " + listed(undefined));
+            }));
       const Moment then = moment_of(out.step, out.attrs);
       out.metrics = then.metrics;
       out.counters = then.counters;

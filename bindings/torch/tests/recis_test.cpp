@@ -81,11 +81,12 @@ TEST(Recis, ATableThatIsDamagedIsPassedOverWithItsCheckpoint) {
   expect_error([&] { fresh.manager->restore(2); }, CKPT_CORRUPT, "items");
 }
 
-// A store with two checkpoints, the first without the table "users", and a layer more in the second, whose rows of
-// a table are damaged.
-void save_before_and_after(const std::string& uri, const std::string& damaged) {
-  Trainer first(uri, 1, {1, 2}, [](auto& options) {
-    options.tables.erase("users");
+// A store with two checkpoints, the first without the table `late`, and a layer more in the second, of which the rows
+// of a table are damaged, or a tensor of the model.
+void save_before_and_after(const std::string& uri, const std::string& damaged, const std::string& more = "embedding",
+                           const std::string& late = "users") {
+  Trainer first(uri, 1, {1, 2}, [&](auto& options) {
+    options.tables.erase(late);
     options.max_keep = 0;
   });
   first.saved();
@@ -94,7 +95,7 @@ void save_before_and_after(const std::string& uri, const std::string& damaged) {
   second.model->push_back(torch::nn::Linear(1, 1));
   second.manager->register_for_checkpointing("late", [] { return c10::IValue(2); }, [](const c10::IValue&) {});
   second.saved();
-  damage(uri, "ckpt_2", damaged + "/", "embedding");
+  damage(uri, "ckpt_2", damaged + "/", more);
 }
 
 TEST(Recis, RowsOfAPassedOverCheckpointAreMixedWithThoseOfNoOther) {
@@ -127,6 +128,52 @@ TEST(Recis, RowsOfAPassedOverCheckpointAreMixedWithThoseOfNoOther) {
   expect_error([&] { restore(users.uri(), what, {joining}); }, CKPT_CORRUPT, "'users@id'");
   // Where the damage is found before rows of another table come, those stay.
   EXPECT_EQ(restore(items.uri(), what, {}), std::make_tuple(int64_t{1}, first, (Rows{{2, 9}, {8, 9}})));
+}
+
+TEST(Recis, ATableThatWasEmptyIsSoAgainWhereADamagedCheckpointIsPassedOver) {
+  StorePlace place(true);
+  save_before_and_after(place.uri(), "users", "embedding", "items");
+  recis::Source what;
+  what.strict = false;
+  what.or_rank0 = true;
+  for (const uint32_t world : {1, 2, 3})
+    ThreadGroup(world).run([&](ct::Ranks ranks) {
+      auto all_to_rank_0 = [](recis::ManagerOptions& options) {  // so that the damage is found on this one alone
+        options.rowset = [](uint32_t rank, uint32_t) {
+          return rank == 0 ? ckpt::Rowset::all() : ckpt::Rowset::ids({2});
+        };
+      };
+      Trainer fresh(place.uri(), 9, {}, all_to_rank_0, ranks), full(place.uri(), 9, {8}, all_to_rank_0, ranks);
+      EXPECT_EQ(fresh.manager->restore({}, what), 1);
+      EXPECT_EQ(fresh.items.has(), Rows());
+      EXPECT_EQ(fresh.users.has(), ranks.rank == 0 ? (Rows{{1, 1}, {2, 1}}) : (Rows{{2, 1}}));
+      expect_error([&] { full.manager->restore({}, what); }, CKPT_CORRUPT, "'items@id'");
+    });
+}
+
+TEST(Recis, WhatADamagedCheckpointLeftUndefinedComesOfTheBankOrIsRefusedOnAllRanks) {
+  StorePlace place(true), a;
+  save_before_and_after(place.uri(), "model", "0.weight");
+  recis::Source what;
+  what.strict = false;
+  what.or_rank0 = true;
+  auto with_layer = [](Trainer& trainer, double value) {
+    trainer.model->push_back(torch::nn::Linear(1, 1));
+    torch::NoGradGuard guard;
+    for (const char* name : {"2.weight", "2.bias"}) trainer.model->named_parameters()[name].fill_(value);
+  };
+  Trainer bank(a.uri(), 3);
+  with_layer(bank, 3);
+  bank.saved();
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    Trainer alone(place.uri(), 9, {}, {}, ranks),
+        with_bank(place.uri(), 9, {}, [&](auto& options) { options.model_bank = {source(a.uri(), {"2.*"})}; }, ranks);
+    if (ranks.rank == 1) with_layer(alone, 9);  // rank 0 has none that is undefined
+    with_layer(with_bank, 9);
+    expect_error([&] { alone.manager->restore({}, what); }, CKPT_CORRUPT, "'2.weight'");
+    EXPECT_EQ(with_bank.manager->restore({}, what), 1);
+    EXPECT_EQ(std::make_pair(with_bank.dense(), with_bank.dense("2.weight")), std::make_pair(1.0, 3.0));
+  });
 }
 
 TEST(Recis, AModelThatAPassedOverCheckpointHasChangedIsNotLeftSo) {

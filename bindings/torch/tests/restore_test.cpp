@@ -129,6 +129,26 @@ TEST(Restore, DoesNotGoOnWithATensorThatADamagedOneLeftUndefinedAndTheOneBeforeL
   EXPECT_EQ(keeper.restore(state, "latest", lax)->missing, std::vector<std::string>{"model/bias"});
 }
 
+TEST(Restore, IsRefusedOnAllRanksWhereOneHasATensorThatADamagedOneLeftUndefined) {
+  Training run;
+  auto small = [] { return std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(300, 30).bias(false)); };
+  {
+    ct::Checkpointer keeper(run.uri(), run.options);
+    keeper.save(1, {small(), {}, {}});
+    keeper.save(2, {Training::filled(2), {}, {}});
+    keeper.close();
+  }
+  damage_label(run.uri(), "step-2", "PART_000");
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    ct::Checkpointer keeper(run.uri(), run.options, ranks);
+    ct::State state{ranks.rank == 0 ? small() : Training::filled(0), {}, {}};
+    ct::RestoreOptions lax;
+    lax.strict = false;
+    expect_error([&] { keeper.restore(state, "latest", lax); }, CKPT_CORRUPT,
+                 "rank 1: what a damaged checkpoint has left undefined is not in step-1");
+  });
+}
+
 // ---- what of it ----
 
 struct Parts {
