@@ -281,3 +281,27 @@ def test_a_source_may_be_a_file_of_pytorch_or_safetensors(tmp_path: Path, torch:
     assert set(taken) == {"0.weight", "0.bias"}
     manager.load_model_bank([{"path": path, "load": ["1.weight"], "oname": {"1.*": "1.*"}}])
     assert torch.equal(model[1].weight, saved[1].weight)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")  # of what a bank lacks
+def test_an_optimizer_is_loaded_by_other_names_whoever_gives_the_model(tmp_path: Path, torch: Any) -> None:
+    def made(path: Path, *names: str) -> tuple[Any, Any]:
+        model = torch.nn.ParameterDict({name: torch.ones(2, 2) for name in names})
+        optimizer = torch.optim.Adam([model[name] for name in names])
+        manager = CheckpointManager(path, model, signals=())
+        manager.register_for_checkpointing("optim", optimizer)
+        return manager, optimizer
+
+    manager, optimizer = made(tmp_path / "a", "x", "y")
+    for value, tensor in enumerate(optimizer.param_groups[0]["params"], 1):
+        tensor.grad = torch.full((2, 2), 10.0 * value)
+    optimizer.step()
+    with manager:
+        manager.step()
+        manager.save()
+    names = {"path": tmp_path / "a", "oname": {"v": "x", "y2": "y"}}
+    for entries in ([{**names, "load": ["optim"], "ignore_error": True}], [names, {**names, "load": ["dense"]}]):
+        manager, tuner = made(tmp_path / "b", "y2", "v")
+        manager.load_model_bank(entries)
+        assert [round(float(tuner.state[one]["exp_avg"][0, 0])) for one in tuner.param_groups[0]["params"]] == [2, 1]

@@ -174,3 +174,26 @@ def test_state_of_all_parameters_together_is_not_loaded_in_another_order(torch: 
         with pytest.raises(ckpt.MismatchError, match="in this order"):
             ckpt.load(tmp_path / "s", into={"model": other, "optimizer": wrong})
         assert not wrong.state
+
+
+def test_state_that_does_not_fit_its_parameter_is_refused_or_left_out(torch: Any, tmp_path: Path) -> None:
+    def made(*shapes: tuple[int, int]) -> tuple[Any, Any]:
+        model = torch.nn.ParameterList([torch.ones(shape) for shape in shapes])
+        return model, torch.optim.Adam(model)
+
+    model, optimizer = made((2, 3), (3, 2))
+    for tensor in model:
+        tensor.grad = torch.full_like(tensor, 10)
+    optimizer.step()
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.save(1, {"model": model, "optimizer": optimizer})
+    ckpt.save(tmp_path / "numbers", {"optimizer": optimizer})
+    _, wrong = made((3, 2), (2, 3))
+    with pytest.raises(ckpt.MismatchError, match="optimizer/state/0/exp_avg.*2, 3"):
+        ckpt.load(tmp_path / "numbers", into={"optimizer": wrong})
+    assert not wrong.state
+    other, tuner = made((2, 3), (4, 2))
+    restored = ckpt.Checkpointer(tmp_path / "s", signals=()).restore({"model": other, "optimizer": tuner},
+                                                                     on_shape_mismatch="skip")
+    assert moments(tuner) == [1, 0] and len(restored.other_shape) == 3
+    tuner.step()

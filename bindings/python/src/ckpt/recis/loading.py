@@ -100,7 +100,7 @@ class Loading:
         parts = self._parts
         with source.named():
             self._objects(source, {name: theirs for name, theirs in given.items()
-                                   if name in parts.extra or name == SPARSE_OPTIM}, given)
+                                   if name in parts.extra or name == SPARSE_OPTIM})
             for name in set(given) & set(parts.io_states):
                 put_io_state(parts.io_states[name], self._value(source, *source.places[given[name]]))
 
@@ -164,7 +164,7 @@ class Loading:
 
     # ---- objects ----
 
-    def _objects(self, source: Source, names: Given, given: Given) -> None:
+    def _objects(self, source: Source, names: Given) -> None:
         """What was registered for checkpointing, and the sparse optimizer."""
         parts = self._parts
         if not names:
@@ -176,8 +176,9 @@ class Loading:
                 state[name] = load_from(source.reader, into, source.places[theirs], None, self._convert,
                                         self._ranks.rank, None, self._options)
         else:
-            tensors = {f"{MODEL}/{ours}": source.dense[theirs] for ours, theirs in given.items()
-                       if theirs in source.dense and ours not in names}
+            called = {ours: source.entry.name(ours) for ours, kind in parts.variables().items() if kind == "dense"}
+            tensors = {f"{MODEL}/{ours}": source.dense[theirs] for ours, theirs in called.items()
+                       if theirs in source.dense}
             choice = _Exactly(names, tensors, bool(source.entry.strict), self._convert)
             state |= {} if parts.model is None else {MODEL: parts.model}  # by which optimizers name parameters
             restore(source.reader, state, choice, self._ranks.rank, self._options, lambda unexpected: unexpected)

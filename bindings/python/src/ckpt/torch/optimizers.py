@@ -21,6 +21,11 @@ from .flat import FlatSlice, is_flat, local_shard
 from .modules import parameters_of, reshard_all
 
 
+# What torch's optimizers have in a parameter's shape.
+_OF_A_PARAMETER = {"exp_avg", "exp_avg_sq", "exp_inf", "max_exp_avg_sq", "max_exp_avg_sqs", "momentum_buffer",
+                   "square_avg", "grad_avg", "acc_delta", "sum", "prev", "step_size", "ax"}
+
+
 @dataclass(frozen=True)
 class Named:
     """A parameter as an optimizer's state names it; `part` if it lies in a flat parameter of FSDP1."""
@@ -220,12 +225,17 @@ class OptimizerObject:
                 if mine is None and found is not None:
                     _check_can_be_made(found.value(), f"{type(self.object).__name__}: '{key}' of '{named.name}'")
                 continue
-            if not isinstance(mine, torch.Tensor) and key != "step" and found.shape() == shape:
+            made = found.shape() == shape or self._fits_only(key)
+            if not isinstance(mine, torch.Tensor) and key != "step" and made:
                 mine = self._made.setdefault((number, key), _zeros_like(parameter, named.part, found.dtype()))
             if named.part is not None:
                 mine = named.part.regions(mine, parameter) if named.part.fits(mine, parameter) else None
             out[key] = mine
         return out
+
+    def _fits_only(self, key: str | int) -> bool:
+        """Whether it has the parameter's shape: known of torch's own optimizers."""
+        return key in _OF_A_PARAMETER and type(self.object).__module__.startswith("torch.optim.")
 
     def apply(self, loaded: Mapping[str, Any]) -> None:
         optimizer, state = self.object, {}
