@@ -33,10 +33,10 @@ class NumpyTable:
         return ckpt.Table(np.fromiter(self.places, np.int64, len(self.places)),
                           {name: array[:len(self.places)] for name, array in self.arrays.items()})
 
+    def no_rows(self) -> ckpt.Table:
+        return ckpt.Table(np.empty(0, np.int64), {name: array[:0] for name, array in self.arrays.items()})
+
     def insert_rows(self, ids: Any, columns: Mapping[str, Any]) -> None:
-        for name, rows in columns.items():
-            if rows.shape[1:] != self.arrays[name].shape[1:]:
-                raise ValueError(f"column {name}: rows of {rows.shape[1:]}, expected {self.arrays[name].shape[1:]}")
         places = self.rows(ids)
         for name, rows in columns.items():
             self.arrays[name][places] = rows
@@ -63,6 +63,9 @@ def torch_table(torch: Any, width: int) -> Any:
 
         def export_rows(self) -> ckpt.Table:
             return ckpt.Table(self.ids, dict(self.values))
+
+        def no_rows(self) -> ckpt.Table:
+            return ckpt.Table(torch.empty(0, dtype=torch.int64), {name: torch.empty(0, width) for name in self.columns})
 
         def insert_rows(self, ids: Any, columns: Mapping[str, Any]) -> None:
             known, old = torch.unique(torch.cat([self.ids, ids])), self.ids

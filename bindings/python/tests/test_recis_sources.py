@@ -25,8 +25,8 @@ def recis_run(folder: Path, value: float = 5, ids: Any = (1, 2, 40000, 70000), w
         rows = np.array(ids[rank::workers], np.int64)
         state = {
             "model": {f"dense{n}.w": np.full(4 - n, float(value)) for n in (1, 2)},
-            "tables": {name: ckpt.Table(rows, {"embedding": np.full((len(rows), 2), value),
-                                               "exp_avg": np.full((len(rows), 1), value)})
+            "tables": {name: ckpt.Table(rows, {"embedding": np.full((len(rows), 2), value, np.float32),
+                                               "exp_avg": np.full((len(rows), 1), value, np.float32)})
                        for name in ("items", "users")},
             "sparse_optim": {"value": np.array(int(value))},
             "extra": {"global_step": step, "thing": {"value": int(value)}, "note": "theirs"},
@@ -305,3 +305,22 @@ def test_an_optimizer_is_loaded_by_other_names_whoever_gives_the_model(tmp_path:
         manager, tuner = made(tmp_path / "b", "y2", "v")
         manager.load_model_bank(entries)
         assert [round(float(tuner.state[one]["exp_avg"][0, 0])) for one in tuner.param_groups[0]["params"]] == [2, 1]
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_rows_of_another_dtype_or_shape_are_refused_before_anything_changes(tmp_path: Path, imported: bool) -> None:
+    good, path = recis_run(tmp_path / "a"), tmp_path / "b"
+    rows = {"embedding": np.ones((2, 2), np.float16), "exp_avg": np.ones((2, 3), np.float32)}
+    with ckpt.Store(tmp_path / "s") as store:
+        ckpt.save(store, {"tables": {"items": ckpt.Table(np.array([3, 4]), rows)}})
+        if not imported:
+            with ckpt.Reader(store) as reader:
+                reader.export(tmp_path / "b", {"format": "recis"})
+    source = {"path": tmp_path / "s" if imported else path}
+    fresh = Trainer(tmp_path / "new", 0, [8])
+    for column, told in (("embedding", r"expected rows of float32 \(2,\), found float16 \(2,\)"),
+                         ("exp_avg", r"expected rows of float32 \(1,\), found float32 \(3,\)")):
+        before = fresh.has()
+        with pytest.raises(ckpt.MismatchError, match=f"entry 1 .*table 'items', column '{column}': {told}"):
+            bank(fresh, {"path": good, "or_rank0": True}, {**source, "load": [f"items@{column}"]})
+        assert fresh.has() == before

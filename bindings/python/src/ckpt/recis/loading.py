@@ -11,7 +11,7 @@ from ..checkpointer.ranks import Alone
 from ..checkpointer.selection import Choice, restore
 from ..enums import Status
 from ..errors import Error, MissingWarning, error_of, warn
-from ..frameworks import is_array
+from ..frameworks import framework_name_of, framework_of, is_array
 from ..hints import some
 from ..loading import _request_of, load_from
 from ..sources import FileReader
@@ -67,6 +67,9 @@ class Loading:
                              for kind in ("dense", "extra", "io_state")}) for source, given in work]
         for source, kinds in by_kind:
             self._check_workers(source, [name for name in kinds["io_state"] if name in parts.io_states])
+        for source, given in work:
+            with source.named():
+                self._check_rows(source, given)
         state = state_of(parts.model)
         values: dict[str, Any] = {}
         with ExitStack() as opened:
@@ -110,6 +113,19 @@ class Loading:
             raise source.error(Status.MISMATCH, f"the io states {some(names)} are those of {saved} workers, and this "
                                f"run has {here}; or_rank0 gives each worker its own or rank 0's, exclude 'io_state' "
                                "none")
+
+    def _check_rows(self, source: Source, given: Given) -> None:
+        """MISMATCH for rows that a table which tells its columns cannot take."""
+        for name, table in self._parts.tables.items():
+            no_rows = getattr(table, "no_rows", None)
+            for column, rows in no_rows().columns.items() if no_rows is not None else ():
+                theirs, saved = table_of(given.get(f"{name}@{column}", ""))
+                for info in source.tables[theirs].columns if theirs else ():
+                    found = framework_of(framework_name_of(rows) or "numpy").dtype(saved, info.dtype)
+                    if info.name == saved and (found, info.shape) != (rows.dtype, rows.shape[1:]):
+                        raise error_of(Status.MISMATCH, f"table '{name}', column '{column}': expected rows of "
+                                       f"{rows.dtype} {tuple(rows.shape[1:])}, found {found} {info.shape} "
+                                       f"({theirs}@{saved})", {"tensor": f"{name}@{column}"})
 
     def _ask_dense(self, request: Any, source: Source, given: Given, leaves: Mapping[str, Any]) -> dict[str, Any]:
         """Asks for tensors, into their places; returns the values that are no tensors."""

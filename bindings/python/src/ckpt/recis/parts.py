@@ -20,7 +20,8 @@ _OF_IO = "train_epoch"  # registered for checkpointing, and where a data loader 
 class HashTable(Protocol):
     """A trainer's table of rows by 64-bit id. The manager saves the rows that a rank has, whatever these are, and gives
     a rank its share of the buckets when it loads. If it has an attribute `framework`, "numpy" or "torch", that is what
-    it is given; otherwise it is what was saved."""
+    it is given; otherwise it is what was saved. If it has a method no_rows(), which returns a Table of its columns
+    without rows, rows of another dtype or shape are refused before anything changes."""
 
     @property
     def columns(self) -> Sequence[str]:
