@@ -106,6 +106,8 @@ std::string rows_text(const ckpt::Reader& reader, const std::vector<SparseTable>
       return table.name() + "/" + info.name == finding.name;
     });
     const bool of_ids = table.name() + "/ids" == finding.name;
+    if (table.name() + "/buckets" == finding.name)
+      return format("table {}: where the buckets of {}'s rows begin", table.name(), finding.part);
     if (column == table.columns.end() && !of_ids) continue;
     int64_t elements = 1;
     if (!of_ids) elements = std::accumulate(column->shape, column->shape + column->ndim, elements, std::multiplies<>());
@@ -121,7 +123,10 @@ std::string rows_text(const ckpt::Reader& reader, const std::vector<SparseTable>
         return table.info.id_dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
       };
       const auto [low, high] = std::minmax_element(ids.begin(), ids.end(), less);
-      return where + format(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
+      const std::string text = format(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
+      for (uint64_t& id : ids) id %= table.info.bucket_count;
+      const auto [begin, end] = std::minmax_element(ids.begin(), ids.end());
+      return where + text + format(", buckets {} to {}", *begin, *end);
     } catch (const ckpt::Error&) {
       return where;  // the ids are damaged, too
     }

@@ -159,9 +159,19 @@ segments='s for t in d["tensor_list"] if t["name"] == "emb/emb" for s in t["segm
 offset=$(json "next(s[\"offset\"] for s in [$segments] if s[\"part\"] == 1)")
 expect 0 verify store; says '^sound'
 flip "$(echo store/a.*)/PART_001" "$offset"
-expect 1 verify store; says 'tensor emb/emb'; says '^  table emb, column emb: rows 3 to 4, of ids from -1 to 2$'
+expect 1 verify store; says 'tensor emb/emb'
+says '^  table emb, column emb: rows 3 to 4, of ids from -1 to 2, buckets 2 to 3$'
 expect 0 cat store emb --ids 2 --columns seen
 expect 2 cat store emb --ids 2
+for what in ids buckets; do
+  save_ranks "$what" a 4 '7 1 4' '2 -1'
+  expect 0 info "$what" --segments --json
+  offset=$(json "next(t[\"segments\"][0][\"offset\"] for t in d[\"tensor_list\"] if t[\"name\"] == \"emb/$what\")")
+  flip "$(echo "$what"/a.*)/PART_000" "$offset"
+  expect 1 verify "$what"
+  if [ "$what" = ids ]; then says '^  table emb, ids: rows 0 to 2$'
+  else says "^  table emb: where the buckets of PART_000's rows begin$"; fi
+done
 
 # A format that has no place for a table refuses it, and does not keep its ids alone.
 expect 2 export two out.pt; complains 'emb is a sparse table, which format pt cannot hold'
