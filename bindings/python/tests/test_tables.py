@@ -220,9 +220,14 @@ def test_a_table_that_cannot_be_saved_is_refused_by_name(store: ckpt.Store, tabl
 
 def test_ids_of_python_are_integers_of_64_bits() -> None:
     assert ckpt.Table([2**63], {}).ids.typecode == "Q" and ckpt.Table([-1, 5], {}).ids.typecode == "q"
-    for ids, error in ([1.5], TypeError), ([2**64], OverflowError), ([-1, 2**63], OverflowError):
-        with pytest.raises(error):
+    for ids, error, text in (([1.5], TypeError, "float"), ([2**64], OverflowError, f"found {2**64} to {2**64}"),
+                             ([-2**63 - 1], OverflowError, "int64"), ([2**63, -1], OverflowError, f"-1 to {2**63}")):
+        with pytest.raises(error, match=text):
             ckpt.Table(ids, {})
+    for call in (ckpt.Rowset.mod, ckpt.Rowset.slice, ckpt.Rowset.buckets):
+        for numbers in ((-1, 3), (0, 2**64)):
+            with pytest.raises(ckpt.InvalidError, match=rf"Rowset.{call.__name__}: expected numbers from 0 on, found "):
+                call(*numbers)
 
 
 def test_an_id_of_two_ranks_is_found_by_load_and_verify(store: ckpt.Store) -> None:

@@ -133,6 +133,9 @@ class Rowset:
 
     def __init__(self, kind: str, first: int = 0, second: int = 0, listed: Any = None,
                  columns: Sequence[str] | None = None) -> None:
+        for number in (first, second):
+            if not 0 <= operator.index(number) < 2**64:
+                raise error_of(Status.INVALID, f"Rowset.{kind}: expected numbers from 0 on, found {number}", {})
         self.kind, self.first, self.second, self.listed = kind, first, second, listed
         self.columns = columns
 
@@ -275,6 +278,8 @@ def _as_integers(ids: Ids) -> Any:
     if hasattr(ids, "__dlpack__") or isinstance(ids, (array, memoryview)):
         return ids
     listed = [operator.index(id) for id in ids]
+    if listed and (min(listed) < (-2**63 if max(listed) < 2**63 else 0) or max(listed) >= 2**64):
+        raise OverflowError(f"ids: expected int64 or uint64, found {min(listed)} to {max(listed)}")
     return array("q" if all(id < 2**63 for id in listed) else "Q", listed)
 
 
