@@ -171,6 +171,14 @@ pub(crate) fn check_element<E: Element>(dtype: Dtype) -> Result<()> {
     Err(Error::invalid(message).with("expected", dtype).with("found", E::DTYPE))
 }
 
+/// A whole tensor was asked for as elements `E`, and has others.
+pub(crate) fn wrong_elements<E: Element>(tensor: &str, found: Dtype) -> Error {
+    Error::new(Status::MISMATCH, format!("tensor {tensor:?}: expected {}, found {found}", E::DTYPE))
+        .with("tensor", tensor)
+        .with("expected", E::DTYPE)
+        .with("found", found)
+}
+
 /// The same memory as bytes, for dtypes without a Rust type of their own.
 #[must_use]
 pub fn bytes_of<E: Element>(elements: &[E]) -> &[u8] {

@@ -7,16 +7,50 @@ use std::sync::OnceLock;
 
 use ckpt_sys as sys;
 
-use crate::dtype::Dtype;
+use crate::dtype::{check_element, wrong_elements, AnyBits, Dtype};
 use crate::error::{check, Error, Result, Status};
 use crate::handle::{c_path, lent, lent_or_none, sized, Handle, Items};
+use crate::memory::zeros;
 use crate::options::Options;
-use crate::tensor::Dims;
+use crate::owned::OwnedTensor;
+use crate::tensor::{Dims, TensorDesc};
 use crate::tree::TreeRef;
 use crate::view::View;
 
-/// A PyTorch `.pt` or a safetensors file, mapped: no Python, no code run, nothing copied.
-/// [`Store::import`](crate::Store::import) saves one into a store.
+/// Another program's checkpoint, opened in place: a PyTorch `.pt`, a safetensors file or set, a directory of DCP, or
+/// another layout that [`Store::import`](crate::Store::import) takes. No Python, no code run, no converted copy.
+///
+/// A tensor in one piece can be looked at ([`FileTensor::data`]). One that is cut into several pieces, as those of DCP
+/// are, has no address: [`read`](Self::read), [`read_vec`](Self::read_vec) and [`read_tensor`](Self::read_tensor) give
+/// the elements of any.
+///
+/// ```
+/// # let path = std::env::temp_dir().join(format!("ckpt-doc-{}.safetensors", std::process::id()));
+/// # let header = r#"{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}      "#;
+/// # let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+/// # bytes.extend(header.as_bytes());
+/// # (1..=4).for_each(|i| bytes.extend((i as f32).to_le_bytes()));
+/// # std::fs::write(&path, bytes).unwrap();
+/// use ckpt::{File, Options, Region, TensorDesc};
+/// let mut file = File::open_with(&path, &Options::new().set("tensor_data", 0))?; // only what is read is fetched
+/// assert_eq!(file.read_vec::<f32>(0)?, [1.0, 2.0, 3.0, 4.0]);
+/// let mut column = [0f32; 2];
+/// let second = TensorDesc::of::<f32>(&[2, 2]).region(Region::Box { offset: &[0, 1], extent: &[2, 1] });
+/// file.read(0, &second, &mut column)?;
+/// assert_eq!(column, [2.0, 4.0]);
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<_, ckpt::Error>(())
+/// ```
+///
+/// A read needs the file alone, so nothing may be borrowed from it meanwhile:
+/// ```compile_fail,E0502
+/// # fn f(file: &mut ckpt::File) -> ckpt::Result<()> {
+/// for tensor in file.tensors() {
+///     file.read_tensor(0)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct File {
     handle: Handle<sys::ckpt_file>,
@@ -42,7 +76,7 @@ impl File {
         Ok(File { handle, tree: OnceLock::new() })
     }
 
-    /// `pt` (zip), `pt-legacy`, `safetensors` or `hfai`.
+    /// `pt` (zip), `pt-legacy`, `safetensors`, `hfai`, `dcp` and so on, as `ckpt_file.h` lists them.
     #[must_use]
     pub fn format(&self) -> &'static str {
         // SAFETY: static text.
@@ -71,6 +105,45 @@ impl File {
                 raw,
             })
         }
+    }
+
+    /// Copies a region of tensor `index` into `data`, also where it has no address. Only what is wanted is read.
+    ///
+    /// `desc` says which region, as in [`Load::add_tensor`](crate::Load::add_tensor): its dtype and shape must be the
+    /// tensor's (`MISMATCH`). `data` has the elements that `desc` says, or is bytes. `NOT_FOUND`: there is no such
+    /// tensor; and the statuses of [`open`](Self::open).
+    pub fn read<E: AnyBits>(&mut self, index: u64, desc: &TensorDesc, data: &mut [E]) -> Result<()> {
+        check_element::<E>(desc.dtype())?;
+        let raw = match desc.raw() {
+            Ok(raw) => raw,
+            Err(error) => return Err(error.with("tensor", self.tensor(index)?.name())),
+        };
+        // SAFETY: descriptor and memory live until the call returns; nobody else uses the file or the memory.
+        check(|err| unsafe {
+            let (to, bytes) = (data.as_mut_ptr().cast(), size_of_val(data) as u64);
+            sys::ckpt_file_read(self.handle.get_mut(), index, raw, to, bytes, err)
+        })
+    }
+
+    /// Reads one whole tensor of elements `E`. `MISMATCH` if it has other elements, `NOMEM` if it does not fit in memory.
+    pub fn read_vec<E: AnyBits>(&mut self, index: u64) -> Result<Vec<E>> {
+        let tensor = self.tensor(index)?;
+        if tensor.dtype() != E::DTYPE {
+            return Err(wrong_elements::<E>(tensor.name(), tensor.dtype()));
+        }
+        let desc = TensorDesc::new(tensor.dtype(), tensor.shape());
+        let mut data = zeros(tensor.bytes() as usize / size_of::<E>()).map_err(|e| e.with("tensor", tensor.name()))?;
+        self.read(index, &desc, &mut data)?;
+        Ok(data)
+    }
+
+    /// Reads one whole tensor of any dtype. `NOMEM` as for [`read_vec`](Self::read_vec).
+    pub fn read_tensor(&mut self, index: u64) -> Result<OwnedTensor> {
+        let tensor = self.tensor(index)?;
+        let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
+        let mut data = zeros::<u8>(tensor.bytes() as usize).map_err(|e| e.with("tensor", tensor.name()))?;
+        self.read(index, &TensorDesc::new(dtype, &shape), &mut data)?;
+        Ok(OwnedTensor { dtype, shape, data })
     }
 
     /// Everything in the file as a tree, with its tensors as leaves.
@@ -131,6 +204,7 @@ impl<'a> FileTensor<'a> {
     }
 
     /// The bytes from the first element to the end of the last, with the gaps between strides; not always aligned.
+    /// Empty if the tensor has no address, since it lies in several pieces or `tensor_data` is 0: see [`File::read`].
     #[must_use]
     pub fn data(&self) -> View<'a> {
         self.data

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use ckpt_sys as sys;
 
-use crate::dtype::{bytes_of_mut, AnyBits};
-use crate::error::{check, Error, Result, Status};
+use crate::dtype::{bytes_of_mut, wrong_elements, AnyBits};
+use crate::error::{check, Result};
 use crate::handle::{c_path, c_text, c_text_or_null, lent, lent_or_none, or_null, sized, Handle, Items};
 use crate::info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, TensorInfo};
 use crate::job::{Job, JobState};
@@ -252,11 +252,7 @@ impl Reader {
     pub fn read<E: AnyBits>(&self, name: &str) -> Result<Vec<E>> {
         let info = self.tensor(name)?;
         if info.dtype() != E::DTYPE {
-            let message = format!("tensor {name:?}: expected {}, found {}", E::DTYPE, info.dtype());
-            return Err(Error::new(Status::MISMATCH, message)
-                .with("tensor", name)
-                .with("expected", E::DTYPE)
-                .with("found", info.dtype()));
+            return Err(wrong_elements::<E>(name, info.dtype()));
         }
         let mut data = zeros(info.bytes() as usize / size_of::<E>()).map_err(|error| error.with("tensor", name))?;
         self.read_whole(&info, bytes_of_mut(&mut data))?;
