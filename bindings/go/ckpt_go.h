@@ -48,6 +48,10 @@ static inline ckpt_status ckpt_go_load_add_table(ckpt_load* load, const ckpt_sha
   return ckpt_load_add_table(load, share, window, ids, ids_bytes, column_count, (const char* const*)columns,
                              (void* const*)data, data_bytes, device_type, device_id, stream, err);
 }
+static inline ckpt_status ckpt_go_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_desc* desc,
+                                            uint8_t* data, uint64_t size, ckpt_error** err) {
+  return ckpt_file_read(file, index, desc, data, size, err);
+}
 static inline ckpt_status ckpt_go_tree_add_bytes(ckpt_tree* tree, const uint8_t* data, uint64_t size,
                                                  ckpt_error** err) {
   return ckpt_tree_add_bytes(tree, data, size, err);

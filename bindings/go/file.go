@@ -3,10 +3,16 @@ package ckpt
 // #include "ckpt_go.h"
 import "C"
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+	"unsafe"
+)
 
-// File is another program's checkpoint file, opened in place: PyTorch's .pt (zip or legacy), or safetensors. No code is
-// run, and nothing is copied.
+// File is another program's checkpoint, opened in place: PyTorch's .pt, a safetensors file or set, a directory of DCP,
+// or another layout that [Store.Import] takes. No code is run, and no converted copy is made. A tensor in one piece can
+// be mapped. One that is cut into several pieces, as those of DCP are, has no address: [File.Read], [ReadFileInto] and
+// [ReadFileSlice] give the elements of any.
 type File struct{ h owned[*C.ckpt_file] }
 
 // OpenFile maps the file and reads its structure, not its tensors. A pickle is turned into values and never executed;
@@ -43,7 +49,7 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Format returns "pt" (zip), "pt-legacy", "safetensors", "hfai" or "dcp".
+// Format returns "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp" and so on, as ckpt_file.h lists them.
 func (f *File) Format() (string, error) {
 	file, err := f.h.enter()
 	if err != nil {
@@ -59,7 +65,7 @@ type FileTensor struct {
 	DType       DType
 	Shape       []int64
 	Strides     []int64 // in elements
-	DataBytes   uint64  // to the end of the last element, with the gaps between strides
+	DataBytes   uint64  // to the end of the last element, with the gaps between strides; 0 without an address
 	Bytes       uint64  // of the elements
 	AliasOf     string  // the tensor whose memory it shares; else ""
 	AliasOffset int64   // its first element in the flattened target
@@ -120,6 +126,7 @@ func fileTensor(file *C.ckpt_file, index uint64) (C.ckpt_file_tensor, error) {
 }
 
 // Map returns a view of the memory of tensor `index`: DataBytes bytes from its first element, laid out by its Strides.
+// ErrUnsupported: it has no address, since it lies in several pieces or tensor_data is 0; [File.Read] gives its elements.
 func (f *File) Map(index uint64) (*MappedTensor, error) {
 	file, err := f.h.enter()
 	if err != nil {
@@ -130,7 +137,39 @@ func (f *File) Map(index uint64) (*MappedTensor, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.data == nil && info.bytes != 0 {
+		name := C.GoString(info.name)
+		return nil, &Error{
+			Status:  ErrUnsupported,
+			Message: fmt.Sprintf("tensor %q has no address: it lies in several pieces, or tensor_data is 0; use Read", name),
+			Details: map[string]string{"tensor": name},
+		}
+	}
 	return newMapped(f.h.handle, info.data, uint64(info.data_bytes)), nil
+}
+
+// Read copies a region of tensor `index` into `data`, also where it has no address. Only what is wanted is read.
+// `tensor` says which region, as in [Load.AddTensor]; its shape and dtype must be the tensor's: ErrMismatch. `data` is
+// the caller's again when Read returns. Reads of one File take turns. Errors: ErrNotFound (there is no such tensor),
+// ErrInvalid, ErrMismatch, and those of OpenFile.
+func (f *File) Read(index uint64, tensor Tensor, data []byte) error {
+	file, err := f.h.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer f.h.leaveAlone()
+	info, err := fileTensor(file, index)
+	if err != nil {
+		return err
+	}
+	desc, err := tensor.desc(C.GoString(info.name))
+	if err != nil {
+		return err
+	}
+	var cerr *C.ckpt_error
+	status := C.ckpt_go_file_read(file, C.uint64_t(index), desc, (*C.uint8_t)(unsafe.SliceData(data)),
+		C.uint64_t(len(data)), &cerr)
+	return fail(status, cerr)
 }
 
 // Tree returns everything in the file as a tree, with its tensors as leaves. The tree keeps the file open and cannot be

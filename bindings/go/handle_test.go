@@ -159,6 +159,9 @@ func (e *everything) readerCalls() map[string]func() error {
 		"File.Tensors":       func() error { return first(ckpt.Collect(e.file.Tensors())) },
 		"File.Tensor":        func() error { return first(e.file.Tensor(0)) },
 		"File.Map":           func() error { return first(e.file.Map(0)) },
+		"File.Read":          func() error { return e.file.Read(0, ckpt.Shape(1024).As(ckpt.F32), ckpt.BytesOf(w)) },
+		"ReadFileInto":       func() error { return ckpt.ReadFileInto(e.file, 0, ckpt.Shape(1024), w) },
+		"ReadFileSlice":      func() error { _, _, err := ckpt.ReadFileSlice[byte](e.file, 0); return err },
 		"File.Tree":          func() error { return first(e.file.Tree()) },
 	}
 }

@@ -51,13 +51,17 @@ func BytesOf[T Element](data []T) []byte {
 func AddSlice[T Element](to Adder, name string, tensor Tensor, data []T) error {
 	element := DTypeOf[T]()
 	if _, saves := to.(*Save); element == Bool && !saves {
-		return invalid(name, "a load into bools may leave values that are neither true nor false; use bytes or ReadSlice")
+		return boolsError(name, "ReadSlice")
 	}
 	tensor, err := tensor.of(name, element)
 	if err != nil {
 		return err
 	}
 	return to.AddTensor(name, tensor, BytesOf(data))
+}
+
+func boolsError(name, whole string) error {
+	return invalid(name, "a load into bools may leave values that are neither true nor false; use bytes or %s", whole)
 }
 
 // of completes the description for memory with elements of dtype `element`; 0 for a TensorData that Leaf did not make.
@@ -83,37 +87,89 @@ func ReadSlice[T Element](ctx context.Context, reader *Reader, name string, opti
 	if err != nil {
 		return nil, TensorInfo{}, err
 	}
-	wide := uint64(unsafe.Sizeof(*new(T)))
-	kind := DTypeOf[T]()
-	asBits := kind == U8 || kind&^0xff == U8&^0xff && info.DType.Bits() == kind.Bits()
-	if info.DType != kind && !asBits {
-		return nil, TensorInfo{}, &Error{
-			Status: ErrMismatch, Message: fmt.Sprintf("tensor %q: expected %v, found %v", name, kind, info.DType),
-			Details: map[string]string{"tensor": name, "expected": kind.String(), "found": info.DType.String()},
-		}
+	data, err := wholeSlice[T](name, info.DType, info.Bytes)
+	if err != nil {
+		return nil, TensorInfo{}, err
 	}
 	load, err := NewLoad(reader, options)
 	if err != nil {
 		return nil, TensorInfo{}, err
 	}
 	defer load.Close()
-	data := make([]T, info.Bytes/wide)
 	if err := load.AddTensor(name, Shape(info.Shape...).As(info.DType), BytesOf(data)); err != nil {
 		return nil, TensorInfo{}, err
 	}
 	if err := load.Run(ctx); err != nil {
 		return nil, TensorInfo{}, err
 	}
-	if kind == Bool {
-		if err := onlyBools(name, BytesOf(data)); err != nil {
-			return nil, TensorInfo{}, err
-		}
+	if err := onlyBools(name, data); err != nil {
+		return nil, TensorInfo{}, err
 	}
 	return data, info, nil
 }
 
-// onlyBools checks the bytes of bools: Go's compiler relies on 0 and 1.
-func onlyBools(name string, data []byte) error {
+// ReadFileSlice reads a whole tensor of a file into a new slice and describes it; see [ReadSlice] about T. Errors:
+// ErrMismatch (another T), ErrFormat (a bool that is neither 0 nor 1), and those of [File.Read].
+func ReadFileSlice[T Element](file *File, index uint64) ([]T, FileTensor, error) {
+	if file == nil {
+		return nil, FileTensor{}, nilError("file")
+	}
+	info, err := file.Tensor(index)
+	if err != nil {
+		return nil, FileTensor{}, err
+	}
+	data, err := wholeSlice[T](info.Name, info.DType, info.Bytes)
+	if err != nil {
+		return nil, FileTensor{}, err
+	}
+	if err := file.Read(index, Shape(info.Shape...).As(info.DType), BytesOf(data)); err != nil {
+		return nil, FileTensor{}, err
+	}
+	if err := onlyBools(info.Name, data); err != nil {
+		return nil, FileTensor{}, err
+	}
+	return data, info, nil
+}
+
+// ReadFileInto reads a region of a tensor of a file into a Go slice. The dtype is the slice's unless `tensor` sets one,
+// as in [AddSlice], which says why a []bool is refused. Errors: those of [File.Read], and ErrInvalid.
+func ReadFileInto[T Element](file *File, index uint64, tensor Tensor, data []T) error {
+	if file == nil {
+		return nilError("file")
+	}
+	info, err := file.Tensor(index)
+	if err != nil {
+		return err
+	}
+	element := DTypeOf[T]()
+	if element == Bool {
+		return boolsError(info.Name, "ReadFileSlice")
+	}
+	if tensor, err = tensor.of(info.Name, element); err != nil {
+		return err
+	}
+	return file.Read(index, tensor, BytesOf(data))
+}
+
+// wholeSlice makes the slice for a whole tensor of `size` bytes.
+func wholeSlice[T Element](name string, dtype DType, size uint64) ([]T, error) {
+	kind := DTypeOf[T]()
+	asBits := kind == U8 || kind&^0xff == U8&^0xff && dtype.Bits() == kind.Bits()
+	if dtype != kind && !asBits {
+		return nil, &Error{
+			Status: ErrMismatch, Message: fmt.Sprintf("tensor %q: expected %v, found %v", name, kind, dtype),
+			Details: map[string]string{"tensor": name, "expected": kind.String(), "found": dtype.String()},
+		}
+	}
+	return make([]T, size/uint64(unsafe.Sizeof(*new(T)))), nil
+}
+
+// onlyBools checks the bytes of bools: Go's compiler relies on 0 and 1. Other elements may have any bits.
+func onlyBools[T Element](name string, elements []T) error {
+	if DTypeOf[T]() != Bool {
+		return nil
+	}
+	data := BytesOf(elements)
 	at := slices.IndexFunc(data, func(octet byte) bool { return octet > 1 })
 	if at < 0 {
 		return nil
