@@ -1,6 +1,7 @@
 """A trainer of several ranks over gloo with a table, for test_recis.py: RANK WORLD FILE STORE MODE. "save", "restore",
 "bank", or "fail": a bank that one rank cannot load. "late": two steps more, with a second table; "empty" and "full"
-restore them where rank 1 reads rows of the second table only, into tables with and without rows."""
+restore them where rank 1 reads rows of the second table only, into tables with and without rows. "unmade": rank 1
+cannot tell its rows when a save is due."""
 
 import sys
 from typing import Any
@@ -40,10 +41,18 @@ def main(rank: int, world: int, meet: str, path: str, mode: str) -> None:
         try:
             if mode in ("restore", "empty", "full"):
                 manager.restore(strict=mode == "restore")
+            if mode == "unmade":
+                manager.step()
+                if rank == 1:
+                    table.export_rows = lambda: 1 // 0
+                manager.step()
             if mode in ("bank", "fail"):
                 manager.load_model_bank([{"path": path, "load": ["items"]}, {"path": path, "exclude": ["items"]}])
-        except ckpt.Error as error:
+        except (ckpt.Error, ZeroDivisionError) as error:
             told = type(error).__name__
+            if mode == "unmade":
+                vars(table).pop("export_rows", None)
+                manager.save(label="after")
     rows: Any = table.export_rows()
     right = all(bool((values == rows.ids[:, None]).all()) for values in rows.columns.values())
     print(told, manager.global_step, float(model.weight.sum() != 0), right, *rows.ids.tolist(),

@@ -134,6 +134,21 @@ def test_the_newest_is_restored_or_that_of_a_step(tmp_path: Path) -> None:
         fresh.manager.restore(7)
 
 
+def test_after_an_older_step_is_restored_later_ones_are_saved_anew(tmp_path: Path) -> None:
+    with Trainer(tmp_path, 1, [1], save_interval=1, max_keep=None).manager as manager:
+        for _ in range(3):
+            manager.step()
+    fresh = Trainer(tmp_path, save_interval=1, max_keep=None)
+    with fresh.manager as manager:
+        manager.restore(1)
+        fresh.model["dense1.w"][:] = 8
+        manager.step()
+    again = Trainer(tmp_path)
+    assert again.manager.restore() == 2 and again.has()["dense"] == 8
+    with pytest.raises(ckpt.ExistsError, match="ckpt_1"), Trainer(tmp_path, save_interval=1).manager as manager:
+        manager.step()  # who forgot to restore
+
+
 def test_without_a_checkpoint_restore_changes_nothing(tmp_path: Path) -> None:
     trainer = Trainer(tmp_path / "none", 1, [4])
     assert trainer.manager.restore() == 0 and trainer.has() == everything(1, [4], 0)
@@ -577,3 +592,9 @@ def test_what_a_rank_has_of_a_passed_over_checkpoint_is_emptied_or_told_on_all(t
     damage_rows(tmp_path / "s", "ckpt_6", "items")  # which rank 1, who has rows of users then, does not read
     assert [one[:2] + one[-1:] for one in of_ranks(tmp_path, 2, "empty")] == [["fine", "4", "users"]] * 2
     assert [one[0] for one in of_ranks(tmp_path, 2, "full")] == ["CorruptError"] * 2
+
+
+@pytest.mark.torch
+def test_a_rank_that_cannot_make_its_state_leaves_no_other_waiting(tmp_path: Path) -> None:
+    assert [one[0] for one in of_ranks(tmp_path, 2, "unmade")] == ["AbortedError", "ZeroDivisionError"]
+    assert labels(tmp_path / "s") == ["after"]

@@ -197,3 +197,27 @@ def test_state_that_does_not_fit_its_parameter_is_refused_or_left_out(torch: Any
                                                                      on_shape_mismatch="skip")
     assert moments(tuner) == [1, 0] and len(restored.other_shape) == 3
     tuner.step()
+
+
+@pytest.mark.parametrize("order", ["ab", "ba", "ac"])
+def test_state_by_number_beside_names_is_found_by_these(torch: Any, tmp_path: Path, order: str) -> None:
+    """As LibTorch saves it, and torch an optimizer that was given names."""
+    model = weights(torch, "a", "b")
+    optimizer = torch.optim.Adam([{"params": [("b", model["b"])], "lr": 0.5}, {"params": [("a", model["a"])]}])
+    for parameter, value in ((model["a"], 10), (model["b"], 20)):
+        parameter.grad = torch.full((2, 2), float(value))
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "x.pt")
+    other = weights(torch, "a", "b", "c")
+    tuner = torch.optim.Adam([{"params": [other[name]]} for name in order])
+    into = {"model": other, "optimizer": tuner}
+    if order == "ac":
+        with pytest.raises(ckpt.MismatchError, match="its parameters are 'a', 'c', and the checkpoint has 'b', 'a'"):
+            ckpt.load(tmp_path / "x.pt", into=into, strict="none")
+        ckpt.load(tmp_path / "x.pt", into={"optimizer": tuner})  # by their places
+    else:
+        with pytest.warns(ckpt.MissingWarning):
+            ckpt.load(tmp_path / "x.pt", into=into, strict="none")
+    wanted = {"ab": [1, 2], "ba": [2, 1], "ac": [2, 1]}[order]
+    assert moments(tuner) == pytest.approx(wanted)
+    assert [group["lr"] for group in tuner.param_groups] == ([1e-3, 0.5] if order == "ab" else [0.5, 1e-3])

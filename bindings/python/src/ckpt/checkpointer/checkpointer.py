@@ -11,7 +11,8 @@ from types import FunctionType, MethodType, TracebackType
 from typing import Any
 
 from ..background import SaveHandle, log
-from ..errors import Error
+from ..enums import Status
+from ..errors import Error, error_of
 from ..handles import Session, Store
 from ..records import CheckpointInfo
 from ..saving import save_async
@@ -198,12 +199,23 @@ class Checkpointer:
             return self._newest.id
         if self._session is None:
             self._session = self._ranks.session(self._store, self._options)
-        made = state() if isinstance(state, (FunctionType, MethodType)) else state
+        made = self._made(state) if isinstance(state, (FunctionType, MethodType)) else state
         handle = save_async(self._session, made, step=moment.step, label=plan.label, attrs=plan.attrs,
                             in_place=self._in_place, options=plan.options)
         self._saved_at = time.monotonic()
         self._flight = _Flight(handle, Entry(handle.id, plan.label, moment.step, moment.metrics, label is not None))
         return handle.id
+
+    def _made(self, state: Callable[[], Any]) -> Any:
+        """What it returns; if it raises on one rank, the others do not wait for this one."""
+        made, error = None, None
+        try:
+            made = state()
+        except Exception as caught:
+            error = caught
+        if self._ranks.most([error is not None])[0]:
+            raise error or error_of(Status.ABORTED, "another rank could not make its state; see its error")
+        return made
 
     def _plan(self, moment: Moment, label: str | None) -> _Plan:
         """Rank 0's part: the label, and what retention must leave."""

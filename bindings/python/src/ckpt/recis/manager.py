@@ -112,7 +112,8 @@ class CheckpointManager:
                 convert: bool = False) -> int:
         """Restores the run's newest checkpoint that is sound, or that of a step, and of the model bank what it lacks;
         returns the step. Nothing changes if there is no checkpoint and no bank. CorruptError if a damaged checkpoint
-        that was passed over has changed what neither gives anew; tables that had no rows have none again.
+        that was passed over has changed what neither gives anew; tables that had no rows have none again. After it
+        the steps that the run has already are saved anew, in place of the old ones.
 
         `load`, `exclude`: classes (`sparse`, `dense`, `extra`, `sparse_opt`, `io_state`), names, tables, names with
         stars. `strict`: with a model bank, and with False, what the checkpoint lacks is no error. Io states of another
@@ -140,6 +141,7 @@ class CheckpointManager:
             raise
         if found is not None:
             tried[-1].settle()
+            self.checkpointer._overwrite = True  # of the run's later steps, which are made anew
         if found is not None and GLOBAL_STEP not in taken and entry.wants(GLOBAL_STEP, "extra"):
             self._parts.extra[GLOBAL_STEP] = max(found.step, 0)
         self._own = tuple(taken)

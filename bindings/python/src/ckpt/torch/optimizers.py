@@ -132,6 +132,24 @@ def _check_sizes(optimizer: torch.optim.Optimizer, saved: Sequence[Mapping[str, 
                        f"in groups of {sizes}", {"expected": str(expected), "found": str(sizes)})
 
 
+def _told_numbers(optimizer: torch.optim.Optimizer, names: Sequence[Sequence[Named]],
+                  groups: Sequence[Mapping[str, Any]]) -> list[int] | None:
+    """The numbers under which the state of each parameter was saved, where the groups tell their names beside the
+    numbers ("param_names", as torch and LibTorch do); None if they tell none of these."""
+    told = {name: number for group in groups for name, number in zip(group.get("param_names", ()), group["params"])}
+    mine = [several[0].name for several in names if len(several) == 1]
+    if not told.keys() & set(mine) or len(told) != len(names):
+        return None
+    if told.keys() != set(mine) or len(mine) != len(names):
+        raise error_of(Status.MISMATCH, f"{type(optimizer).__name__}: its parameters are {some(map(str, mine))}, and "
+                       f"the checkpoint has {some(told)}: rename them, or load it without its model, by their places",
+                       {"expected": str(list(told)), "found": str(mine)})
+    numbers = [told[str(name)] for name in mine]
+    if isinstance(optimizer, torch.optim.LBFGS):
+        _check_order(mine, list(told))
+    return numbers
+
+
 def _check_order(mine: Sequence[str | int], saved: Sequence[str | int]) -> None:
     """LBFGS has one state for all parameters, vectors of all in their order."""
     if list(mine) != list(saved):
@@ -188,6 +206,7 @@ class OptimizerObject:
         self.object = optimizer
         self._naming = naming
         self._names: list[list[Named]] = []
+        self._by_place = False  # parameters are those of the same places
         self._made: dict[tuple[int, str | int], Any] = {}  # by parameter and key: memory for missing state
 
     def template(self, saved: Saved) -> Any:
@@ -203,9 +222,13 @@ class OptimizerObject:
             _check_order([named.name for several in names for named in several],
                          [name for group in groups for name in group["params"]])
         if names is None or not by_name:
-            _check_sizes(optimizer, groups)
-            names = [[Named(number, names[number][0].part if names and len(names[number]) == 1 else None)]
-                     for number in range(len(parameters_in(optimizer)))]
+            numbers = None if names is None else _told_numbers(optimizer, names, groups)
+            self._by_place = numbers is None
+            if numbers is None:
+                _check_sizes(optimizer, groups)
+                numbers = list(range(len(parameters_in(optimizer))))
+            names = [[Named(number, names[place][0].part if names and len(names[place]) == 1 else None)]
+                     for place, number in enumerate(numbers)]
         self._names = names
         state = {named.name: self._like(number, named, entry) for number, several in enumerate(names)
                  for named in several if (entry := saved.child("state", named.name)) is not None
@@ -279,7 +302,7 @@ class OptimizerObject:
         before = sum(len(other["params"]) for other in self.object.param_groups[:index])
         mine = {named.name for several in self._names[before:before + len(group["params"])] for named in several}
         homes = [other for other in saved if mine & set(other["params"])]
-        if not mine or isinstance(next(iter(mine)), int):
+        if not mine or self._by_place:
             homes = [saved[index]] if index < len(saved) else []
         if not homes:
             raise error_of(Status.NOT_FOUND, f"{type(self.object).__name__}: no parameter of group {index} is in the "
