@@ -32,8 +32,9 @@ const OptimizerHook* hook_of(const torch::optim::Optimizer& optimizer, const Opt
 std::string optimizer_class(const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
                             const std::string& where);
 
+// By number, with the names of the parameters beside where all are known.
 void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
-                    const std::string& where);
+                    const std::string& where, const ParameterNames& names);
 
 // Checks `node` against the optimizer (MISMATCH) and asks for its tensors; the optimizer changes in the plan's
 // finish(). `saved_class`: the class of the saved optimizer, "" if unknown.

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "optim.h"
 #include "optim_fields.h"
 
@@ -72,9 +74,26 @@ class SaveStateOf : public StateVisitor {
   Collector& out_;
 };
 
+// What Python calls the parameters, in the optimizer's order: with the places of their modules if these are several.
+// Nothing unless all are of given models.
+std::vector<std::string> names_of(const torch::optim::Optimizer& optimizer, const ParameterNames& names) {
+  std::set<std::vector<std::string>> places;
+  std::vector<ParameterName> found;
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& param : group.params()) {
+      const auto [first, last] = names.equal_range(param.unsafeGetTensorImpl());
+      if (first == last) return {};
+      found.push_back(first->second);
+      places.insert(first->second.place);
+    }
+  std::vector<std::string> out;
+  for (const ParameterName& name : found) out.push_back(name.whole(places.size() > 1 ? name.place.size() : 0));
+  return out;
+}
+
 // The visitors get copies, because a visitor may write to what it gets.
 template <class K>
-void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
+void save_known(Collector& out, const torch::optim::Optimizer& optimizer, const std::vector<std::string>& names) {
   out.tree().begin(CKPT_NODE_DICT);
   out.tree().key("state");
   out.tree().begin(CKPT_NODE_DICT);
@@ -104,10 +123,17 @@ void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
     SaveOptionsOf visitor(out);
     out.tree().begin(CKPT_NODE_DICT);
     visit_options(static_cast<typename K::Options&>(*options), visitor);
+    const size_t first = static_cast<size_t>(index);
     out.tree().key("params");
     out.tree().begin(CKPT_NODE_LIST);
     for (size_t i = 0; i < group.params().size(); i++) out.tree().add_int(index++);
     out.tree().end();
+    if (!names.empty()) {  // as torch has them that was given names
+      out.tree().key("param_names");
+      out.tree().begin(CKPT_NODE_LIST);
+      for (size_t i = first; i < static_cast<size_t>(index); i++) out.tree().add_text(names[i]);
+      out.tree().end();
+    }
     out.tree().end();
   }
   out.tree().end();
@@ -117,13 +143,13 @@ void save_known(Collector& out, const torch::optim::Optimizer& optimizer) {
 }  // namespace
 
 void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
-                    const std::string& where) {
+                    const std::string& where, const ParameterNames& names) {
   bool known = false;
   out.refusable([&] { known = !optimizer_class(optimizer, hooks, where).empty(); });
   if (!known) return;
   if (const OptimizerHook* hook = hook_of(optimizer, hooks))
     return out.value(hook->state_dict(optimizer), Holder::kAll, where);
-  with_kind(optimizer, [&](auto kind) { save_known<decltype(kind)>(out, optimizer); });
+  with_kind(optimizer, [&](auto kind) { save_known<decltype(kind)>(out, optimizer, names_of(optimizer, names)); });
 }
 
 }  // namespace internal

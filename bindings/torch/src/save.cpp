@@ -116,12 +116,20 @@ namespace internal {
 void collect(Collector& out, const State& state, const OptimizerHooks& hooks) {
   check_given(state);
   check_keys(state);
+  ParameterNames names;
+  const auto& modules = state.models.modules();
+  for (size_t i = 0; i < modules.size(); i++)
+    for (const auto& named : modules[i]->named_parameters()) {
+      ParameterName name{{"model"}, named.key()};
+      if (modules.size() > 1) name.place.push_back(std::to_string(i));
+      names.emplace(named.value().unsafeGetTensorImpl(), name);
+    }
   out.tree().begin(CKPT_NODE_DICT);
-  one_or_list(out, "model", state.models.modules(),
+  one_or_list(out, "model", modules,
               [&](const torch::nn::Module& module, const std::string&) { save_module(out, module); });
   one_or_list(out, "optimizer", state.optimizers.optimizers(),
               [&](const torch::optim::Optimizer& optimizer, const std::string& where) {
-                save_optimizer(out, optimizer, hooks, where);
+                save_optimizer(out, optimizer, hooks, where, names);
               });
   for (const auto& [key, value] : state.others.items()) {
     if (out.rank() != 0) break;

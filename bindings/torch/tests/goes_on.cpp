@@ -2,10 +2,11 @@
 // same training and compares): trains to STEPS, prints the parameters, what the checkpoint knows, the rows of sparse
 // tables, and what is kept.
 //
-//   goes_on checkpointer|recis|exact STORE STEPS [DEVICE]
+//   goes_on checkpointer|modules|recis|exact STORE STEPS [DEVICE]
 //
-// recis: under RecIS' manager. exact: by itself, says whether what it restored is there to the bit. DEVICE: "cuda",
-// where model and optimizer are then (default: "cpu").
+// modules: an optimizer of two modules, whose parameters Python's has in another order. recis: under RecIS' manager.
+// exact: by itself, says whether what it restored is there to the bit. DEVICE: "cuda", where model and optimizer are
+// then (default: "cpu").
 #include <ckpt_torch.h>
 #include <ckpt_torch/checkpointer.h>
 #include <ckpt_torch/recis.h>
@@ -142,6 +143,32 @@ void train(const std::string& store, int64_t steps, const torch::Device& device)
               start ? start->counters.at("epoch") : -1);
 }
 
+void train_modules(const std::string& store, int64_t steps, const torch::Device& device) {
+  const auto options = torch::nn::LinearOptions(4, 4).bias(false);
+  torch::nn::Linear first(options), second(options);
+  {
+    torch::NoGradGuard guard;
+    first->to(device), second->to(device);
+    first->weight.fill_(0.5), second->weight.fill_(-0.25);
+  }
+  torch::optim::Adam optimizer({first->weight, second->weight}, torch::optim::AdamOptions(0.1));
+  ckpt_torch::CheckpointerOptions every;
+  every.every = 1;
+  ckpt_torch::Checkpointer keeper(store, every);
+  ckpt_torch::State state{{first, second}, optimizer, {}};
+  const auto start = keeper.restore(state);
+  const auto x = torch::arange(20, device).reshape({5, 4}) / 20.0;
+  for (int64_t n = start ? start->step + 1 : 1; n <= steps; n++) {
+    optimizer.zero_grad();
+    (second->forward(first->forward(x)) - 1).pow(2).sum().backward();
+    optimizer.step();
+    keeper.step(n, state);
+  }
+  keeper.close();
+  for (const auto& one : {first, second}) std::printf("%.9g ", one->weight.detach()[0][0].item<double>());
+  std::printf("\nwent on from %ld\n", start ? static_cast<long>(start->step) : 0L);
+}
+
 void train_recis(const std::string& store, int64_t steps, const torch::Device& device) {
   Training training(device);
   ckpt_torch::recis::ManagerOptions options;
@@ -214,6 +241,10 @@ int main(int argc, char** argv) {
     return 1;
   }
   torch::set_num_threads(1);
-  (how == "exact" ? train_exact : how == "recis" ? train_recis : train)(argv[2], std::stoll(argv[3]), device);
+  const auto run = how == "exact"     ? train_exact
+                   : how == "recis"   ? train_recis
+                   : how == "modules" ? train_modules
+                                      : train;
+  run(argv[2], std::stoll(argv[3]), device);
   for (const auto& info : ckpt::Store::open(argv[2]).list()) std::printf("%s\n", info.label);
 }

@@ -101,6 +101,26 @@ def train(store, steps):
                                 f"with epoch {start.counters['epoch'] if start else -1:.0f}")
 
 
+def train_modules(store, steps):
+    """An optimizer of two modules, whose parameters are in another order than in goes_on.cpp."""
+    first, second = (torch.nn.Linear(4, 4, bias=False) for _ in range(2))
+    with torch.no_grad():
+        first.weight.fill_(0.5)
+        second.weight.fill_(-0.25)
+    optimizer = torch.optim.Adam([second.weight, first.weight], 0.1)
+    state = {"model": [first, second], "optimizer": optimizer}
+    with ckpt.Checkpointer(store, every=1) as keeper:
+        start = keeper.restore(state)
+        for n in range(start.step + 1 if start else 1, steps + 1):
+            optimizer.zero_grad()
+            (second(first(torch.arange(20).reshape(5, 4) / 20.0)) - 1).pow(2).sum().backward()
+            optimizer.step()
+            keeper.step(n, state)
+    values = "".join(f"{one.weight[0][0].item():.9g} " for one in (first, second))
+    return "\n".join([values, f"went on from {start.step if start else 0}",
+                      *(info.label for info in ckpt.Store(store).list())])
+
+
 def train_recis(store, steps):
     training = Training()
     with ckpt.recis.CheckpointManager(store, training.model, save_interval=1, max_keep=2,
@@ -131,7 +151,7 @@ def main():
     program, work, device = (*sys.argv[1:], "cpu")[:3]
     torch.set_default_device(device)
     passed = failed = 0
-    for mode, python in (("checkpointer", train), ("recis", train_recis)):
+    for mode, python in (("checkpointer", train), ("modules", train_modules), ("recis", train_recis)):
         def libtorch(store, steps):
             return run(program, mode, store, str(steps), device)
 

@@ -341,6 +341,27 @@ TEST(NamedParameters, ThatTorchWasToldAreFoundByTheirNamesOrElseByTheirPlaces) {
   EXPECT_EQ(own.moments(), (Values{2, 1}));
 }
 
+TEST(NamedParameters, AreSavedBesideTheNumbers) {
+  StorePlace place;
+  const Modules modules{weights({"w"}), weights({"w", "v"})};
+  NamedAdam saved({{weight(modules[1]), weight(modules[0])}, {weight(modules[1], "v")}});
+  static_cast<torch::optim::AdamOptions&>(saved.adam.param_groups()[1].options()).lr(0.5);
+  double value = 10;
+  for (const auto& group : saved.adam.param_groups())
+    for (at::Tensor param : group.params()) param.mutable_grad() = at::full({2, 2}, value), value += 10;
+  saved.adam.step();
+  ct::save(place.uri(), all_of(modules), saved.adam);
+  NamedAdam own({{weight(modules[1], "v")}, {weight(modules[0])}, {weight(modules[1])}});
+  EXPECT_TRUE(ct::load(place.uri(), all_of(modules), own.adam).ignored.empty());
+  const auto moments = own.moments(), before = saved.moments();
+  EXPECT_EQ(moments, (Values{before[2], before[1], before[0]}));
+  EXPECT_EQ(std::make_pair(own.lr(0), own.lr(1)), std::make_pair(0.5, 9.0));
+  const auto tree = ckpt::Reader::open(ckpt::Store::open(place.uri())).tree();
+  const ckpt::Node groups = tree.root()["optimizer"]["param_groups"];
+  EXPECT_EQ(groups[size_t{0}]["param_names"][size_t{0}].as_text(), "model.1.w");
+  EXPECT_EQ(groups[size_t{1}]["param_names"][size_t{0}].as_text(), "model.1.v");
+}
+
 TEST(NamedParameters, ThatAreNotEachOneOfTheCheckpointsAreRefusedBeforeAnythingChanges) {
   const Modules modules{weights({"w"}), weights({"w"})};
   auto refused = [&](const std::vector<NamedGroup>& saved, const ct::Models& models,
