@@ -103,7 +103,8 @@ class CheckpointManager {
   // lacks; returns the step. Nothing changes if there is no checkpoint and no bank. MISMATCH for io states of another
   // number of workers, unless or_rank0, and under strict, unless there is a bank, for what is missing or too much.
   // CORRUPT if a damaged one that was passed over has changed what neither the one before it nor the bank gives anew;
-  // tables that had no rows have none again.
+  // tables that had no rows have none again. After it the steps that the run has already are saved anew, in place of
+  // the old ones.
   int64_t restore(std::optional<int64_t> global_step = {}, const Source& what = {});
   // COLLECTIVE. Loads of each variable what the last source has that has it. Returns the variables that were loaded,
   // and from where: STORE/ID, or a file. Errors name the entry. Names, shapes, dtypes and numbers of workers are

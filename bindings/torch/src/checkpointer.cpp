@@ -155,9 +155,10 @@ std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const Mak
   settle(false);
   const auto [due, why_last] = decide(now);
   last = now;
-  if (!why_last.empty()) return save_for_the_last_time(now, make(), why_last);
   if (!due) return std::nullopt;
-  return save(now, make(), "");
+  const State* state = nullptr;
+  agree(session.group(), caught([&] { state = &make(); }));  // or the others would wait for a rank that cannot make it
+  return why_last.empty() ? save(now, *state, "") : save_for_the_last_time(now, *state, why_last);
 }
 
 std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const State& state, const std::string& why) {

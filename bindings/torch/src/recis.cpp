@@ -183,6 +183,7 @@ struct CheckpointManager::Impl {
     const auto empty = empty_tables();
     const auto found =
         keeper.impl().restore_with([&](const std::string& id) { return load_own(own, id, empty); }, select);
+    if (found) keeper.impl().options.overwrite = true;  // of the run's later steps, which are made anew
     if (found && claimed.count("global_step") == 0 && wants(own, "global_step", "extra"))
       step = std::max<int64_t>(found->step, 0);
     if (!bank.empty()) load_bank();
@@ -223,7 +224,9 @@ std::optional<std::string> CheckpointManager::step(const ckpt_torch::Numbers& me
 }
 std::string CheckpointManager::save(const std::string& label, const ckpt_torch::Numbers& metrics,
                                     const ckpt_torch::Numbers& counters) {
-  return impl_->keeper.save(impl_->step, impl_->parts.state(), label, metrics, counters);
+  State state;
+  guarded([&] { agree(impl_->group(), caught([&] { state = impl_->parts.state(); })); });
+  return impl_->keeper.save(impl_->step, state, label, metrics, counters);
 }
 
 int64_t CheckpointManager::restore(std::optional<int64_t> global_step, const Source& what) {

@@ -62,6 +62,48 @@ TEST(Recis, TheNewestIsRestoredOrThatOfAStepAndWithoutOneNothingChanges) {
   expect_error([&] { fresh.manager->restore(7); }, CKPT_NOT_FOUND, "7");
 }
 
+TEST(Recis, AfterAnOlderStepIsRestoredLaterOnesAreSavedAnew) {
+  StorePlace place;
+  auto each_step = [](recis::ManagerOptions& options) {
+    options.save_interval = 1;
+    options.max_keep = 0;
+  };
+  Trainer trainer(place.uri(), 1, {1}, each_step);
+  for (int i = 0; i < 3; i++) trainer.manager->step();
+  trainer.manager->close();
+  Trainer fresh(place.uri(), 0, {}, each_step);
+  fresh.manager->restore(1);
+  fresh.note = 8;
+  fresh.manager->step();
+  fresh.manager->close();
+  Trainer again(place.uri(), 0, {}, each_step), forgetful(place.uri(), 0, {}, each_step);
+  EXPECT_EQ(again.manager->restore(), 2);
+  EXPECT_EQ(again.note, 8);
+  expect_error([&] { forgetful.manager->step(), forgetful.manager->close(); }, CKPT_EXISTS, "ckpt_1");
+}
+
+TEST(Recis, ARankWhoseStateCannotBeMadeLeavesNoOtherWaiting) {
+  StorePlace place;
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    auto each_step = [](recis::ManagerOptions& options) { options.save_interval = 1; };
+    Trainer trainer(place.uri(), 1, {}, each_step, ranks);
+    bool fails = ranks.rank == 1;
+    trainer.manager->register_for_checkpointing(
+        "late",
+        [&] {
+          if (fails) throw std::runtime_error("no late today");
+          return c10::IValue(1);
+        },
+        [](const c10::IValue&) {});
+    expect_error([&] { trainer.manager->step(); }, CKPT_INTERNAL, "rank 1: no late today");
+    expect_error([&] { trainer.manager->save(); }, CKPT_INTERNAL, "rank 1: no late today");
+    fails = false;
+    trainer.manager->step();
+    trainer.manager->close();
+  });
+  EXPECT_EQ(Trainer(place.uri()).manager->restore({}, source("", {"extra"})), 2);
+}
+
 TEST(Recis, ATableThatIsDamagedIsPassedOverWithItsCheckpoint) {
   StorePlace place(true);
   Trainer trainer(place.uri(), 1, {1, 2}, [](auto& options) {
