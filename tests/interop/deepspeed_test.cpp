@@ -416,6 +416,28 @@ TEST_F(DeepSpeed, LatestNamesADirectoryBesideItOrNothing) {
   EXPECT_EQ(import_from(path("zero2"), "ok").code, CKPT_OK);
 }
 
+TEST_F(DeepSpeed, ALatestThatNamesNoTagIsToldWithTheTagsThatAreThere) {
+  copied("zero2");
+  fs::copy(path("zero2/global_step3"), path("zero2/best"), fs::copy_options::recursive);
+  write_file(path("zero2/latest"), "global_step9");
+  const std::vector<std::string> tags = {"zero2/latest", R"("best", "global_step3")", "name the directory"};
+  const auto refused = [&](const std::string& what, ckpt_status code) {
+    std::vector<std::string> texts = tags;
+    texts.push_back(what);
+    expect_refused(path("zero2"), code, texts);
+  };
+  refused(R"("global_step9", which is not there)", CKPT_NOT_FOUND);
+  fs::create_directory(path("zero2/global_step9"));
+  refused(R"("global_step9", which has no *_model_states.pt)", CKPT_NOT_FOUND);
+  write_file(path("zero2/latest"), "../zero2/best");
+  refused(R"("../zero2/best", which is not the name of a directory)", CKPT_FORMAT);
+  EXPECT_EQ(import_from(path("zero2/best"), "best").code, CKPT_OK);
+  copied("universal");
+  write_file(path("universal/latest_universal"), "global_step4_universal");
+  expect_refused(path("universal"), CKPT_NOT_FOUND,
+                 {"latest_universal", "global_step4", R"("global_step3_universal")"});
+}
+
 TEST_F(DeepSpeed, CutAndDamagedFilesAreRefusedOrUnchanged) {
   for (const std::string name : {"zero2", "zero3"}) {
     imported(name);

@@ -79,24 +79,52 @@ bool holds_deepspeed(const std::string& directory, const Folder& folder) {
   });
 }
 
+// The tags' directories beside a file that names none of them, for messages. Empty for none.
+static std::string tags_beside(const std::string& directory, const Folder& folder) {
+  constexpr size_t kNamed = 8;
+  std::string tags;
+  size_t found = 0;
+  for (const std::string& name : names_in_directory(directory, folder)) {
+    if (!is_directory(directory + name, folder) || !holds_deepspeed(directory + name, folder)) continue;
+    if (++found > kNamed) return tags + " and more";
+    tags += (tags.empty() ? "" : ", ") + quoted(name);
+  }
+  return tags;
+}
+
+// The text of `latest` and its like; none where there is no such file.
+static Result<std::optional<std::string>> tag_of(const std::string& path, const Folder& folder) {
+  const Result<InputFile> file = InputFile::open(path, folder);
+  if (!file.ok()) return std::optional<std::string>();
+  CKPT_TRY(file->bytes().need(0, kMaxTag));
+  std::string tag(as_text(file->addresses().first(std::min<size_t>(file->addresses().size(), kMaxTag))));
+  while (!tag.empty() && (tag.back() == '\n' || tag.back() == '\r' || tag.back() == ' ')) tag.pop_back();
+  return std::optional(std::move(tag));
+}
+
 Result<std::string> deepspeed_directory(const std::string& path, const Folder& folder) {
   const std::string directory = path.ends_with('/') ? path : path + '/';
   if (holds_deepspeed(directory, folder)) return directory;
-  Status missing(CKPT_NOT_FOUND, path + " has neither *_model_states.pt nor a file `latest` that names a directory");
   for (const char* name : {"latest", "latest_universal"}) {
-    const Result<InputFile> file = InputFile::open(directory + name, folder);
-    if (!file.ok()) continue;
-    CKPT_TRY(file->bytes().need(0, kMaxTag));
-    std::string tag(as_text(file->addresses().first(std::min<size_t>(file->addresses().size(), kMaxTag))));
-    while (!tag.empty() && (tag.back() == '\n' || tag.back() == '\r' || tag.back() == ' ')) tag.pop_back();
-    if (const Status status = check_file_name(tag, ""); !status.ok())
-      return Status(CKPT_FORMAT, directory + name + ": expected the name of a directory, found " + shown(tag))
-          .with("path", directory + name);
-    if (holds_deepspeed(directory + tag, folder)) return directory + tag + '/';
-    missing = Status(CKPT_NOT_FOUND, directory + tag + ", which " + name + " names, has no *_model_states.pt")
-                  .with("path", directory + tag);
+    CKPT_ASSIGN(const std::optional<std::string> tag, tag_of(directory + name, folder));
+    if (!tag) continue;
+    const bool is_name = check_file_name(*tag, "").ok();
+    if (is_name && holds_deepspeed(directory + *tag, folder)) return directory + *tag + '/';
+    if (std::string_view(name) == "latest" && is_file(directory + "latest_universal", folder)) continue;
+    const bool is_there = is_name && is_directory(directory + *tag, folder);
+    const std::string tags = tags_beside(directory, folder);
+    const std::string what = !is_name   ? "which is not the name of a directory"
+                             : is_there ? "which has no *_model_states.pt"
+                                        : "which is not there";
+    Status status(
+        is_name ? CKPT_NOT_FOUND : CKPT_FORMAT,
+        strformat("{}{} names {}, {}; {}", directory, name, quoted(*tag), what,
+                  tags.empty() ? "no directory beside it is a tag's"
+                               : strformat("tags that are there: {}; name the directory of one of them", tags)));
+    status = std::move(status).with("path", directory + name).with("expected", *tag);
+    return tags.empty() ? status : std::move(status).with("found", tags);
   }
-  return missing;
+  return Status(CKPT_NOT_FOUND, path + " has neither *_model_states.pt nor a file `latest` that names a directory");
 }
 
 Result<DeepSpeedFiles> deepspeed_files(const std::string& directory, const Folder& folder) {

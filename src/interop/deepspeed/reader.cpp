@@ -249,7 +249,9 @@ class DeepSpeedReader {
 }  // namespace
 
 bool is_deepspeed(const Candidate& candidate) {
-  return candidate.is_directory && deepspeed_directory(candidate.path, candidate.folder).ok();
+  if (!candidate.is_directory) return false;
+  const Result<std::string> found = deepspeed_directory(candidate.path, candidate.folder);
+  return found.ok() || found.status().detail("found");  // a wrong tag beside right ones
 }
 
 Result<ForeignCheckpoint> read_deepspeed(const std::string& path, const ReadOptions& options) {
