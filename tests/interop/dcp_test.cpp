@@ -121,6 +121,10 @@ TEST_F(Dcp, WhatMegatronWroteIsWhatItsRanksHave) {
       return text.find("weight") == std::string::npos && text.find("bias") == std::string::npos;
     });
     EXPECT_EQ(found, std::vector<std::string>());
+    ckpt_reader* reader = open(version, "import");
+    EXPECT_STREQ(ckpt_reader_attr(reader, nullptr, "import.files"),
+                 R"(["iter_0000002","latest_checkpointed_iteration.txt"])");
+    ckpt_reader_free(reader);
     const std::string tree = tree_of(version, "import");
     for (const char* text : {R"("iteration":2)", R"("args":{"lr":0.01})", R"("rng_state/shard_0.1_1.)",
                              R"("optimizer.state.exp_avg_sq.down.bias":)"})

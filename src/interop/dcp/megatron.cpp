@@ -48,7 +48,12 @@ Result<ForeignCheckpoint> read_megatron(const std::string& path, const ReadOptio
   parts[0].content.push_back(std::move(tensors));
   CKPT_ASSIGN(StatePart common, read_part("common", directory + '/' + kCommonFile, options));
   parts.push_back(std::move(common));
-  return combine("megatron", std::move(parts));
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("megatron", std::move(parts)));
+  const std::string top = path.substr(0, path.find_last_not_of('/') + 1);
+  std::vector<std::string> taken = {kLatestFile, directory.substr(directory.rfind('/') + 1)};
+  if (directory == top) taken = names_in_directory(directory, options.folder);
+  keep_file_names(all, top, std::move(taken));
+  return all;
 }
 
 }  // namespace ckpt::interop
