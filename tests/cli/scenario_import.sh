@@ -9,17 +9,23 @@ expect 0 import base.safetensors store --run chosen; is_quiet; says '^imported b
 
 # A trainer's directory.
 mkdir trainer; cp base.safetensors trainer/model.safetensors; mkdir trainer/runs
-for file in training_args.bin rng_state.pth trainer_state.json config.json; do echo x >"trainer/$file"; done
+for file in training_args.bin rng_state.pth config.json; do echo x >"trainer/$file"; done
 expect 0 import trainer store
-complains '^ckpt: note: left out of trainer: config.json, rng_state.pth, runs/, trainer_state.json, training_args.bin$'
+complains '^ckpt: note: left out of trainer: config.json, rng_state.pth, runs/, training_args.bin$'
 says '^imported trainer\.'
 cd trainer || exit 1; expect 0 import . ../other; says '^imported trainer\.'; cd .. || exit 1
 for i in $(seq 20); do touch "trainer/z$i"; done
-expect 0 import trainer store --label again; complains ' and 13 more$'
+expect 0 import trainer store --label again; complains ' and 12 more$'
 for name in trainer trainer/ trainer/model.safetensors; do
   expect 0 info $name; is_quiet; says '^format +safetensors'; says '^w +f32 +\[2\]'
 done
 expect 2 info trainer --at model; complains 'is for checkpoints: trainer is none'
+# With save_only_model, whose trainer_state.json says what it is.
+mkdir only; cp base.safetensors only/model.safetensors; echo '{"epoch": 1.5}' >only/trainer_state.json
+for file in training_args.bin config.json; do echo x >"only/$file"; done
+expect 0 info only; is_quiet; says '^format +hf-trainer'; says '^model/w +f32 +\[2\]'
+expect 0 import only store; complains '^ckpt: note: left out of only: config.json, training_args.bin$'
+expect 0 info store@label:only; says 'trainer_state: '
 
 # Beside a trainer an import has a run of its own, and says so.
 "$(dirname "$CKPT")/tests/programs/save_tree_program" busy step-1 /dev/stdin <<<'{"a":1}' || fail save_tree_program

@@ -70,6 +70,77 @@ TEST_F(Accelerate, AFileOfARankThatIsMissingIsNamed) {
   expect_in(in.message, {"optimizer_0_rank0.bin is missing"});
 }
 
+TEST_F(Accelerate, AModelOrOptimizerThatIsMissingIsNamed) {
+  const auto refused = [&](const std::string& name, const std::vector<std::string>& gone,
+                           std::initializer_list<std::string> texts) {
+    fs::remove_all(path("copy"));
+    const fs::path copy = copied("accelerate/" + name);
+    for (const std::string& file : gone) fs::remove_all(copy / file);
+    fs::create_directory(copy / "runs");
+    const Failure in = import_from(copy, "a");
+    EXPECT_EQ(in.code, CKPT_INCOMPLETE) << in.message;
+    expect_in(in.message, texts);
+  };
+  refused("plain", {"model.safetensors"}, {"copy/model is missing", "model_1.safetensors is there"});
+  refused("plain", {"model.safetensors", "model_1.safetensors"}, {"an optimizer, but no model", "model.safetensors"});
+  refused("plain", {"optimizer.bin"}, {"copy/optimizer is missing", "optimizer_1.bin is there"});
+  refused("bin", {"pytorch_model.bin"}, {"is missing", "pytorch_model_1.bin is there"});
+  refused("fsdp", {"pytorch_model_fsdp_0"}, {"is missing", "pytorch_model_fsdp_1 is there"});
+  refused("fsdp", {"optimizer_0"}, {"copy/optimizer is missing", "optimizer_1 is there"});
+  refused("ranks", {"optimizer_0_rank0.bin", "optimizer_0_rank1.bin"},
+          {"is missing", "optimizer_1_rank0.bin is there"});
+}
+
+// load_state says so and goes on.
+TEST_F(Accelerate, RandomStatesMayBeMissing) {
+  for (const std::string name : {"plain", "bin", "fsdp", "ranks"}) {
+    SCOPED_TRACE(name);
+    fs::remove_all(path("copy"));
+    const fs::path copy = copied("accelerate/" + name);
+    for (const char* file : {"random_states_0.pkl", "random_states_1.pkl"}) fs::remove(copy / file);
+    imported(copy, name + "-bare");
+    imported(fixture("accelerate/" + name + ".pt"), name + "-pt");
+    EXPECT_EQ(differing(name + "-pt", name + "-bare"), std::vector<std::string>());
+  }
+}
+
+// As diffusers' hooks do: the model lies in a folder of its own, which is left out by name.
+TEST_F(Accelerate, AModelThatHooksWroteIsNotMissed) {
+  const fs::path copy = copied("accelerate/plain");
+  for (const char* folder : {"unet", "runs"}) fs::create_directory(copy / folder);
+  for (const char* file : {"model.safetensors", "model_1.safetensors"}) fs::rename(copy / file, copy / "unet" / file);
+  imported(copy, "a");
+  const std::string tree = tree_of("a", "import");
+  expect_in(tree, {R"("optimizer":{)", R"("random_states":)"});
+  EXPECT_EQ(tree.find(R"("model":{)"), std::string::npos);
+}
+
+// Of several loaders only some have a sampler that is saved.
+TEST_F(Accelerate, ASamplerOfALaterLoaderIsTaken) {
+  const fs::path copy = copied("accelerate/plain");
+  for (const char* file : {"sampler_1.bin", "sampler_10.bin", "dl_state_dict_2.bin"})
+    fs::copy(fixture("accelerate/plain/custom_checkpoint_0.pkl"), copy / file);
+  imported(copy, "a");
+  expect_in(tree_of("a", "import"),
+            {R"("sampler_1":{"count":7})", R"("sampler_10":{"count":7})", R"("dl_state_dict_2":{"count":7})"});
+}
+
+TEST_F(Accelerate, FilesThatWereExchangedAreRefused) {
+  for (const auto& [name, first, second] : {std::tuple("plain", "optimizer.bin", "optimizer_1.bin"),
+                                            {"bin", "pytorch_model.bin", "pytorch_model_1.bin"},
+                                            {"plain", "random_states_0.pkl", "random_states_1.pkl"}}) {
+    SCOPED_TRACE(first);
+    fs::remove_all(path("copy"));
+    const fs::path copy = copied(std::string("accelerate/") + name);
+    fs::rename(copy / first, copy / "x");
+    fs::rename(copy / second, copy / first);
+    fs::rename(copy / "x", copy / second);
+    const Failure in = import_from(copy, "a");
+    EXPECT_EQ(in.code, CKPT_MISMATCH) << in.message;
+    expect_in(in.message, {first, "was written as", second});
+  }
+}
+
 // ---- Trainer ----
 
 class Trainers : public Accelerate {
@@ -96,6 +167,19 @@ TEST_F(Trainers, UnderDeepSpeedHaveItsStateAndTheirOwn) {
   imported(copy, "trainer");
   expect_in(tree_of("trainer", "import"),
             {leaf("model/embed.weight"), leaf("optimizer/state/norm.bias/exp_avg_sq"), R"("trainer_state":")"});
+}
+
+TEST_F(Trainers, WithSaveOnlyModelHaveTheModelAndTheirState) {
+  const fs::path copy = copied("hf_trainer");
+  for (const char* name : {"optimizer.pt", "scheduler.pt", "rng_state.pth"}) fs::remove(copy / name);
+  imported(copy, "only");
+  imported(fixture("hf_trainer"), "all");
+  const std::string tree = tree_of("only", "import");
+  expect_in(tree, {R"("model":{)", R"("trainer_state":")", "global_step"});
+  EXPECT_EQ(tree.find("optimizer"), std::string::npos);
+  std::vector<std::string> found = differences("all", "import", "only", "import");
+  std::erase_if(found, [](const std::string& text) { return text.find("model/") == std::string::npos; });
+  EXPECT_EQ(found, std::vector<std::string>());
 }
 
 TEST_F(Trainers, OfAnAdapterHaveNoModel) {

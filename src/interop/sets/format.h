@@ -13,7 +13,8 @@ namespace ckpt::interop {
 bool is_bin_set(const Candidate& candidate);
 Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOptions& options);
 // checkpoint-500 of Trainer: {"model" (or "adapter"), "optimizer", "scheduler", "scaler", "rng_state",
-// "trainer_state"}. The random states of several ranks are a dict {"rank0", "rank1", …}.
+// "trainer_state"}; with save_only_model it has the first and the last. The random states of several ranks are a dict
+// {"rank0", "rank1", …}.
 bool is_hf_trainer(const Candidate& candidate);
 Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options);
 // Whether there is a model in one of the files that read_weights tries first.
@@ -21,11 +22,13 @@ bool holds_model_weights(const std::vector<std::string>& names);
 
 // ---- accelerate.cpp ----
 // A directory of save_state: {"model", "optimizer", "scheduler", "sampler", "dl_state_dict", "scaler",
-// "custom_checkpoint_0", "random_states" of each rank}; a second model is "model_1", its optimizer "optimizer_1".
+// "custom_checkpoint_0", "random_states" of each rank}; a second model is "model_1", its optimizer "optimizer_1". As
+// load_state does, it forgives that random states are not there. INCOMPLETE for a model that is not, unless hooks of
+// save_state wrote it into a folder, and for a number before others.
 bool is_accelerate(const Candidate& candidate);
 Result<ForeignCheckpoint> read_accelerate(const std::string& path, const ReadOptions& options);
 // Models and optimizers that accelerate prepared, as Trainer writes them too: each in one file, sharded by FSDP (DCP,
-// or a file of each rank), or by DeepSpeed; a PEFT adapter alone is "adapter". NOT_FOUND without a model.
+// or a file of each rank), or by DeepSpeed; a PEFT adapter alone is "adapter". INCOMPLETE without a model.
 bool holds_prepared(const std::vector<std::string>& names);
 Result<std::vector<StatePart>> read_prepared(const std::string& path, const ReadOptions& options);
 

@@ -154,10 +154,7 @@ Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOption
 bool is_hf_trainer(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
   const std::vector<std::string> names = names_in_directory(candidate.path, candidate.folder);
-  // Without an optimizer it is a model, which others read.
-  const bool has_optimizer =
-      std::ranges::any_of(names, [](const std::string& name) { return name.starts_with("optimizer"); });
-  return has_name(names, "trainer_state.json") && holds_prepared(names) && (has_optimizer || has_name(names, "latest"));
+  return has_name(names, "trainer_state.json") && holds_prepared(names);
 }
 
 Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options) {
