@@ -113,7 +113,7 @@ std::string table_text(const std::vector<Entry>& entries) {
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
-  std::string path = locate_store(args.store, args.setting("mirror").has_value());
+  std::string path = locate_store(args.store, options, args.setting("mirror").has_value());
   const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
   if (!args.json) {
     const std::string none =

@@ -63,7 +63,7 @@ void repair(const Args& args, const ckpt::Store& store, ckpt::Options options, O
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
-  Target target = locate(args.checkpoint);
+  Target target = locate(args.checkpoint, options);
   auto store = ckpt::Store::open(target.store, options);
   Outcome outcome;
   outcome.id = resolve_id(store, target, options);

@@ -19,7 +19,7 @@ constexpr Words kWords = {"rm", "remove one checkpoint",
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
-  Target target = locate(args.checkpoint);
+  Target target = locate(args.checkpoint, options);
   auto store = ckpt::Store::open(target.store, options);
   std::string id = resolve_id(store, target, options);
   store.remove(id);

@@ -93,7 +93,7 @@ ckpt::Options make_options(const Common& common) {
 }
 
 Opened open_checkpoint(const std::string& argument, const Common& common, const ckpt::Options& options) {
-  Target target = locate(argument, common.setting("mirror").has_value());
+  Target target = locate(argument, options, common.setting("mirror").has_value());
   ckpt::Store store = ckpt::Store::open(target.store, options);
   ckpt::Reader reader = open_reader(store, target, common, options);
   warn_of_passed_over(reader);

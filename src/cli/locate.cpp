@@ -155,6 +155,7 @@ bool is_foreign(const std::string& argument, const ckpt::Options& options) {
   if (is_foreign(argument)) return true;
   const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
   if (!argument.starts_with("s3://") || selects) return false;
+  if (locate(argument, options).kind == Target::Kind::kDirectory) return false;
   const ckpt::Store store = ckpt::Store::open(argument, options);
   try {
     (void)store.find("latest", options);  // which does not open all that there are, as a list does
@@ -174,6 +175,33 @@ Target locate(std::string_view argument, bool has_mirror) {
     return locate_selector(path, at, has_mirror);
   std::string bare = without_trailing_slashes(path);
   return is_remote(path) ? Target{Target::Kind::kStore, bare, "latest"} : locate_directory(bare, has_mirror);
+}
+
+Target locate(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
+  const Target target = locate(argument, has_mirror);
+  const size_t slash = target.store.rfind('/');
+  if (target.kind != Target::Kind::kStore || !target.store.starts_with("s3://") || slash < std::size("s3://"))
+    return target;
+  const Target inner{Target::Kind::kDirectory, without_trailing_slashes(target.store.substr(0, slash)),
+                     target.store.substr(slash + 1)};
+  if (!is_named_as_checkpoint(inner.selector)) return target;
+  const ckpt::Store store = ckpt::Store::open(inner.store, options);
+  try {
+    (void)store.find(inner.selector, options);
+    return inner;
+  } catch (const ckpt::Error&) {
+    // A store that is called so, which looks like an attempt of the one around it; or one that was not committed.
+    const bool is_store = !ckpt::Store::open(target.store, options).list().empty();
+    return !is_store && is_listed(store, inner.selector) ? inner : target;
+  }
+}
+
+std::string locate_store(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
+  const std::string path = locate_store(argument, has_mirror);
+  if (!path.starts_with("s3://")) return path;
+  const Target target = locate(path + '/', options);
+  if (target.kind == Target::Kind::kDirectory) invalid(path + " is a checkpoint; its store is " + target.store);
+  return path;
 }
 
 std::string locate_store(std::string_view argument, bool has_mirror) {

@@ -4,6 +4,7 @@
 //   DIRECTORY        any other: a store; means its latest checkpoint
 //   STORE@SELECTOR   latest, label:L, L, step:N or an id. An '@' with a '/' after it belongs to the path: if a store's
 //                    name has an '@', write a '/' at its end.
+//   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store
 //   https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query stays with
 //                            the store: https://HOST/STORE/ID?QUERY, https://HOST/STORE@SELECTOR?QUERY.
 #pragma once
@@ -25,6 +26,8 @@ struct Target {
 // INVALID, NOT_FOUND. `has_mirror`: a directory that is not there may have been lost, and the mirror has what it held.
 // Then an absent one is a checkpoint if its name ends as theirs do (".7.1"), else a store.
 Target locate(std::string_view argument, bool has_mirror = false);
+// The same, and the server is asked what an s3:// is whose name ends as a checkpoint's does.
+Target locate(std::string_view argument, const ckpt::Options& options, bool has_mirror = false);
 
 // Whether `argument` is what ckpt import takes, told by names alone: a file, or a directory that is neither a store nor
 // a checkpoint and has .safetensors or PART_*.pt in it; an address that ends as such files do.
@@ -39,6 +42,7 @@ std::string shown(std::string_view argument);
 
 // For arguments that must be a store; refuses a checkpoint.
 std::string locate_store(std::string_view argument, bool has_mirror = false);
+std::string locate_store(std::string_view argument, const ckpt::Options& options, bool has_mirror = false);
 
 // The id of the checkpoint or attempt that `target` names, committed or not. Refuses a bare store: the callers remove
 // or write, so nothing is guessed. NOT_FOUND, INVALID, IO.

@@ -16,6 +16,17 @@ expect 1 diff "$store@step-1" "$store@$other"
 expect 0 export "$store@$other" out.safetensors
 cmp <(tail -c 24 out.safetensors) <(tail -c 24 b.safetensors) || fail "other numbers came out"
 
+# A checkpoint by its place in the store, as on a disk; a store may be called as a checkpoint is.
+expect 0 info "$store/$other"; says "^checkpoint +$other"; says '^run +else'; is_quiet
+expect 0 cat "$store/$other/" w; says '6'
+expect 1 diff "$store@step-1" "$store/$other"
+expect 0 verify "$store/$other"; says "^sound: $other"
+expect 2 info "$store/step-9.1.1"; complains 'step-9.1.1'
+expect 2 ls "$store/$other"; complains "is a checkpoint; its store is $store"
+import a.safetensors "$store.1.1" plain -o run=main
+expect 0 info "$store.1.1"; says '^checkpoint +plain'; expect 0 ls "$store.1.1"; says '^plain'
+expect 0 rm "$store.1.1/$ID"; says "^removed $ID"
+
 # What it cost, and a cache.
 expect 0 verify "$store@step-2"; says '^requests: [0-9]+ GET, 0 PUT, 0 LIST, 0 DELETE; 0 B sent'
 expect 0 verify "$store@step-2" --json; json_is 'd["requests"]["get"] > 0 and d["requests"]["bytes_received"] > 0' True
