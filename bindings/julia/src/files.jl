@@ -1,32 +1,70 @@
 # Other people's checkpoint files, opened in place.
 
+# How many calls look at a file now; -1: a read has it for itself. The handle's count does not tell, since views of the
+# file count there.
+mutable struct Gate
+    @atomic users::Int
+end
+
 """
     Ckpt.File(path; options...)
 
-A PyTorch `.pt` file or a safetensors file, mapped into memory. It is not copied, and no code in it is run. Of an
-address (`"https://host/model.pt"`) the bytes of all tensors are fetched, unless `tensor_data` is 0: then none are.
+Another program's checkpoint, opened in place: a PyTorch `.pt`, a safetensors file or set, a directory of DCP, or another
+layout that [`import_checkpoint`](@ref) takes. No code in it is run, and no converted copy is made. A tensor in one piece
+can be mapped ([`map_tensor`](@ref)). One that is cut into several pieces, as those of DCP are, has no address:
+[`load_tensor`](@ref) and [`read_tensor!`](@ref) give the elements of any. Of an address (`"https://host/model.pt"`) the
+bytes of all tensors are fetched, unless `tensor_data` is 0: then only what is read is.
 Options: `verify`, `threads`, `tensor_data`, `map`, `map_at`, `map_back`, `config`, `only`, `exclude`, `cast`,
 `strict`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED
 (the error names the function that a pickle calls), CORRUPT, GONE, IO.
 """
 struct File <: Resource
     handle::Handle{ckpt_file}
+    gate::Gate
 end
 
 function File(path::AbstractString; options...)
     return with_options(options) do bag
-        File(made((out, err) -> ckpt_file_open(out, path, bag, err), ckpt_file))
+        File(made((out, err) -> ckpt_file_open(out, path, bag, err), ckpt_file), Gate(0))
     end
 end
 
-"`\"pt\"` (zip), `\"pt-legacy\"` or `\"safetensors\"`."
+in_use() = throw(ConcurrencyViolationError("this file is being used by another task"))
+
+# Calls f() while no task reads.
+function beside_others(f, gate::Gate)
+    users, done = (@atomic gate.users), false
+    while !done
+        users < 0 && in_use()
+        users, done = @atomicreplace gate.users users => users + 1
+    end
+    try
+        return f()
+    finally
+        @atomic gate.users -= 1
+    end
+end
+
+# Calls f() while no other task uses the file; a second one gets an error, instead of two calls that meet in C.
+function without_others(f, gate::Gate)
+    _, done = @atomicreplace gate.users 0 => -1
+    done || in_use()
+    try
+        return f()
+    finally
+        @atomic gate.users = 0
+    end
+end
+
+"`\"pt\"` (zip), `\"pt-legacy\"`, `\"safetensors\"`, `\"dcp\"` and so on, as `ckpt_file.h` lists them."
 format(file::File) = use(pointer -> unsafe_string(ckpt_file_format(pointer)), file.handle)
 
 """
 A tensor of a file: `name` (its path in the tree), `dtype`, `shape` and `strides` (row-major, in elements). `bytes`
 counts its elements, `data_bytes` the gaps between them too. If it shares the memory of another tensor, `alias_of` is
 the name of that one, and `alias_offset` the place (from 0) of its first element in that one flattened. `data` is
-borrowed from the file; [`map_tensor`](@ref) returns it as an array.
+borrowed from the file; [`map_tensor`](@ref) returns it as an array. It is null where the tensor has no address, since it
+lies in several pieces or `tensor_data` is 0: [`load_tensor`](@ref) gives its elements.
 """
 struct FileTensor
     name::String
@@ -53,9 +91,10 @@ function tensors(file::File)
 end
 
 "One tensor of a file by its number, from 1."
-tensor(file::File, index::Integer) =
+tensor(file::File, index::Integer) = beside_others(file.gate) do
     told((pointer, out, err) -> ckpt_file_tensor_at(pointer, index - 1, out, err), file.handle, ckpt_file_tensor,
          FileTensor)
+end
 
 """
     map_tensor(file, index; order = :reversed, bits = false) -> MappedTensor
@@ -65,7 +104,9 @@ A tensor of a file without a copy, with the strides that it has there. It keeps 
 function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
     keeper = Keeper(file.handle)
     found = tensor(file, index)
-    found.data == C_NULL && found.bytes != 0 && throw(ArgumentError("the file was opened with tensor_data = 0"))
+    found.data == C_NULL && found.bytes != 0 &&
+        throw(ArgumentError("tensor $(found.name) has no address: it lies in several pieces, or tensor_data is " *
+                            "0; load_tensor gives its elements"))
     return mapped(found.dtype, found.data, found.shape, found.strides, keeper, order, bits)
 end
 
@@ -74,6 +115,49 @@ function map_bytes(file::File, index::Integer)
     keeper = Keeper(file.handle)
     found = tensor(file, index)
     return MappedTensor{UInt8,1}(Ptr{UInt8}(found.data), (Int(found.data_bytes),), (1,), keeper)
+end
+
+"""
+    read_tensor!(file, index, array; whole, box, flat, order = :reversed, dtype)
+
+Reads a region of a tensor of a file into the array, also where the tensor has no address. Only what is wanted is read.
+The keywords are those of `add_tensor!(load, …)`. A second task that uses the file meanwhile gets a
+ConcurrencyViolationError. Throws NOT_FOUND (there is no such tensor), MISMATCH (it has another shape or dtype), INVALID,
+and what `Ckpt.File` throws.
+"""
+function read_tensor!(file::File, index::Integer, array::AbstractArray; layout...)
+    read_tensor!(file, index, describe(array; layout...), array)
+    return nothing
+end
+
+"""
+    read_tensor!(file, index, desc::TensorDesc, memory)
+
+The same with a C description, into any contiguous array of enough bytes.
+"""
+function read_tensor!(file::File, index::Integer, desc::TensorDesc, memory::Union{AbstractArray,Nothing})
+    check_writable(memory)
+    raw = Ref(desc.raw)
+    with_memory(memory) do data, bytes
+        without_others(file.gate) do
+            call((pointer, err) -> ckpt_file_read(pointer, index - 1, raw, data, bytes, err), file.handle)
+        end
+    end
+    return nothing
+end
+
+"""
+    load_tensor(file, index; bits = false, order = :reversed) -> Array
+
+Reads a whole tensor of a file into a new array of the Julia type of its dtype; see [`read_tensor!`](@ref). `bits = true`
+returns the bits as unsigned integers, for dtypes without a Julia type. Throws ArgumentError if the dtype has none.
+"""
+function load_tensor(file::File, index::Integer; bits = false, order = :reversed)
+    found = tensor(file, index)
+    type = julia_type(found.dtype, bits)
+    array = whole_array(type === Bool ? UInt8 : type, found.shape, order)
+    read_tensor!(file, index, array; order, dtype = found.dtype)
+    return type === Bool ? map(byte -> byte != 0x00, array) : array  # a Julia Bool must be the byte 0 or 1
 end
 
 function Tree(file::File)

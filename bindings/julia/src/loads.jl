@@ -109,8 +109,7 @@ what `run(load)` throws, and ArgumentError if the dtype has no Julia type.
 function load_tensor(reader::Reader, name::AbstractString; as = nothing, bits = false, order = :reversed, options...)
     described = tensor(reader, name)
     type = isnothing(as) ? julia_type(described.dtype, bits) : as
-    extent = order === :same ? described.shape : reverse(described.shape)
-    array = Array{type}(undef, extent...)
+    array = whole_array(type, described.shape, order)
     dtype = isnothing(as) ? described.dtype : nothing
     load = Load(reader; options...)
     try
@@ -121,6 +120,9 @@ function load_tensor(reader::Reader, name::AbstractString; as = nothing, bits = 
     end
     return array
 end
+
+# A new array for a whole tensor; its shape is in C's order.
+whole_array(type, shape, order) = Array{type}(undef, (order === :same ? shape : reverse(shape))...)
 
 """
     load_object(reader, name; rank = 0, options…) -> Vector{UInt8}
