@@ -139,6 +139,7 @@ struct ForgedZero {
   int stage = 2;
   std::vector<float> steps = {3, 3};
   std::vector<double> rates = {0.5, 0.5};
+  bool no_averages = false;                     // as SGD: of rank 0 a None instead, of rank 1 nothing
   std::vector<pickled::Items> more = {{}, {}};  // of each rank's optimizer
   std::vector<pickled::Items> model = {{}, {}};
 
@@ -165,9 +166,11 @@ struct ForgedZero {
       return tensor(storage(key, "FloatStorage", count), 0, {count}, {1});
     };
     const std::string step = tensor(storage("2", "FloatStorage", 1), 0, {}, {});
-    const std::string state =
-        dict({text("state"), dict({integer(0), dict({text("exp_avg"), floats("1", average), text("step"), step})}),
-              text("param_groups"), list({dict({text("lr"), real(rates[rank]), text("params"), list({integer(0)})})})});
+    const std::string none = dict(rank == 0 ? Items{integer(0), dict({text("momentum_buffer"), "N"})} : Items{});
+    const std::string averages_and_step =
+        dict({integer(0), dict({text("exp_avg"), floats("1", average), text("step"), step})});
+    const std::string state = dict({text("state"), no_averages ? none : averages_and_step, text("param_groups"),
+                                    list({dict({text("lr"), real(rates[rank]), text("params"), list({integer(0)})})})});
     const bool is_zero3 = stage == 3;
     Items zero = {text("zero_stage"),
                   integer(stage),
@@ -346,6 +349,15 @@ TEST_F(DeepSpeed, AFileOfAnotherStepIsRefused) {
     zero.write(path("forged"));
     expect_refused(path("forged"), CKPT_MISMATCH, {"rank_1_mp_rank_00_model_states.pt", key, "one save"});
   }
+}
+
+// DeepSpeed 0.19.8 with SGD, where a group is smaller than the ranks are many.
+TEST_F(DeepSpeed, ARankMayHaveNoStateOfAGroup) {
+  ForgedZero zero;
+  zero.no_averages = true;
+  zero.write(path("forged"));
+  const Failure in = import_from(path("forged"), "sgd");
+  EXPECT_EQ(in.code, CKPT_OK) << in.message;
 }
 
 // Of the steps of all ranks, that is: what is looked at reads pickles only.

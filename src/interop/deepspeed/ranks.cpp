@@ -116,7 +116,14 @@ Status ZeroState::check_one_save() const {
     for (const char* key : kTogether)
       CKPT_TRY(
           check_equal(ranks_[0], ranks_[0].find(states(0), key), ranks_[rank], ranks_[rank].find(states(rank), key)));
-    CKPT_TRY(check_equal(ranks_[0], base(0), ranks_[rank], base(rank)));
+    CKPT_TRY(check_equal(ranks_[0], ranks_[0].find(base(0), "param_groups"), ranks_[rank],
+                         ranks_[rank].find(base(rank), "param_groups")));
+    for (size_t group = 0; group < groups_.size(); group++) {
+      const uint32_t first = group_state(0, group), other = group_state(rank, group);
+      // A rank that has nothing but padding of a group may have no state of it.
+      if (!ranks_[0].is_dict(first) || !ranks_[rank].is_dict(other)) continue;
+      CKPT_TRY(check_equal(ranks_[0], first, ranks_[rank], other));
+    }
   }
   return Ok();
 }
