@@ -9,11 +9,11 @@ end
 """
     Ckpt.File(path; options...)
 
-Another program's checkpoint, opened in place: a PyTorch `.pt`, a safetensors file or set, a directory of DCP, or another
-layout that [`import_checkpoint`](@ref) takes. No code in it is run, and no converted copy is made. A tensor in one piece
-can be mapped ([`map_tensor`](@ref)). One that is cut into several pieces, as those of DCP are, has no address:
-[`load_tensor`](@ref) and [`read_tensor!`](@ref) give the elements of any. Of an address (`"https://host/model.pt"`) the
-bytes of all tensors are fetched, unless `tensor_data` is 0: then only what is read is.
+Another program's checkpoint, opened in place: a PyTorch `.pt`, a safetensors file or set, a directory of DCP, or
+another layout that [`import_checkpoint`](@ref) takes. No code in it is run, and no converted copy is made. A tensor in
+one piece can be mapped ([`map_tensor`](@ref)). One that is cut into several pieces, as those of DCP are, has no
+address: [`load_tensor`](@ref) and [`read_tensor!`](@ref) give the elements of any. Of an address
+(`"https://host/model.pt"`) the bytes of all tensors are fetched, unless `tensor_data` is 0: then only what is read is.
 Options: `verify`, `threads`, `tensor_data`, `map`, `map_at`, `map_back`, `config`, `only`, `exclude`, `cast`,
 `strict`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND, FORMAT, UNSUPPORTED
 (the error names the function that a pickle calls), CORRUPT, GONE, IO.
@@ -63,8 +63,8 @@ format(file::File) = use(pointer -> unsafe_string(ckpt_file_format(pointer)), fi
 A tensor of a file: `name` (its path in the tree), `dtype`, `shape` and `strides` (row-major, in elements). `bytes`
 counts its elements, `data_bytes` the gaps between them too. If it shares the memory of another tensor, `alias_of` is
 the name of that one, and `alias_offset` the place (from 0) of its first element in that one flattened. `data` is
-borrowed from the file; [`map_tensor`](@ref) returns it as an array. It is null where the tensor has no address, since it
-lies in several pieces or `tensor_data` is 0: [`load_tensor`](@ref) gives its elements.
+borrowed from the file; [`map_tensor`](@ref) returns it as an array. It is null where the tensor has no address, since
+it lies in several pieces or `tensor_data` is 0: [`load_tensor`](@ref) gives its elements.
 """
 struct FileTensor
     name::String
@@ -122,8 +122,8 @@ end
 
 Reads a region of a tensor of a file into the array, also where the tensor has no address. Only what is wanted is read.
 The keywords are those of `add_tensor!(load, …)`. A second task that uses the file meanwhile gets a
-ConcurrencyViolationError. Throws NOT_FOUND (there is no such tensor), MISMATCH (it has another shape or dtype), INVALID,
-and what `Ckpt.File` throws.
+ConcurrencyViolationError. Throws NOT_FOUND (there is no such tensor), MISMATCH (it has another shape or dtype),
+INVALID, and what `Ckpt.File` throws.
 """
 function read_tensor!(file::File, index::Integer, array::AbstractArray; layout...)
     read_tensor!(file, index, describe(array; layout...), array)
@@ -149,8 +149,8 @@ end
 """
     load_tensor(file, index; bits = false, order = :reversed) -> Array
 
-Reads a whole tensor of a file into a new array of the Julia type of its dtype; see [`read_tensor!`](@ref). `bits = true`
-returns the bits as unsigned integers, for dtypes without a Julia type. Throws ArgumentError if the dtype has none.
+Reads a whole tensor of a file into a new array of the Julia type of its dtype; see [`read_tensor!`](@ref). `bits =
+true` returns the bits as unsigned integers, for dtypes without a Julia type. Throws ArgumentError if it has none.
 """
 function load_tensor(file::File, index::Integer; bits = false, order = :reversed)
     found = tensor(file, index)
