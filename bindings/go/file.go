@@ -126,7 +126,7 @@ func fileTensor(file *C.ckpt_file, index uint64) (C.ckpt_file_tensor, error) {
 }
 
 // Map returns a view of the memory of tensor `index`: DataBytes bytes from its first element, laid out by its Strides.
-// ErrUnsupported: it has no address, since it lies in several pieces or tensor_data is 0; [File.Read] gives its elements.
+// ErrUnsupported: it has no address, since it lies in several pieces or tensor_data is 0: see [File.Read].
 func (f *File) Map(index uint64) (*MappedTensor, error) {
 	file, err := f.h.enter()
 	if err != nil {

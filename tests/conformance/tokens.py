@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Variables of all scenarios: the folder of PyTorch's files, and the longest valid name.
-VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "LONG": "n" * 4096}
+# Variables of all scenarios: the folder of PyTorch's files, the folder of tests, and the longest valid name.
+VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "TESTS": str(HERE.parent),
+             "LONG": "n" * 4096}
 INTEGERS = set("N BITS BYTES COUNT INDEX NODE NUMBER OFFSET PARENT RANK SEED SIZE STEP WORLD".split())
 
 

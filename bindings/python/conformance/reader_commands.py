@@ -56,10 +56,14 @@ def reader_attrs(r: Runner) -> None:
     r.expect_words(2, [f"{key}={value}" for key, value in reader_of(r).attrs(r.words[1] or None).items()])
 
 
-def file_read(r: Runner) -> None:
+def file_data(r: Runner) -> None:
     memory = ckpt.Memory.of(file_of(r).data(r.number(1)))
     # from the first element to the last, gaps included
     r.put(2, bytearray(ctypes.string_at(memory.address, memory.nbytes)))
+
+
+def file_read(r: Runner) -> None:
+    file_of(r).read(r.number(1), r.get(4, bytearray) if r.words[4] else None, **r.tensor(2))
 
 
 COMMANDS: Commands = {
@@ -85,6 +89,7 @@ COMMANDS: Commands = {
     "file.format": lambda r: r.expect_words(1, [file_of(r).format]),
     "file.tensors": lambda r: r.expect_words(1, [tensor.name for tensor in file_of(r).tensors()]),
     "file.tensor": lambda r: r.expect_fields(file_of(r).tensor(r.number(1))),
+    "file.data": file_data,
     "file.read": file_read,
     "file.tree": lambda r: r.put(1, file_of(r).tree(), lent_by=file_of(r)),
 }

@@ -40,11 +40,19 @@ static ckpt_status run_tensor(runner* r) {
   return CKPT_OK;
 }
 
-static ckpt_status run_read(runner* r) {
+static ckpt_status run_data(runner* r) {
   ckpt_file_tensor found = {.struct_size = sizeof found};
   ckpt_status status = ckpt_file_tensor_at(get(r, 0, FILE_OBJECT), unsigned_integer(r, 1), &found, &r->error);
   if (!status) (void)keep_memory(r, 2, found.data, found.data_bytes);
   return status;
+}
+
+static ckpt_status run_read(runner* r) {
+  memory* to = get_memory(r, 4);
+  ckpt_tensor_desc desc;
+  region_of(r, 2, &desc);
+  return ckpt_file_read(get(r, 0, FILE_OBJECT), unsigned_integer(r, 1), &desc, to ? to->data : NULL, to ? to->size : 0,
+                        &r->error);
 }
 
 static ckpt_status run_tree(runner* r) {
@@ -54,10 +62,6 @@ static ckpt_status run_tree(runner* r) {
   return status ? status : keep_borrowed(r, 1, TREE, tree, file);
 }
 
-const command file_commands[] = {{"file.open", run_open},
-                                 {"file.format", run_format},
-                                 {"file.tensors", run_tensors},
-                                 {"file.tensor", run_tensor},
-                                 {"file.read", run_read},
-                                 {"file.tree", run_tree},
-                                 {NULL, NULL}};
+const command file_commands[] = {
+    {"file.open", run_open}, {"file.format", run_format}, {"file.tensors", run_tensors}, {"file.tensor", run_tensor},
+    {"file.data", run_data}, {"file.read", run_read},     {"file.tree", run_tree},       {NULL, NULL}};

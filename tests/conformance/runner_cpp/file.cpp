@@ -27,9 +27,15 @@ void run_tensor(Runner& runner, const Call& call) {
   call.expect("alias_offset", found.alias_offset);
 }
 
-void run_read(Runner& runner, const Call& call) {
+void run_data(Runner& runner, const Call& call) {
   const ckpt::FileTensor found = file_of(runner, call).tensor(call.count(1));
   runner.put_copy(call[2], {found.data, found.data_bytes});
+}
+
+void run_read(Runner& runner, const Call& call) {
+  const ckpt::MutableMemory memory =
+      call[4].empty() ? ckpt::MutableMemory() : ckpt::MutableMemory(runner.get<Bytes>(call[4]));
+  runner.get<ckpt::File>(call[0]).read(call.count(1), call.tensor(2), memory);
 }
 
 }  // namespace
@@ -39,6 +45,7 @@ const Commands kFile = {
     {"file.format", run_format},
     {"file.tensors", run_tensors},
     {"file.tensor", run_tensor},
+    {"file.data", run_data},
     {"file.read", run_read},
     {"file.tree", [](Runner& r, const Call& c) { r.put_borrowed(c[1], file_of(r, c).tree(), c[0]); }}};
 

@@ -84,5 +84,6 @@ command(call -> keep!(call, 1, Ckpt.File(call.words[2]; settings(call)...)), "fi
 command(call -> expect_words(call, 2, [Ckpt.format(object(call, 1))]), "file.format")
 command(tensor_names, "file.tensors")
 command(call -> expect(call, Ckpt.tensor(object(call, 1), integer(call, 2) + 1)), "file.tensor")
-command(call -> keep!(call, 3, collect(Ckpt.map_bytes(object(call, 1), integer(call, 2) + 1))), "file.read")
+command(call -> keep!(call, 3, collect(Ckpt.map_bytes(object(call, 1), integer(call, 2) + 1))), "file.data")
+command(call -> read_tensor!(object(call, 1), integer(call, 2) + 1, region(call, 3), memory(call, 5)), "file.read")
 command(call -> keep!(call, 2, Tree(object(call, 1))), "file.tree")

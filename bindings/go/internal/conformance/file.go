@@ -11,7 +11,8 @@ var _ = list(map[string]func(r *runner){
 		expectAll(r, 1, r.file().Tensors(), func(t ckpt.FileTensor) string { return t.Name })
 	},
 	"file.tensor": runFileTensor,
-	"file.read":   func(r *runner) { r.putCopy(2, try(r.file().Map(r.unsigned(1)))) },
+	"file.data":   func(r *runner) { r.putCopy(2, try(r.file().Map(r.unsigned(1)))) },
+	"file.read":   func(r *runner) { must(r.file().Read(r.unsigned(1), r.tensor(2), r.bytes(4))) },
 	"file.tree":   func(r *runner) { r.putOwned(1, try(r.file().Tree()), r.words[0]) },
 })
 

@@ -125,7 +125,7 @@ impl File {
         })
     }
 
-    /// Reads one whole tensor of elements `E`. `MISMATCH` if it has other elements, `NOMEM` if it does not fit in memory.
+    /// Reads one whole tensor of elements `E`. `MISMATCH` if it has others, `NOMEM` if it does not fit in memory.
     pub fn read_vec<E: AnyBits>(&mut self, index: u64) -> Result<Vec<E>> {
         let tensor = self.tensor(index)?;
         if tensor.dtype() != E::DTYPE {

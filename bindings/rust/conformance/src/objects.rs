@@ -124,8 +124,11 @@ pub fn give_back(mut buffers: Buffers, lent: &Lent) {
     }
 }
 
+/// A read needs the file alone.
+pub type FileObject = Rc<RefCell<File>>;
+
 /// The tree of a file, which owns it.
-pub struct FileTree(pub Rc<File>);
+pub struct FileTree(pub FileObject);
 
 #[derive(Default)]
 pub struct Runner {
@@ -174,7 +177,7 @@ impl Runner {
     }
 
     fn drop_object(&mut self, object: Box<dyn Any>) {
-        if let Some(gone) = object.downcast_ref::<Rc<File>>() {
+        if let Some(gone) = object.downcast_ref::<FileObject>() {
             let stays = |tree: &FileTree| !Rc::ptr_eq(&tree.0, gone);
             self.objects.retain(|_, other| other.downcast_ref().is_none_or(stays));
         }
@@ -183,7 +186,7 @@ impl Runner {
     /// A tree to read: the scenario's own, or that of a file.
     pub fn with_tree<T>(&self, call: &Call, index: usize, look: impl FnOnce(&TreeRef) -> Outcome<T>) -> Outcome<T> {
         match self.get::<FileTree>(call, index) {
-            Ok(of) => look(of.0.tree()?),
+            Ok(of) => look(of.0.borrow().tree()?),
             Err(_) => look(&self.get::<RefCell<Tree>>(call, index)?.borrow()),
         }
     }
