@@ -329,6 +329,10 @@ TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
   pt("bin/epoch_7/model-00002-of-00002.bin", {floats("b", {2}, 2), floats("c", {0}, 3)});
   pt("bin/epoch_7/adapter_model.pt", {floats("lora", {1}, 4)});
   pt("bin/recipe_state/recipe_state.pt", {floats("optimizer/m", {1}, 5)}, recipe);
+  pt("indexed/epoch_0/model-00001-of-00002.bin", {floats("a", {2}, 1)});
+  pt("indexed/epoch_0/model-00002-of-00002.bin", {floats("b/c", {3}, 2)}, R"({"b/c":)" + leaf("b/c") + "}");
+  index("indexed/epoch_0/pytorch_model.bin.index.json",
+        R"("a": "model-00001-of-00002.bin", "b/c": "model-00002-of-00002.bin")");
   pt("old/hf_model_0001_1.pt", {floats("a", {2}, 1)});
   pt("old/hf_model_0002_1.pt", {floats("b", {2}, 2)});
   pt("old/recipe_state.pt", {}, R"({"seed":3})");
@@ -338,7 +342,7 @@ TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
   std::filesystem::create_directories(path("hf/epoch_2"));
   ASSERT_EQ(export_to(path("hf/epoch_2"), "flat", {{"format", "safetensors"}, {"shard_bytes", "8"}}).code, CKPT_OK);
   pt("hf/recipe_state/recipe_state.pt", {}, R"({"seed":4})");
-  for (const std::string from : {"bin", "old", "one", "lora", "hf"}) {
+  for (const std::string from : {"bin", "indexed", "old", "one", "lora", "hf"}) {
     const std::string label = imported(from), to = from + "-out";
     const Failure out = export_to(path(to), label, {{"format", "torchtune"}}, "import");
     ASSERT_EQ(out.code, CKPT_OK) << from << out.message;
@@ -347,6 +351,9 @@ TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
     EXPECT_EQ(tree_of(again, "import"), tree_of(label, "import")) << from;
     EXPECT_EQ(differences(label, "import", again, "import"), std::vector<std::string>()) << from;
   }
+  const std::string map = read_file(path("indexed-out/epoch_0/pytorch_model.bin.index.json"));
+  EXPECT_EQ(map, "{\n  \"metadata\": {\n    \"total_size\": 20\n  },\n  \"weight_map\": {\n"
+                 "    \"a\": \"model-00001-of-00002.bin\",\n    \"b/c\": \"model-00002-of-00002.bin\"\n  }\n}\n");
   // The tensors are in the files where they were.
   EXPECT_EQ(read_file(path("hf-out/epoch_2/model-00001-of-00002.safetensors")),
             read_file(path("hf/epoch_2/model-00001-of-00002.safetensors")));

@@ -73,6 +73,9 @@ inline constexpr const char *kMetaFilesAttr = "meta.files", *kMetaEmbeddingsAttr
 inline constexpr uint64_t kMaxMetaFiles = 99;  // two digits
 inline constexpr const char* kOlmoParts[] = {"model", "optim", "train", "other"};
 bool holds_weights(const std::vector<std::string>& names);
+// Whether a directory's weights are the .bin files that pytorch_model.bin.index.json names.
+inline constexpr const char* kBinIndex = "pytorch_model.bin.index.json";
+bool reads_bin_index(const std::string& directory, const Folder& folder);
 // The value that a pickle holds, which must be plain: of other values a .pt tells more. `path` is for messages.
 // UNSUPPORTED.
 Status put_pickled(format::Tree& tree, const PickleDocument& pickle, const std::string& path);

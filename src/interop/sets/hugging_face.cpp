@@ -15,7 +15,6 @@ namespace {
 constexpr uint64_t kMostText = 1 << 30;
 constexpr const char* kBin = ".bin";
 constexpr const char* kBinFile = "pytorch_model.bin";
-constexpr const char* kBinIndex = "pytorch_model.bin.index.json";
 
 bool has_name(const std::vector<std::string>& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
@@ -110,6 +109,12 @@ Result<StatePart> read_part(const std::string& key, const std::string& path, con
               path.ends_with(kSuffix) ? read_safetensors(path, options) : read_pt(path, options));
   part.content.push_back(std::move(content));
   return part;
+}
+
+bool reads_bin_index(const std::string& directory, const Folder& folder) {
+  const std::vector<std::string> names = names_in_directory(directory, folder);
+  return chosen_weights(directory, names, folder).empty() &&
+         chosen_weights(directory, names, folder, kBinFile, kBinIndex, kBin) == kBinIndex;
 }
 
 Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory, const ReadOptions& options) {

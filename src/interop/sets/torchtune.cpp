@@ -113,6 +113,8 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
     const std::string file = all.files.path(i);
     if (file.starts_with(path)) files.push_back(file.substr(file.find_first_not_of('/', path.size())));
   }
+  if (epoch->has_weights && reads_bin_index(epoch->directory, options.folder))
+    files.push_back(epoch->directory.substr(path.size() + 1) + '/' + kBinIndex);
   all.attributes.emplace_back(kTorchtuneFilesAttr, json_of(files));
   keep_file_names(all, path);
   return all;

@@ -43,6 +43,7 @@ struct TorchtuneFiles {
   std::vector<std::string> models;
   std::string adapter = "epoch_0/adapter_model.pt", recipe = "recipe_state/recipe_state.pt";
   std::string folder = "epoch_0/";  // of the model
+  std::string index;                // of .bin files, where they had one
 };
 
 Result<TorchtuneFiles> torchtune_files(const State& state) {
@@ -64,6 +65,8 @@ Result<TorchtuneFiles> torchtune_files(const State& state) {
     } else if (name.starts_with("adapter")) {
       files.adapter = path;
       files.folder = folder_of(path);
+    } else if (name == kBinIndex) {
+      files.index = path;
     } else {
       files.models.push_back(path);
     }
@@ -128,6 +131,25 @@ class TorchtunePlan {
       CKPT_ASSIGN(ExportFile file, pt_file_of(request_, tree_, node, paths[i], {.keep = keep}));
       plan_.files.push_back(std::move(file));
     }
+    return files_.index.empty() ? Ok() : put_index(node);
+  }
+
+  // Of .bin files, as torchtune writes it.
+  Status put_index(uint32_t model) {
+    const bool is_record = tree_[model].kind == CKPT_NODE_RECORD;
+    const uint32_t entries = is_record ? tree_.find(model, "items") : model;
+    StringMap weight_map;
+    uint64_t total = 0;
+    for (uint32_t child = entries == kNoNode ? kNoNode : tree_.first_child(entries); child != kNoNode;
+         child = tree_[child].next) {
+      weight_map.emplace_back(tree_[child].key_view(), name_of(files_.models[file_of(child)]));
+      if (tree_[child].kind != CKPT_NODE_TENSOR) continue;
+      CKPT_ASSIGN(const ckpt_tensor_info info, request_.reader.tensor(std::string(tree_[child].text_view())));
+      total += info.bytes;
+    }
+    std::string text = make_index("{\"total_size\":" + std::to_string(total) + "}", weight_map);
+    const uint64_t bytes = text.size();
+    plan_.files.push_back({files_.index, std::make_unique<PlainBody>(std::move(text)), {}, bytes});
     return Ok();
   }
 

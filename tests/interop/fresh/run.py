@@ -50,12 +50,12 @@ def flat(value, tensors, at="", into=None):
         into[at] = ["dict", len(value)]
         for key, entry in value.items():
             flat(entry, tensors, f"{at}/{key}", into)
+    elif isinstance(value, capi.Set):  # before tuples, since it is one
+        into[at] = ["set", sorted(json.dumps(flat(entry, tensors), sort_keys=True) for entry in value.items)]
     elif isinstance(value, (list, tuple)):
         into[at] = [type(value).__name__, len(value)]
         for i, entry in enumerate(value):
             flat(entry, tensors, f"{at}/{i}", into)
-    elif isinstance(value, capi.Set):
-        into[at] = ["set", len(value.items)]
     else:
         into[at] = ["value", value.hex() if isinstance(value, (float, bytes)) else value]
     return into

@@ -37,7 +37,7 @@ def flat(value, at="", into=None):
         for i, entry in enumerate(value):
             flat(entry, f"{at}/{i}", into)
     elif isinstance(value, set):
-        into[at] = ["set", len(value)]
+        into[at] = ["set", sorted(json.dumps(flat(entry), sort_keys=True) for entry in value)]
     elif value is None or type(value) in (bool, int, float, str, bytes):
         into[at] = ["value", value.hex() if isinstance(value, (float, bytes)) else value]
     else:
