@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "format/tree.h"
 #include "interop/json.h"
 #include "interop/pt/format.h"
 #include "interop/safetensors/file_set.h"
@@ -30,10 +31,10 @@ Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, con
   CKPT_TRY(file.bytes().need(0, file.bytes().size()));
   CKPT_ASSIGN(const Index index, parse_index_of_set(as_text(file.addresses()), path, kBin));
   std::vector<std::string> names;
-  std::map<std::string_view, std::string_view> file_of;
+  std::map<std::string, std::string_view> file_of;  // by the path that a key of a .pt becomes
   for (const auto& [tensor, name] : index.weight_map) {
     names.push_back(name);
-    file_of[tensor] = name;
+    file_of[format::path_segment(tensor)] = name;
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
