@@ -352,8 +352,9 @@ TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
     EXPECT_EQ(differences(label, "import", again, "import"), std::vector<std::string>()) << from;
   }
   const std::string map = read_file(path("indexed-out/epoch_0/pytorch_model.bin.index.json"));
-  EXPECT_EQ(map, "{\n  \"metadata\": {\n    \"total_size\": 20\n  },\n  \"weight_map\": {\n"
-                 "    \"a\": \"model-00001-of-00002.bin\",\n    \"b/c\": \"model-00002-of-00002.bin\"\n  }\n}\n");
+  EXPECT_EQ(map,
+            "{\n  \"metadata\": {\n    \"total_size\": 20\n  },\n  \"weight_map\": {\n"
+            "    \"a\": \"model-00001-of-00002.bin\",\n    \"b/c\": \"model-00002-of-00002.bin\"\n  }\n}\n");
   // The tensors are in the files where they were.
   EXPECT_EQ(read_file(path("hf-out/epoch_2/model-00001-of-00002.safetensors")),
             read_file(path("hf/epoch_2/model-00001-of-00002.safetensors")));
