@@ -41,8 +41,22 @@ def trained():
     return {"model": model_state, "optimizer": optimizer_state}
 
 
+def cut_in_two(whole, dim):
+    """As a ShardedTensor, which torch 2.0's FSDP saved."""
+    from torch.distributed._shard.sharded_tensor import Shard, init_from_local_shards
+    rank, half = dist.get_rank(), (whole.shape[dim] + 1) // 2
+    mine = whole.tensor_split([half], dim)[rank].contiguous()
+    return init_from_local_shards([Shard.from_tensor_and_offsets(mine, [rank * half * (d == dim) for d in range(2)],
+                                                                 rank)], *whole.shape)
+
+
 def sharded():
     """The same without FSDP2, which torch 2.4 has for GPUs only: tensors in uneven rows, and columns."""
+    if VERSION < (2, 2):
+        rows = torch.arange(35, dtype=torch.float32).reshape(7, 5)
+        return {"model": {"0.weight": cut_in_two(rows, 0), "1.weight": cut_in_two(-rows, 1)},
+                "optimizer": {"state": {"0.weight": {"exp_avg": cut_in_two(rows / 3, 0),
+                                                     "step": torch.tensor(2.0)}}}}
     if VERSION >= (2, 5):
         from torch.distributed.tensor import Shard, distribute_tensor
     else:
@@ -76,7 +90,8 @@ def writer(path, **settings):
 
 
 def save(state, path, **settings):
-    dcp.save(state, storage_writer=writer(path, **settings))
+    save_all = dcp.save if VERSION >= (2, 2) else dcp.save_state_dict
+    save_all(state, storage_writer=writer(path, **settings))
 
 
 def save_without_collectives(state, path):
@@ -150,7 +165,7 @@ def make_one(case, path):
     make, write = CASES[case]
     write(make(), path)
     dist.barrier()
-    if dist.get_rank() == 0 and case not in ("hf", "safetensors", "no_collectives"):
+    if dist.get_rank() == 0 and VERSION >= (2, 3) and case not in ("hf", "safetensors", "no_collectives"):
         from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
         dcp_to_torch_save(path, f"{path}.pt")
     dist.barrier()
