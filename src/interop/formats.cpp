@@ -90,7 +90,7 @@ Status unknown(const Candidate& candidate) {
   return Status(candidate.is_directory ? CKPT_NOT_FOUND : CKPT_FORMAT,
                 candidate.path + " is of no known format: " + look + "; expected " + accepted)
       .with("path", candidate.path)
-      .with("expected", accepted)
+      .with("formats", accepted)
       .with("found", look);
 }
 

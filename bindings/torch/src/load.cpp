@@ -111,7 +111,7 @@ class Loading {
     for (size_t i = 0, count = state.optimizers.optimizers().size(); i < count && count > 1; i++)
       choice.check_whole("optimizer/" + std::to_string(i));
     if (state.optimizers.optimizers().size() == 1) choice.check_whole("optimizer");
-    name_parameters(state.models, node_at(tree_.root(), place), place);
+    name_parameters(state.models, node_at(content_->root(), place), place);
     if (!state.optimizers.optimizers().empty() && choice.wants_below("optimizer"))
       if (const auto node = part("optimizer")) plan_optimizers(state.optimizers, node);
     for (Others* others : {&state.others, &state.per_rank})

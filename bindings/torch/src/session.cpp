@@ -156,8 +156,8 @@ static std::optional<Loaded> load_files(const std::string& path, const Models& m
     Loaded loaded = impl.load_files(path, models, optimizers, options);
     return loaded;
   } catch (const Error& failed) {
-    // Only of what has no known format it is told what is expected.
-    if (failed.status() != CKPT_NOT_FOUND || failed.details().count("expected") == 0) throw;
+    // Only of what has no known format those are told.
+    if (failed.status() != CKPT_NOT_FOUND || failed.details().count("formats") == 0) throw;
     return std::nullopt;
   }
 }

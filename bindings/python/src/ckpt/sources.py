@@ -321,7 +321,7 @@ def _file_reader(path: str, selector: str, options: Mapping[str, int | str]) -> 
     try:
         reader = FileReader(path, options)
     except NotFoundError as error:
-        if "expected" not in error.details:  # such as a file of a set that is missing
+        if "formats" not in error.details:  # such as a file of a set that is missing
             raise
         return None
     _check_latest(selector, path, "of another program")
