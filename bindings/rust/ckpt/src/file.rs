@@ -51,6 +51,15 @@ use crate::view::View;
 /// # Ok(())
 /// # }
 /// ```
+/// but
+/// ```
+/// # fn f(file: &mut ckpt::File) -> ckpt::Result<()> {
+/// for _ in 0..file.tensors().len() {
+///     file.read_tensor(0)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct File {
     handle: Handle<sys::ckpt_file>,
