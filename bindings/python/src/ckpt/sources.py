@@ -191,7 +191,8 @@ class FileRequest:
             raise _mismatch(name, "shape", info.shape, shape or memory.shape)
         region = Region(memory.shape if info.dtype.bits >= 8 else None, offset, flat_offset)
         if not region.fits(info.shape):
-            raise _mismatch(name, "a region inside of", info.shape, region)
+            raise _mismatch(name, "a region inside of", info.shape,
+                            f"{memory.shape} at {flat_offset if offset is None else offset}")
         direct = (memory.dtype == info.dtype and memory.device == (1, 0) and info.dtype.bits >= 8
                   and (flat_offset is None or memory.contiguous))
         if 0 in memory.shape:
