@@ -70,8 +70,9 @@ typedef struct ckpt_file ckpt_file;
  * only what describes them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of
  * every zip entry, which reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; map,
  * map_at, map_back, config, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
- * http_header (https). What a mapping rearranges is computed now. Statuses: NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT,
- * GONE (https, s3), IO. */
+ * http_header (https). What a mapping rearranges is computed now. Statuses: NOT_FOUND (also of a directory without
+ * files of any format; its detail "expected" is "a known format"), FORMAT, UNSUPPORTED, CORRUPT, GONE (https, s3), IO.
+ */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 

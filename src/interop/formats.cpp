@@ -83,6 +83,9 @@ std::string look_of(const Candidate& candidate) {
   return bytes;
 }
 
+// Bindings tell by it a directory that is nobody's from one that lacks a file, which is NOT_FOUND, too.
+constexpr const char* kKnownFormat = "a known format";
+
 Status unknown(const Candidate& candidate) {
   std::string accepted;
   for (const Format& format : kFormats) accepted += (accepted.empty() ? "" : "; ") + std::string(format.what);
@@ -90,7 +93,7 @@ Status unknown(const Candidate& candidate) {
   return Status(candidate.is_directory ? CKPT_NOT_FOUND : CKPT_FORMAT,
                 candidate.path + " is of no known format: " + look + "; expected " + accepted)
       .with("path", candidate.path)
-      .with("formats", accepted)
+      .with("expected", kKnownFormat)
       .with("found", look);
 }
 

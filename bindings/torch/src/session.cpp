@@ -156,8 +156,9 @@ static std::optional<Loaded> load_files(const std::string& path, const Models& m
     Loaded loaded = impl.load_files(path, models, optimizers, options);
     return loaded;
   } catch (const Error& failed) {
-    // Only of what has no known format those are told.
-    if (failed.status() != CKPT_NOT_FOUND || failed.details().count("formats") == 0) throw;
+    const auto expected = failed.details().find("expected");
+    if (failed.status() != CKPT_NOT_FOUND || expected == failed.details().end() || expected->second != "a known format")
+      throw;
     return std::nullopt;
   }
 }

@@ -113,7 +113,8 @@ TEST(TorchFiles, ADirectoryOfNoKnownFormatHasNoCheckpoint) {
   std::filesystem::create_directories(place.uri() + "/run");
   for (const char* what : {"", "log.txt"}) {
     if (*what) std::ofstream(place.uri() + "/run/" + what) << "step 1";
-    expect_error([&] { ct::load(place.uri() + "/run", net); }, CKPT_NOT_FOUND, "checkpoint");
+    const ct::Error error = expect_error([&] { ct::load(place.uri() + "/run", net); }, CKPT_NOT_FOUND, "checkpoint");
+    EXPECT_EQ(std::string(error.what()).find("known format"), std::string::npos) << error.what();
     EXPECT_FALSE(ct::load_if_any(place.uri() + "/run", net).has_value());
   }
 }

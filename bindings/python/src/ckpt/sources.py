@@ -322,7 +322,7 @@ def _file_reader(path: str, selector: str, options: Mapping[str, int | str]) -> 
     try:
         reader = FileReader(path, options)
     except NotFoundError as error:
-        if "formats" not in error.details:  # such as a file of a set that is missing
+        if error.details.get("expected") != "a known format":  # such as a file of a set that is missing
             raise
         return None
     _check_latest(selector, path, "of another program")
