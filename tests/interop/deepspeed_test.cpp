@@ -139,6 +139,7 @@ struct ForgedZero {
   int stage = 2;
   std::vector<float> steps = {3, 3};
   std::vector<double> rates = {0.5, 0.5};
+  std::string negated;                          // the key of a storage whose tensors torch negates
   bool no_averages = false;                     // as SGD: of rank 0 a None instead, of rank 1 nothing
   std::vector<pickled::Items> more = {{}, {}};  // of each rank's optimizer
   std::vector<pickled::Items> model = {{}, {}};
@@ -162,8 +163,9 @@ struct ForgedZero {
   std::string optimizer(size_t rank) const {
     using namespace pickled;
     const int64_t length = lengths[rank], average = averages[rank];
-    const auto floats = [](const std::string& key, int64_t count) {
-      return tensor(storage(key, "FloatStorage", count), 0, {count}, {1});
+    const auto floats = [&](const std::string& key, int64_t count) {
+      const Items mark = key == negated ? Items{text("neg"), boolean(true)} : Items{};
+      return tensor(storage(key, "FloatStorage", count), 0, {count}, {1}, false, mark);
     };
     const std::string step = tensor(storage("2", "FloatStorage", 1), 0, {}, {});
     const std::string none = dict(rank == 0 ? Items{integer(0), dict({text("momentum_buffer"), "N"})} : Items{});
@@ -187,6 +189,19 @@ struct ForgedZero {
                   {"2", little(steps[rank])}});
   }
 };
+
+// Its parts are of many parameters, and the mark would be lost.
+TEST_F(DeepSpeed, FlatTensorsThatTorchNegatesAreRefused) {
+  for (const int stage : {2, 3})
+    for (const char* key : {"0", "1"}) {
+      ForgedZero zero;
+      zero.stage = stage;
+      SCOPED_TRACE(key + std::to_string(stage));
+      zero.negated = key;
+      zero.write(path("forged"));
+      expect_refused(path("forged"), CKPT_UNSUPPORTED, {"rank_0_mp_rank_00_optim_states.pt", "torch negates"});
+    }
+}
 
 TEST_F(DeepSpeed, LengthsOfGroupsMustBeThoseOfTheirShapes) {
   const auto refused = [&](const ForgedZero& zero, ckpt_status code, const std::vector<std::string>& texts) {

@@ -61,9 +61,10 @@ inline std::string storage(const std::string& key, const std::string& type, int6
 
 // _rebuild_tensor_v2
 inline std::string tensor(const std::string& storage, int64_t offset, const std::vector<int64_t>& size,
-                          const std::vector<int64_t>& stride, bool requires_grad = false) {
-  return call(torch_util("_rebuild_tensor_v2"),
-              {storage, integer(offset), integers(size), integers(stride), boolean(requires_grad), ordered_dict()});
+                          const std::vector<int64_t>& stride, bool requires_grad = false, const Items& metadata = {}) {
+  Items args = {storage, integer(offset), integers(size), integers(stride), boolean(requires_grad), ordered_dict()};
+  if (!metadata.empty()) args.push_back(dict(metadata));
+  return call(torch_util("_rebuild_tensor_v2"), args);
 }
 
 }  // namespace ckpt::interop::pickled

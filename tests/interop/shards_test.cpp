@@ -161,10 +161,10 @@ TEST_F(Shards, OlmosLocalThatLacksARankOrContradictsIsRefused) {
 // As torch 2.0 says it, where the first parameter of a rank is one that the rank before began.
 TEST_F(Shards, OlmosLocalOfAnOlderTorchHasOtherNumbers) {
   using namespace pickled;
-  const auto rank = [](int64_t first, const std::string& offsets, const std::string& data) {
+  const auto rank = [](int64_t first, const std::string& offsets, const std::string& data, const Items& mark = {}) {
     const std::string shapes =
         tuple({call(global("torch", "Size"), {integers({2, 3})}), call(global("torch", "Size"), {integers({2})})});
-    const std::string flat = tensor(storage("0", "FloatStorage", 4), 0, {4}, {1});
+    const std::string flat = tensor(storage("0", "FloatStorage", 4), 0, {4}, {1}, false, mark);
     const std::string handle =
         dict({text("flat_param.data"), flat, text("flat_param._fqns"), tuple({text("w"), text("b")}),
               text("flat_param._shapes"), shapes, text("flat_param._shard_indices"), integers({first, 1}),
@@ -186,6 +186,12 @@ TEST_F(Shards, OlmosLocalOfAnOlderTorchHasOtherNumbers) {
   expect_refused("d", CKPT_MISMATCH, {"rank1.pt", "\"m.w\"", "the same elements"});
   make("d/model/rank1.pt", rank(1, tuple({integers({0, 1}), integers({0, 1})}), w.substr(16) + b));
   expect_refused("d", CKPT_FORMAT, {"rank1.pt", "_shard_indices"});
+  // The mark of a flat tensor would be lost with it.
+  for (const char* mark : {"neg", "conj"}) {
+    make("d/model/rank1.pt",
+         rank(0, tuple({integers({4, 5}), integers({0, 1})}), w.substr(16) + b, {text(mark), boolean(true)}));
+    expect_refused("d", CKPT_FORMAT, {"rank1.pt", "flat_param.data of one dimension"});
+  }
 }
 
 // ---- olmo_core 0.1 ----

@@ -88,6 +88,13 @@ Status ZeroState::check_ranks() const {
                                           ": it divides experts among some of the ranks (ds_zero_partition_groups); "
                                           "convert it with DeepSpeed's ds_to_universal, and import that")
           .with("path", file.path());
+    // Tensors of all ranks are joined and cut by parameters, and what torch makes of their elements would be lost.
+    if (const auto marks = torch_marks(file.tree()); !marks.empty())
+      return Status(CKPT_UNSUPPORTED,
+                    strformat("{}: torch {} {} when it uses it: expected tensors whose elements are what they are",
+                              file.path(), marks.begin()->second.verb(), quoted(marks.begin()->first)))
+          .with("path", file.path())
+          .with("tensor", marks.begin()->first);
     const uint32_t count = file.find(states(rank), "partition_count");
     if (file.is_null(count)) continue;
     uint64_t world = 0;
@@ -135,9 +142,7 @@ Status ZeroState::check_slices(size_t group) const {
   for (size_t rank = 0; rank < ranks_.size(); rank++) {
     const DeepSpeedFile& file = ranks_[rank];
     const uint32_t all = file.find(states(rank), kSlices);
-    CKPT_TRY(all == kNoNode || rank == 0 ? check_equal(ranks_[0], ranks_[0].find(states(0), kSlices), file, all)
-                                         : Ok());
-    if (all == kNoNode) return Ok();
+    if (all == kNoNode) return check_equal(ranks_[0], ranks_[0].find(states(0), kSlices), file, all);
     const uint32_t slices = file.find(all, static_cast<int64_t>(group));
     if (!file.is_dict(slices))
       return file.wrong(slices == kNoNode ? all : slices,
