@@ -158,8 +158,7 @@ void bind_file(nb::module_& m) {
           "Number `index` of tensors().")
       .def("data", &data_of, nb::arg("index"),
            "The elements of tensor `index`, where they lie in the file. ValueError: they have no address, since they "
-           "lie "
-           "in several pieces or since the file was opened with tensor_data=0; read() reads them.")
+           "lie in several pieces or since the file was opened with tensor_data=0; read() reads them.")
       .def(
           "read",
           [](FileObject& self, uint64_t index, nb::handle data, nb::object dtype, std::optional<Extents> shape,

@@ -21,10 +21,9 @@ static bool is_foreign_address(const std::string& url) {
   return false;
 }
 
-bool is_foreign(const std::string& path, const Settings& settings) {
+bool is_foreign(const std::string& path) {
   namespace fs = std::filesystem;
   if (starts_with(path, "https://") || starts_with(path, "http://")) return is_foreign_address(path);
-  if (starts_with(path, "s3://")) return ckpt::Store::open(path, options_of(settings)).list().empty();
   std::error_code none;
   if (!fs::is_directory(path, none)) return fs::is_regular_file(path, none);
   if (fs::exists(path + "/.ckpt", none) || fs::exists(path + "/MANIFEST", none) || fs::is_empty(path, none))
@@ -36,10 +35,9 @@ bool is_foreign(const std::string& path, const Settings& settings) {
 
 // ---- what it has ----
 
-Content::Content(const std::string& path, const Settings& settings, const Settings& over) : where_(path) {
-  Settings all = over;
-  all.emplace("tensor_data", 0);  // read() brings what is wanted
-  file_.emplace(ckpt::File::open(path, options_of(settings, all)));
+Content::Content(const std::string& path, const ckpt::Options& options) : where_(path) {
+  ckpt::Options all = options;
+  file_.emplace(ckpt::File::open(path, all.set("tensor_data", 0)));  // read() brings what is wanted
   const uint64_t count = file_->tensor_count();
   tensors_.reserve(count);
   for (uint64_t i = 0; i < count; i++) tensors_.emplace(file_->tensor(i).name, i);

@@ -10,13 +10,13 @@ namespace ckpt_torch {
 namespace internal {
 
 // Whether a path names a file, or a directory with files, of another program; of a directory that holds none of a known
-// format the answer is true, too.
-bool is_foreign(const std::string& path, const Settings& settings);
+// format the answer is true, too. Of a bucket only its store can tell: false.
+bool is_foreign(const std::string& path);
 
 class Content {
  public:
-  // Files at a path; the options of ckpt_file_open.
-  Content(const std::string& path, const Settings& settings, const Settings& over);
+  // Files at a path.
+  Content(const std::string& path, const ckpt::Options& options);
   // A checkpoint, as a rank sees it.
   Content(const ckpt::Store& store, const std::string& id, uint32_t rank, const ckpt::Options& options);
 

@@ -66,7 +66,7 @@ class Loading {
     if (from.store)
       content_.emplace(*from.store, from.id, rank, bag);
     else
-      content_.emplace(from.id, settings, options_.settings);
+      content_.emplace(from.id, bag);
     plan_ = std::make_unique<LoadPlan>(*content_, options_, bag);
   }
 
@@ -289,13 +289,7 @@ Session::Impl::Planning Session::Impl::planning(State& state, const Choice& choi
 Loaded Session::Impl::load(const std::string& id, const Models& models, const Optimizers& optimizers,
                            const LoadOptions& options) {
   auto plan = [&](Loading& loading) { loading.plan(models, optimizers); };
-  return std::move(load_from({{&store, id, options, plan}})[0]);
-}
-
-Loaded Session::Impl::load_files(const std::string& path, const Models& models, const Optimizers& optimizers,
-                                 const LoadOptions& options) {
-  auto plan = [&](Loading& loading) { loading.plan(models, optimizers); };
-  return std::move(load_from({{nullptr, path, options, plan}})[0]);
+  return std::move(load_from({{store ? &store : nullptr, id, options, plan}})[0]);
 }
 
 Loaded Session::Impl::load_state(const std::string& id, State& state, const LoadOptions& options,

@@ -80,7 +80,7 @@ Source located(const Source& source) {
   fs::path path(source.path);
   if (!path.has_filename()) path = path.parent_path();
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (source.select != "latest" || is_foreign(source.path, {}) || fs::exists(path / ".ckpt", none) ||
+  if (source.select != "latest" || is_foreign(source.path) || fs::exists(path / ".ckpt", none) ||
       !fs::is_directory(folder / ".ckpt", none))
     return out;
   out.path = folder.string();
@@ -92,7 +92,7 @@ Source located(const Source& source) {
 }
 
 std::string find(const Source& source, const Settings& settings) {
-  if (!is_foreign(source.path, settings)) {
+  if (!is_foreign(source.path)) {
     const auto store = ckpt::Store::open(source.path, options_of(settings));
     return ckpt::Reader::open(store, source.select, options_of(settings, {{"run", source.run}})).info().id;
   }
@@ -106,7 +106,7 @@ std::string find(const Source& source, const Settings& settings) {
 Opened::Opened(const Source& from, const std::string& what, const std::string& found, uint32_t rank,
                const Settings& settings)
     : source(from), told(what), id(found), where(from.path + (found.empty() ? "" : "/" + found)) {
-  if (is_foreign(from.path, settings)) {
+  if (is_foreign(from.path)) {
     file.emplace(ckpt::File::open(where, {{"tensor_data", 0}}));
     file_tables = file->tables();
     look_at(file->tree().root());

@@ -142,19 +142,19 @@ std::string save(const std::string& store, const Models& models, const Optimizer
   return make_together(store, ranks, options.settings).save({models, optimizers, others}, options);
 }
 
-// COLLECTIVE. Nothing: it is a store, or a directory without files of a known format.
-static std::optional<Loaded> load_files(const std::string& path, const Models& models, const Optimizers& optimizers,
-                                        const LoadOptions& options, const Ranks& ranks) {
+// COLLECTIVE. Nothing, unless rank 0 says that it is of files and they have a known format.
+static std::optional<Loaded> load_files(const std::string& path, const std::function<bool()>& of_files,
+                                        const Models& models, const Optimizers& optimizers, const LoadOptions& options,
+                                        const Ranks& ranks) {
   if (options.selector != "latest") return std::nullopt;  // of files there is nothing to select
   Session::Impl impl(ranks, {});
-  std::string foreign;
+  std::string answer;
   auto error = caught([&] {
-    if (ranks.rank == 0 || !ranks.group) foreign = is_foreign(path, options.settings) ? "files" : "";
+    if (ranks.rank == 0 || !ranks.group) answer = of_files() ? "files" : "";
   });
-  if (agree(impl.group(), error, foreign)[0].empty()) return std::nullopt;
+  if (agree(impl.group(), error, answer)[0].empty()) return std::nullopt;
   try {
-    Loaded loaded = impl.load_files(path, models, optimizers, options);
-    return loaded;
+    return impl.load(path, models, optimizers, options);
   } catch (const Error& failed) {
     const auto expected = failed.details().find("expected");
     if (failed.status() != CKPT_NOT_FOUND || expected == failed.details().end() || expected->second != "a known format")
@@ -165,9 +165,18 @@ static std::optional<Loaded> load_files(const std::string& path, const Models& m
 
 Loaded load(const std::string& store, const Models& models, const Optimizers& optimizers, const LoadOptions& options,
             const Ranks& ranks) {
-  auto files = guarded([&] { return load_files(store, models, optimizers, options, ranks); });
-  if (files) return std::move(*files);
-  return make_together(store, ranks, options.settings).load(models, optimizers, options);
+  auto files = [&](const std::function<bool()>& of_files) {
+    return guarded([&] { return load_files(store, of_files, models, optimizers, options, ranks); });
+  };
+  if (auto loaded = files([&] { return is_foreign(store); })) return std::move(*loaded);
+  try {
+    return make_together(store, ranks, options.settings).load(models, optimizers, options);
+  } catch (const Error& error) {
+    if (error.status() != CKPT_NOT_FOUND || store.rfind("s3://", 0) != 0) throw;
+    auto is_no_store = [&] { return ckpt::Store::open(store, options_of(options.settings)).list().empty(); };
+    if (auto loaded = files(is_no_store)) return std::move(*loaded);
+    throw;
+  }
 }
 
 std::optional<Loaded> load_if_any(const std::string& store, const Models& models, const Optimizers& optimizers,

@@ -38,7 +38,7 @@ struct Session::Impl {
   void open_session();
   std::string save(const State& state, const SaveOptions& options);
   SaveHandle save_async(const State& state, const SaveOptions& options);
-  // COLLECTIVE. The id must be the same on all ranks.
+  // COLLECTIVE. The id, or without a store the path of files, must be the same on all ranks.
   Loaded load(const std::string& id, const Models& models, const Optimizers& optimizers, const LoadOptions& options);
   // COLLECTIVE. The parts that the state has, and of these what `choice` lets through.
   Loaded load_state(const std::string& id, State& state, const LoadOptions& options, const internal::Choice& choice);
@@ -65,9 +65,6 @@ struct Session::Impl {
   };
   // COLLECTIVE. Loads from all of them as one: nothing changes before all are planned.
   std::vector<Loaded> load_from(const std::vector<From>& all);
-  // COLLECTIVE. The same of files of another program.
-  Loaded load_files(const std::string& path, const Models& models, const Optimizers& optimizers,
-                    const LoadOptions& options);
   Group* group() const { return ranks.group.get(); }
 
   Ranks ranks;
