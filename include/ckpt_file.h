@@ -45,11 +45,12 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * kept; "torchtune": the files that were imported, or epoch_0; "meta": consolidated.NN.pth as Meta's Llama has
  * them, in `shards` files or as many as were imported, which divide the weights as Meta's models do; "recis": a run
  * with one checkpoint, its tables in `shards` shards, as RecIS' loader takes them (ckpt_{step} alone where `path` ends
- * in such a name). Files of composer and olmo are loaded without weights_only: numpy's values, dates and paths are what
- * they were. Option shard_bytes cuts a directory of safetensors into files of at most so many bytes, with an index;
- * option at writes what is below a place of the state alone, by the names that it has there. What has no place in the
- * format (other objects, tensors outside the tree) is left out; safetensors of a tensor that torch conjugates, negates
- * or scales when it uses it are UNSUPPORTED. Mappings and selections are as in ckpt_import.
+ * in such a name). Files of composer and olmo are loaded without weights_only: numpy's values, dates and paths are
+ * what they were. Option shard_bytes cuts a directory of safetensors into files of at most so many bytes, with an
+ * index; option at writes what is below a place of the state alone, by the names that it has there (safetensors: its
+ * keys, joined by dots). What has no place in the format (other objects, tensors outside the tree) is left out;
+ * safetensors of a tensor that torch conjugates, negates or scales when it uses it are UNSUPPORTED. Mappings and
+ * selections are as in ckpt_import.
  * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast,
  * strict, verify_after (what was written, and stays, is read back and compared).
  * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is

@@ -110,8 +110,9 @@ Side side_of(const std::string& argument, bool foreign, const Args& args, const 
   side.opened = std::make_unique<Opened>(open_checkpoint(argument, args, options));
   const ckpt::Reader& reader = side.opened->reader;
   side.name = side.opened->info.id;
-  side.tree = reader.tree().json();
-  const MarkedTensors marked = marks_in(reader);
+  const ckpt::Tree tree = reader.tree();
+  side.tree = tree.json();
+  const MarkedTensors marked = marks_in(tree.view());
   for (const ckpt::TensorInfo& tensor : reader.tensors())
     side.tensors.emplace_back(reader, options, tensor.name, "").use_marks(marks_of(marked, tensor.name));
   side.tables = tables_of(reader);

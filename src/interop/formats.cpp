@@ -131,9 +131,9 @@ Status check_tables(const ExportRequest& request, const Format& format) {
 Status know_names(const ExportRequest& request, std::string_view format, Wanted* wanted) {
   if (format != "safetensors" && format != "torchtune") return Ok();
   const std::string at = format == "torchtune" ? "model" : wanted->at;
-  const auto names = safetensors_names(request.reader, at);
-  if (!names.ok()) return format == "torchtune" ? Ok() : names.status();
-  for (const auto& [own, name] : *names) wanted->names[(format == "torchtune" ? "model/" : "") + name] = own;
+  const auto own_of = safetensors_names(request.reader, at);
+  if (!own_of.ok()) return format == "torchtune" ? Ok() : own_of.status();
+  for (const auto& [name, own] : *own_of) wanted->names[(format == "torchtune" ? "model/" : "") + name] = own;
   return Ok();
 }
 

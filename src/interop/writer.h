@@ -57,6 +57,10 @@ struct ExportFile {
   uint64_t bytes = 0;      // at least; room for them is taken at once
   bool is_packed = false;  // the file will be smaller
 };
+inline ExportFile text_file(std::string name, std::string text) {
+  const uint64_t bytes = text.size();
+  return {std::move(name), std::make_unique<PlainBody>(std::move(text)), {}, bytes};
+}
 
 struct ExportPlan {
   bool is_directory = false;  // else `files` is one

@@ -159,13 +159,7 @@ static Status check_archive(const std::string& path, const std::string& archive,
   const auto file = rank_file(name), origin = rank_file(written);
   const bool is_other =
       name != written && (file && origin ? *file != *origin : std::ranges::binary_search(beside, written));
-  if (!is_other) return Ok();
-  return Status(CKPT_MISMATCH, strformat("{}: it was written as {}, as its archive is called: a copy of that, or two "
-                                         "files were exchanged; put the file that was written as {} there",
-                                         path, quoted(written), quoted(name)))
-      .with("path", path)
-      .with("expected", name)
-      .with("found", written);
+  return is_other ? written_as_another(path, written) : Ok();
 }
 
 Result<DeepSpeedFile> DeepSpeedFile::open(const std::string& path, const ReadOptions& options, ForeignCheckpoint& to,

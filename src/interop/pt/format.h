@@ -19,6 +19,8 @@ bool is_pt(const Candidate& candidate);
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options);
 // The same of what lies in a part of a file of this machine; `path` is for messages.
 Result<ForeignCheckpoint> read_pt_in(const std::string& path, InputFile file, Bytes part, const ReadOptions& options);
+// MISMATCH for a file whose ForeignCheckpoint::archive says that torch wrote it as `written` beside it.
+Status written_as_another(const std::string& path, const std::string& written);
 // Attributes of an import: the format's name, and how much of it has no CRC-32.
 Attributes import_attributes(const char* format, size_t unchecked);
 

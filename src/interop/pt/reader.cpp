@@ -24,6 +24,16 @@ static Result<ForeignCheckpoint> read_pt_at(const std::string& path, InputFile f
   return out;
 }
 
+Status written_as_another(const std::string& path, const std::string& written) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return Status(CKPT_MISMATCH, strformat("{}: it was written as {}, as its archive is called: a copy of that, or two "
+                                         "files were exchanged; put the file that was written as {} there",
+                                         path, quoted(written), quoted(name)))
+      .with("path", path)
+      .with("expected", name)
+      .with("found", written);
+}
+
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(InputFile file, InputFile::open(path, options.folder));
   const FileBytes bytes = file.bytes();

@@ -129,10 +129,7 @@ class RecisPlan {
     return Status(code, "export: " + shown(name) + ": " + what).with("tensor", name);
   }
 
-  void put_text(const std::string& name, std::string text) {
-    const uint64_t bytes = text.size();
-    plan_.files.push_back({name, std::make_unique<PlainBody>(std::move(text)), {}, bytes});
-  }
+  void put_text(const std::string& name, std::string text) { plan_.files.push_back(text_file(name, std::move(text))); }
 
   // The place of the checkpoint in a directory of a run.
   Status set_folder() {

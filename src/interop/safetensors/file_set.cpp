@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <optional>
 
 #include "format/names.h"
 
@@ -183,14 +184,32 @@ Result<FileSet> set_of_index(const std::string& path, const Folder& folder) {
   return set;
 }
 
-// "model-00001-of-00002.safetensors" of "model", with anything for the dot that follows the numbers.
-bool is_shard_of(const std::string& name, const std::string& stem, std::string_view rest) {
-  constexpr std::string_view kNumbers = "-00000-of-00000";
-  if (!name.starts_with(stem) || name.size() < stem.size() + kNumbers.size()) return false;
-  const std::string_view after = std::string_view(name).substr(stem.size());
-  for (size_t i = 0; i < kNumbers.size(); i++)
-    if (kNumbers[i] == '0' ? after[i] < '0' || after[i] > '9' : after[i] != kNumbers[i]) return false;
-  return rest.empty() ? after[kNumbers.size()] == '.' : after.substr(kNumbers.size()) == rest;
+// "model-00001-of-00003.safetensors": 1 of 3, between "model-" and ".safetensors".
+struct ShardName {
+  std::string_view before, after;
+  uint32_t number = 0, count = 0;
+};
+std::optional<ShardName> parse_shard_name(std::string_view name) {
+  constexpr std::string_view kOf = "-of-";
+  constexpr size_t kDigits = 5;
+  const size_t of = name.rfind(kOf);
+  if (of == name.npos || of < kDigits) return std::nullopt;
+  const auto parse = [](std::string_view text, uint32_t* number) {
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+    return error == std::errc() && text.size() == kDigits && stop == text.data() + text.size();
+  };
+  ShardName found{name.substr(0, of - kDigits), {}};
+  const std::string_view count = name.substr(of + kOf.size(), kDigits);
+  if (!parse(name.substr(of - kDigits, kDigits), &found.number) || !parse(count, &found.count)) return std::nullopt;
+  found.after = name.substr(of + kOf.size() + kDigits);
+  return found;
+}
+
+// One of several files of "model"; without a suffix also of a variant.
+bool is_shard_of(const std::string& name, const std::string& stem, std::string_view suffix) {
+  const std::optional<ShardName> found = parse_shard_name(name);
+  return found && found->before == stem + '-' &&
+         (suffix.empty() ? found->after.starts_with('.') : found->after == suffix);
 }
 
 // Beside a model's file or shards transformers and diffusers pass over variants ("model.fp16.safetensors",
@@ -238,29 +257,17 @@ FileSet set_of_file(const std::string& path) {
 
 }  // namespace
 
-static constexpr size_t kDigits = 5;
-
-// "00003": 3.
-static bool parse_five_digits(std::string_view text, uint32_t* number) {
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && text.size() == kDigits && stop == text.data() + text.size();
-}
-
 // Where all neighbours of what is there are there, none is missing.
 Status check_numbered(const std::string& directory, const std::vector<std::string>& names) {
-  constexpr std::string_view kOf = "-of-";
   for (const std::string& name : names) {
-    const size_t of = name.rfind(kOf);
-    uint32_t number = 0, count = 0;
-    if (of == name.npos || of < kDigits || name.starts_with("shard-") ||  // of DCP, whose ranks have some each
-        !parse_five_digits(std::string_view(name).substr(of - kDigits, kDigits), &number) ||
-        !parse_five_digits(std::string_view(name).substr(of + kOf.size(), kDigits), &count))
-      continue;
-    for (const uint32_t other : {number - 1, number + 1}) {
-      if (other < 1 || other > count) continue;
-      const std::string file = name.substr(0, of - kDigits) + strformat("{:05}", other) + name.substr(of);
+    const std::optional<ShardName> found = parse_shard_name(name);
+    if (!found || name.starts_with("shard-")) continue;  // of DCP, whose ranks have some each
+    for (const uint32_t other : {found->number - 1, found->number + 1}) {
+      if (other < 1 || other > found->count) continue;
+      const std::string file = strformat("{}{:05}-of-{:05}{}", found->before, other, found->count, found->after);
       if (!std::binary_search(names.begin(), names.end(), file))
-        return Status(CKPT_INCOMPLETE, strformat("{}/{} is missing: {} is one of {}", directory, file, name, count))
+        return Status(CKPT_INCOMPLETE,
+                      strformat("{}/{} is missing: {} is one of {}", directory, file, name, found->count))
             .with("path", directory + '/' + file);
     }
   }

@@ -19,7 +19,7 @@ Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOp
 // One file where the path ends in .safetensors, else a directory with the split that was imported. UNSUPPORTED for what
 // safetensors cannot express, FORMAT for attributes that no import wrote.
 Result<ExportPlan> plan_safetensors(const ExportRequest& request);
-// What the tensors below a place are called in the file, by their names: keys of the tree joined by dots ("0.weight" of
+// The tensors below a place, by what they are called in the file: keys of the tree joined by dots ("0.weight" of
 // "model/~s0/weight"), which safetensors takes whatever they are. Without a place only keys of the root are those; what
 // stands deeper, or elsewhere in the tree, is called what the state calls it. UNSUPPORTED where two would be one.
 Result<std::map<std::string, std::string>> safetensors_names(const State& state, const std::string& at);

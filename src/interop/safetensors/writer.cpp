@@ -19,9 +19,9 @@ namespace {
 struct From {
   const State& reader;
   std::string prefix;
+  std::map<std::string, std::string> own;    // by the names in the files
   std::map<std::string, std::string> names;  // in the files
   std::map<std::string, TorchMarks> marks;
-  std::map<std::string, std::string> own;  // by the names in the files
 
   const std::string& name_of(const Tensor& tensor) const { return own.at(tensor.name); }
 };
@@ -285,7 +285,7 @@ Result<std::map<std::string, std::string>> safetensors_names(const State& state,
                                                              const std::string& at) {
   const std::string prefix = at.empty() ? "" : at + '/';
   const std::map<std::string, std::string> dotted = dotted_names(tree, prefix);
-  std::map<std::string, std::string> names, own;
+  std::map<std::string, std::string> own;
   for (uint64_t i = 0; i < state.tensor_count(); i++) {
     CKPT_ASSIGN(const ckpt_tensor_info info, state.tensor(i));
     const std::string_view name = info.name;
@@ -301,9 +301,8 @@ Result<std::map<std::string, std::string>> safetensors_names(const State& state,
                           "safetensors would call it " + shown(made) + ", as tensor " + shown(first->second) +
                               "; option exclude leaves one of them out")
           .with("found", first->second);
-    names.emplace(name, made);
   }
-  return names;
+  return own;
 }
 
 }  // namespace
@@ -323,9 +322,9 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
         .with("found", request.path);
   const std::string at = request.options.str("at");
   CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
-  CKPT_ASSIGN(auto names, safetensors_names(request.reader, tree, at));
-  From from{request.reader, at.empty() ? "" : at + '/', std::move(names), torch_marks(tree), {}};
-  for (const auto& [own, name] : from.names) from.own[name] = own;
+  CKPT_ASSIGN(auto own, safetensors_names(request.reader, tree, at));
+  From from{request.reader, at.empty() ? "" : at + '/', std::move(own), {}, torch_marks(tree)};
+  for (const auto& [name, of_state] : from.own) from.names[of_state] = name;
   CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, plan.is_directory, most));
   for (const PlannedFile& planned : files) {
     CKPT_ASSIGN(ExportFile file, export_file(from, planned));
@@ -333,10 +332,7 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   }
   if (!plan.is_directory) return plan;
   CKPT_ASSIGN(std::optional<std::string> index, index_of(from, files));
-  if (index) {
-    const uint64_t bytes = index->size();
-    plan.files.push_back({kIndexFile, std::make_unique<PlainBody>(*std::move(index)), {}, bytes});
-  }
+  if (index) plan.files.push_back(text_file(kIndexFile, *std::move(index)));
   return plan;
 }
 

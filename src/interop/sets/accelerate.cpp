@@ -6,6 +6,7 @@
 
 #include "interop/dcp/format.h"
 #include "interop/deepspeed/format.h"
+#include "interop/pt/format.h"
 #include "interop/safetensors/file_set.h"
 #include "interop/sets/format.h"
 #include "interop/shards/merge.h"
@@ -114,13 +115,8 @@ class Directory {
   // torch calls the archive as the file was called that it wrote.
   Status check_archive(const std::string& name, const std::string& archive) const {
     const std::string written = archive + name.substr(std::min(name.rfind('.'), name.size()));
-    if (archive.empty() || written == name || !has(written)) return Ok();
-    return Status(CKPT_MISMATCH, strformat("{}/{}: it was written as {}, as its archive is called: a copy of that, or "
-                                           "two files were exchanged; put the file that was written as {} there",
-                                           path_, name, quoted(written), quoted(name)))
-        .with("path", path_ + '/' + name)
-        .with("expected", name)
-        .with("found", written);
+    const bool is_other = !archive.empty() && written != name && has(written);
+    return is_other ? written_as_another(path_ + '/' + name, written) : Ok();
   }
   // A DCP directory, in which the state has a key of its own, or a file of each rank.
   Result<bool> sharded(const std::string& key, const std::string& name, const char* around) {

@@ -147,9 +147,8 @@ class TorchtunePlan {
       CKPT_ASSIGN(const ckpt_tensor_info info, request_.reader.tensor(std::string(tree_[child].text_view())));
       total += info.bytes;
     }
-    std::string text = make_index("{\"total_size\":" + std::to_string(total) + "}", weight_map);
-    const uint64_t bytes = text.size();
-    plan_.files.push_back({files_.index, std::make_unique<PlainBody>(std::move(text)), {}, bytes});
+    plan_.files.push_back(
+        text_file(files_.index, make_index("{\"total_size\":" + std::to_string(total) + "}", weight_map)));
     return Ok();
   }
 
@@ -205,8 +204,7 @@ Result<ExportPlan> plan_olmo(const ExportRequest& request) {
                   "export: an OLMo directory has a config.yaml, which its import keeps, and this "
                   "checkpoint was not imported from one")
         .with("expected", kOlmoConfigAttr);
-  const uint64_t bytes = config.size();
-  plan.files.push_back({"config.yaml", std::make_unique<PlainBody>(std::move(config)), {}, bytes});
+  plan.files.push_back(text_file("config.yaml", std::move(config)));
   return plan;
 }
 
