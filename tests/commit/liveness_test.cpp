@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "checkpoint/engine.h"
+#include "format/names.h"
 #include "s3/server.h"
 #include "store/weak_store.h"
 
@@ -321,6 +322,13 @@ class S3Heartbeat : public ::testing::TestWithParam<int> {
     return store;
   }
   std::shared_ptr<store::Store> open_store() const { return *store::open_s3(uri, store::s3_options()); }
+  // Waits for a rank's first sign of life: without one it is a rank that has not come, and is waited for. Whatever stops
+  // at a request of the save may stop before another thread has put it.
+  void wait_for_beat(const session::Session& session, uint32_t rank) const {
+    const auto store = open_store();
+    const std::string key = format::beat_key(session.plan().token, rank);
+    while (!store->age_ms(key).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 
   const std::string uri = store::fresh_s3_uri();
   Pipe here, go, result;
@@ -344,6 +352,7 @@ TEST_P(S3Heartbeat, ARankThatIsKilledOrStandsStillEndsTheSave) {
     Status told;
     std::thread saves([&] { told = save_step(leader, 1, kLong); });
     here.read();
+    wait_for_beat(*leader, 1);
     rank.signal(signal);
     saves.join();
     expect_gone(told, "1");
@@ -367,6 +376,7 @@ TEST_P(S3Heartbeat, RankZeroThatIsKilledEndsTheSavesOfTheOthers) {
   Status told;
   std::thread saves([&] { told = save_step(session, 1, kLong); });
   here.read();
+  wait_for_beat(*session, 0);
   leader.kill();
   saves.join();
   expect_gone(told, "0");
