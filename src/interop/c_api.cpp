@@ -195,7 +195,7 @@ ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_de
         return Status(CKPT_MISMATCH, strformat("expected {} {}, found {} {}", dtype_name(wanted.dtype),
                                                to_text(wanted.shape), dtype_name(tensor.dtype), to_text(tensor.shape)));
       CKPT_TRY(content.find_elements(file->reading));
-      return copy_elements(content.files, tensor, wanted);
+      return copy_elements(content.files, tensor, wanted, file->has_data);
     };
     Status status = read();
     return status.ok() ? Ok() : std::move(status).in("tensor " + ckpt::quoted(tensor.name)).with("tensor", tensor.name);

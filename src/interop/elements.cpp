@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kStepBytes = 1 << 20;
 constexpr uint64_t kNearBytes = 256 << 10;  // of a file on a server, so much is fetched at once: more may be wanted
+constexpr uint64_t kWindowBytes = kRequestsAtOnce * kRequestBytes;  // and so much at most
 
 // A box of a tensor in memory, in byte units.
 struct BoxMemory {
@@ -74,19 +75,44 @@ uint64_t copy_shared(const BoxMemory& from, const BoxMemory& to, const Box& shar
   return volume;
 }
 
-// Of a piece what lies from the first element of a box to its last, and a little around it.
-FileRange range_near(const FileRange& piece, Bytes bytes, const BoxMemory& from, const Box& shared, uint64_t width) {
+// From the first element of a box to its last, in bytes.
+uint64_t span_of(const BoxMemory& from, const Box& box, uint64_t width) {
   uint64_t last = 0;
-  for (int i = 0; i < shared.ndim(); i++) last += (shared.extent[i] - 1) * from.strides[i];
+  for (int i = 0; i < box.ndim(); i++) last += (box.extent[i] - 1) * from.strides[i];
+  return (last + 1) * width;
+}
+
+// Of a piece what lies there, and a little around it.
+FileRange range_near(const FileRange& piece, Bytes bytes, const BoxMemory& from, const Box& shared, uint64_t width) {
   const auto first = static_cast<uint64_t>(from.at(shared, width) - bytes.data());
   const uint64_t begin = first / kNearBytes * kNearBytes;
-  const uint64_t end = std::min(piece.size, round_up(first + (last + 1) * width, kNearBytes));
+  const uint64_t end = std::min(piece.size, round_up(first + span_of(from, shared, width), kNearBytes));
   return {piece.file, piece.offset + begin, end - begin};
+}
+
+// Calls use(part) for parts of a box that lie in a window of the file each: cut along the dimension that reaches
+// farthest.
+template <typename Use>
+Status in_parts(const BoxMemory& from, const Box& box, uint64_t width, const Use& use) {
+  if (span_of(from, box, width) <= kWindowBytes) return use(box);
+  auto reach = [&](int i) { return (box.extent[i] - 1) * from.strides[i]; };
+  int dim = 0;
+  for (int i = 1; i < box.ndim(); i++)
+    if (reach(i) > reach(dim)) dim = i;
+  const uint64_t fits = std::max<uint64_t>(kWindowBytes / width / from.strides[dim], 1);
+  const uint64_t step = std::min(fits, (box.extent[dim] + 1) / 2);
+  Box part = box;
+  for (uint64_t at = 0; at < box.extent[dim]; at += step) {
+    part.offset[dim] = box.offset[dim] + at;
+    part.extent[dim] = std::min(step, box.extent[dim] - at);
+    CKPT_TRY(in_parts(from, part, width, use));
+  }
+  return Ok();
 }
 
 }  // namespace
 
-Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device::RegionRequest& wanted) {
+Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device::RegionRequest& wanted, bool stays) {
   const std::vector<BoxMemory> targets = wanted_boxes(wanted);
   std::vector<std::byte> buffer;
   uint64_t copied = 0;
@@ -94,15 +120,19 @@ Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device
     if (piece.bytes.size == 0) continue;
     CKPT_ASSIGN(const Bytes bytes, files.place(piece.bytes));
     CKPT_ASSIGN(const std::vector<BoxMemory> sources, boxes_of_piece(wanted.geometry, tensor, piece, bytes));
-    const auto remote = files.is_computed(piece.bytes.file) ? nullptr : files.remote_of(piece.bytes.file);
+    const bool remote = files.remote_of(piece.bytes.file) != nullptr;
     for (const BoxMemory& from : sources)
       for (const BoxMemory& to : targets) {
+        auto copy = [&](const Box& part) -> Status {
+          const FileRange near = range_near(piece.bytes, bytes, from, part, wanted.geometry.width);
+          CKPT_TRY(files.fetch({near}));
+          copied += copy_shared(from, to, part, wanted.geometry, buffer);
+          if (!stays) files.release(near);
+          return Ok();
+        };
         const Box shared = plan::intersect(from.box, to.box);
         if (shared.volume() == 0) continue;
-        const FileRange near = range_near(piece.bytes, bytes, from, shared, wanted.geometry.width);
-        CKPT_TRY(files.fetch({near}));
-        copied += copy_shared(from, to, shared, wanted.geometry, buffer);
-        if (remote) remote->release({near.offset, near.offset + near.size});
+        CKPT_TRY(remote ? in_parts(from, shared, wanted.geometry.width, copy) : copy(shared));
       }
   }
   const uint64_t expected = plan::units_of(wanted.geometry, wanted.units);

@@ -8,7 +8,7 @@
 namespace ckpt::interop {
 
 // Copies the wanted region into the memory of `wanted`, whose dtype and shape are the tensor's. After find_elements().
-// The errors of reading the files.
-Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device::RegionRequest& wanted);
+// `stays`: what is in the memory of files on a server stays there. The errors of reading the files.
+Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device::RegionRequest& wanted, bool stays);
 
 }  // namespace ckpt::interop

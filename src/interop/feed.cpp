@@ -15,8 +15,6 @@ namespace {
 // waits for is fetched, so the two never wait for each other.
 constexpr size_t kWindow = 16;
 
-constexpr size_t kStays = SIZE_MAX;  // instead of a block
-
 uintptr_t start_of(Bytes bytes) { return reinterpret_cast<uintptr_t>(bytes.data()); }
 
 }  // namespace
@@ -28,8 +26,7 @@ static std::vector<std::shared_ptr<RemoteFile>> by_address(std::vector<std::shar
   return files;
 }
 
-Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files, std::vector<Bytes> kept)
-    : files_(by_address(std::move(files))), kept_(std::move(kept)) {}
+Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files) : files_(by_address(std::move(files))) {}
 
 Feed::~Feed() {
   {
@@ -54,42 +51,36 @@ bool Feed::place_of(Bytes bytes, Piece* piece) const {
   return true;
 }
 
-Status Feed::fetch(const std::vector<Piece>& pieces) const {
+Status Feed::fill(const std::vector<Bytes>& samples) {
   std::map<RemoteFile*, std::vector<ByteRange>> wanted;
-  for (const Piece& piece : pieces) wanted[piece.file].push_back(piece.range);
+  for (const Bytes sample : samples)
+    if (Piece piece; place_of(sample, &piece)) wanted[piece.file].push_back(piece.range);
   for (auto& [file, ranges] : wanted) CKPT_TRY(file->fetch(std::move(ranges)));
   return Ok();
 }
 
-Status Feed::fill(const std::vector<Bytes>& samples) {
-  std::vector<Piece> pieces;
-  for (const Bytes sample : samples)
-    if (Piece piece; place_of(sample, &piece)) pieces.push_back(piece);
-  return fetch(pieces);
-}
-
-// Ranges that overlap others, or what is kept, are fetched now and stay: giving one back would take it from the others.
+// Ranges that overlap are spilled now: giving one back would take it from the others.
 Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
-  std::vector<Piece> all, staying;
+  std::vector<Piece> all, alone;
+  std::map<RemoteFile*, std::vector<ByteRange>> shared;
   blocks_.resize(blocks.size());
   for (size_t i = 0; i < blocks.size(); i++)
     for (const Bytes bytes : blocks[i])
       if (Piece piece{nullptr, {}, i}; place_of(bytes, &piece)) all.push_back(piece);
-  for (const Bytes bytes : kept_)
-    if (Piece piece{nullptr, {}, kStays}; place_of(bytes, &piece)) all.push_back(piece);
   auto order = [](const Piece& piece) { return std::tuple(piece.file, piece.range.begin, piece.range.end); };
   std::sort(all.begin(), all.end(), [&](const Piece& a, const Piece& b) { return order(a) < order(b); });
-  std::vector<Piece> alone;
   for (size_t i = 0; i < all.size();) {
     uint64_t end = all[i].range.end;
     size_t last = i + 1;
     for (; last < all.size() && all[last].file == all[i].file && all[last].range.begin < end; last++)
       end = std::max(end, all[last].range.end);
-    std::vector<Piece>& to = last == i + 1 && all[i].block != kStays ? alone : staying;
-    to.insert(to.end(), all.begin() + static_cast<ptrdiff_t>(i), all.begin() + static_cast<ptrdiff_t>(last));
+    if (last == i + 1)
+      alone.push_back(all[i]);
+    else
+      shared[all[i].file].push_back({all[i].range.begin, end});
     i = last;
   }
-  CKPT_TRY(fetch(staying));
+  for (const auto& [file, ranges] : shared) CKPT_TRY(file->spill(ranges));
   plan(alone);
   for (unsigned i = 0; i < kRequestsAtOnce; i++)
     workers_.emplace_back([this, errand = Errand::current()] {

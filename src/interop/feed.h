@@ -1,5 +1,6 @@
 // Feeds a save with the tensors of files on a web server: fetches block after block as the save comes to them, several
-// requests at once, and gives back what was saved. So an import takes little memory, however large the files are.
+// requests at once, and gives back what was saved. So an import takes little memory, however large the files are. What
+// several blocks read is spilled (remote_file.h).
 #pragma once
 
 #include <condition_variable>
@@ -9,14 +10,13 @@
 #include <vector>
 
 #include "base/late_memory.h"
-#include "interop/input_file.h"
+#include "interop/remote_file.h"
 
 namespace ckpt::interop {
 
 class Feed final : public LateMemory {
  public:
-  // `kept`: what is here already and stays, since the save does not say when it reads it.
-  explicit Feed(std::vector<std::shared_ptr<RemoteFile>> files, std::vector<Bytes> kept = {});
+  explicit Feed(std::vector<std::shared_ptr<RemoteFile>> files);
   // Waits for the requests that are under way.
   ~Feed() override;
 
@@ -37,13 +37,11 @@ class Feed final : public LateMemory {
     size_t waiting = 0;         // of these, those that are not here
   };
   bool place_of(Bytes bytes, Piece* piece) const;
-  Status fetch(const std::vector<Piece>& pieces) const;
   void plan(const std::vector<Piece>& sorted);
   void work();
   Piece next();
 
   const std::vector<std::shared_ptr<RemoteFile>> files_;  // by their addresses
-  const std::vector<Bytes> kept_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Block> blocks_;

@@ -43,15 +43,33 @@ Result<Bytes> FileTable::bytes(const FileRange& range) {
   return bytes;
 }
 
-Status FileTable::fetch(const std::vector<FileRange>& ranges) const {
+std::map<RemoteFile*, std::vector<ByteRange>> FileTable::on_servers(const std::vector<FileRange>& ranges) const {
   std::map<RemoteFile*, std::vector<ByteRange>> wanted;
   for (const FileRange& range : ranges) {
     const Entry* entry = range.size == 0 ? nullptr : &entries_[range.file];
     if (entry && entry->file && entry->file->remote())
       wanted[entry->file->remote().get()].push_back({range.offset, range.offset + range.size});
   }
-  for (auto& [file, of_file] : wanted) CKPT_TRY(file->fetch(std::move(of_file)));
+  return wanted;
+}
+
+Status FileTable::fetch(const std::vector<FileRange>& ranges) const {
+  for (const auto& [file, wanted] : on_servers(ranges)) CKPT_TRY(file->fetch(wanted));
   return Ok();
+}
+
+Status FileTable::spill(const std::vector<FileRange>& ranges) const {
+  for (const auto& [file, wanted] : on_servers(ranges)) CKPT_TRY(file->spill(wanted));
+  return Ok();
+}
+
+Status FileTable::end_spill() const {
+  for (const auto& file : remote()) CKPT_TRY(file->end_spill());
+  return Ok();
+}
+
+void FileTable::release(const FileRange& range) const {
+  if (const auto remote = remote_of(range.file)) remote->release({range.offset, range.offset + range.size});
 }
 
 std::vector<std::shared_ptr<RemoteFile>> FileTable::remote() const {

@@ -39,8 +39,12 @@ class FileTable {
   Result<Bytes> bytes(const FileRange& range);
   // The same without fetching: its address.
   Result<Bytes> place(const FileRange& range);
-  // Fetches many ranges at once, of which place() succeeded.
+  // Fetches many ranges at once, of which place() succeeded; or spills them (remote_file.h).
   Status fetch(const std::vector<FileRange>& ranges) const;
+  Status spill(const std::vector<FileRange>& ranges) const;
+  Status end_spill() const;
+  // It will not be looked at soon (input_file.h).
+  void release(const FileRange& range) const;
   // The files that are on a server, or computed.
   std::vector<std::shared_ptr<RemoteFile>> remote() const;
   // One of those; null for a file of this machine.
@@ -63,6 +67,7 @@ class FileTable {
     Bytes bytes;  // none: not open yet, or an empty file
   };
   size_t put(Entry entry);
+  std::map<RemoteFile*, std::vector<ByteRange>> on_servers(const std::vector<FileRange>& ranges) const;
 
   std::vector<Entry> entries_;
   std::map<uintptr_t, size_t> by_address_;  // of those with bytes

@@ -213,6 +213,13 @@ Status OutputFile::patch(uint64_t offset, Bytes data) {
   return Ok();
 }
 
+Status OutputFile::map_over(MutableBytes memory, uint64_t offset) const {
+  const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+  const void* data =
+      ::mmap(memory.data(), memory.size(), PROT_READ | PROT_WRITE, flags, fd_, static_cast<off_t>(offset));
+  return data == MAP_FAILED ? from_errno(errno, "map", path_) : Ok();
+}
+
 Status OutputFile::sync() {
   if (::fsync(fd_) != 0) return from_errno(errno, "sync", path_);
   // Some file systems tell of a failed write only here.

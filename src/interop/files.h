@@ -51,6 +51,9 @@ class OutputFile {
   Status patch(uint64_t offset, Bytes data);
   // All that was written to a temporary one. The mapping outlives the object.
   Result<MappedFile> map() const { return MappedFile::map(fd_, size_, path_); }
+  // Lays bytes of a temporary one from `offset` on over memory, both at pages. The mapping outlives the object; what is
+  // written to it stays in memory.
+  Status map_over(MutableBytes memory, uint64_t offset) const;
   // Durable; the file stays.
   Status sync();
 

@@ -77,7 +77,7 @@ class Importer {
   // Of files on a server bytes come when the save wants them.
   void feed() {
     if (auto remote = from_.files.remote(); !remote.empty())
-      save().get()->save->fill_from(std::make_shared<Feed>(std::move(remote), kept_));
+      save().get()->save->fill_from(std::make_shared<Feed>(std::move(remote)));
   }
 
   // The share of the rank that is being played, in the background so that it can be cancelled.
@@ -116,13 +116,27 @@ class Importer {
   }
 
   Status play(uint32_t rank) {
+    CKPT_TRY(from_.files.end_spill());  // the ranks before are written
     CKPT_TRY(open(rank));
-    copied_[1].clear();
     CKPT_TRY(add_share(rank));
     return run_save();
   }
 
+  // What lies in a row comes when the save wants it. Of a tensor with strides, and of a table, which is sorted, it
+  // reads elements in any order.
+  Status spill(uint32_t rank) {
+    std::vector<FileRange> ranges;
+    for (const ForeignTensor& tensor : from_.tensors)
+      for (const ForeignPiece& piece : tensor.pieces) {
+        const bool wanted = piece.rank == rank && !tensor.is_alias() && (piece.strides || tensor.buckets != 0);
+        // What has no place is told where it is added.
+        if (wanted && from_.files.place(piece.bytes).ok()) ranges.push_back(piece.bytes);
+      }
+    return from_.files.spill(ranges);
+  }
+
   Status add_share(uint32_t rank) {
+    CKPT_TRY(spill(rank));
     for (const ForeignTensor& tensor : from_.tensors)
       for (const ForeignPiece& piece : tensor.pieces) {
         if (piece.rank != rank || tensor.buckets != 0 || (tensor.is_alias() && &piece != tensor.pieces.data()))
@@ -143,9 +157,7 @@ class Importer {
   }
 
   Status add(const ForeignTensor& tensor, const ForeignPiece& piece) {
-    // Of a file on a web server, what lies in a row comes when the save wants it.
-    CKPT_ASSIGN(const Bytes bytes, piece.strides ? from_.files.bytes(piece.bytes) : from_.files.place(piece.bytes));
-    if (piece.strides) kept_.push_back(bytes);
+    CKPT_ASSIGN(const Bytes bytes, from_.files.place(piece.bytes));
     CKPT_TRY(done(save().add_tensor(tensor.name, client::Tensor(describe_piece(tensor, piece)),
                                     client::Memory(bytes.data(), bytes.size()))));
     if (&piece != tensor.pieces.data()) return Ok();
@@ -161,41 +173,20 @@ class Importer {
     const auto piece = std::ranges::find(ids.pieces, rank, &ForeignPiece::rank);
     if (piece == ids.pieces.end()) return Ok();
     const auto place = static_cast<size_t>(piece - ids.pieces.begin());
-    CKPT_ASSIGN(const Bytes id_bytes, at_hand(piece->bytes, rank));
+    CKPT_ASSIGN(const Bytes id_bytes, from_.files.place(piece->bytes));
     client::Rows rows;
     rows.ids = id_bytes.data();
     rows.count = id_bytes.size() / sizeof(uint64_t);
     rows.bucket_count = ids.buckets;
     for (const size_t number : table.columns) {
       const ForeignTensor& tensor = from_.tensors[number];
-      CKPT_ASSIGN(const Bytes bytes, at_hand(tensor.pieces[place].bytes, rank));
+      CKPT_ASSIGN(const Bytes bytes, from_.files.place(tensor.pieces[place].bytes));
       client::Column& column =
           rows.columns.emplace_back(client::Column{table.column_name(tensor), tensor.dtype, {}, {}});
       for (int i = 1; i < tensor.shape.ndim; i++) column.row.push_back(static_cast<int64_t>(tensor.shape[i]));
       column.blocks.emplace_back(bytes.data(), bytes.size());
     }
     return done(save().add_table(table.name, rows));
-  }
-
-  // A table is sorted, so a save reads its rows in any order: what is on a server comes into a temporary file first.
-  Result<Bytes> at_hand(const FileRange& range, uint32_t rank) {
-    CKPT_ASSIGN(const Bytes place, from_.files.place(range));
-    const auto remote = from_.files.remote_of(range.file);
-    if (!remote || range.size == 0) return place;
-    CKPT_ASSIGN(OutputFile file, OutputFile::temporary());
-    const Status written = in_windows(range.size, [&](uint64_t begin, uint64_t size) -> Status {
-      CKPT_TRY(job_.check());
-      const ByteRange window{range.offset + begin, range.offset + begin + size};
-      CKPT_TRY(remote->fetch({window}));
-      CKPT_TRY(file.write(place.subspan(begin, size)));
-      remote->give_back(window);
-      return Ok();
-    });
-    CKPT_TRY(written);
-    CKPT_ASSIGN(MappedFile mapped, file.map());
-    const Bytes bytes = mapped.bytes();
-    copied_[rank == 0 ? 0 : 1].push_back(std::move(mapped));
-    return bytes;
   }
 
   Status add_alias(const ForeignTensor& tensor, const ForeignPiece& piece) {
@@ -242,10 +233,8 @@ class Importer {
   ImportRequest request_;
   Job& job_;
   std::vector<ForeignTable> tables_;
-  std::string attempt_;                // its id; "" before the save begins
-  std::vector<Bytes> kept_;            // memory that is read by strides
-  std::vector<MappedFile> copied_[2];  // of tables: rank 0's, and those of the rank that is being played
-  std::vector<Rank> ranks_;            // 0, and the one that is being played
+  std::string attempt_;      // its id; "" before the save begins
+  std::vector<Rank> ranks_;  // 0, and the one that is being played
 };
 
 }  // namespace

@@ -2,11 +2,7 @@
 // a server must be asked for before it is looked at.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,70 +10,9 @@
 #include "base/types.h"
 #include "interop/files.h"
 #include "interop/folder.h"
-#include "store/store.h"
+#include "interop/remote_file.h"
 
 namespace ckpt::interop {
-
-// How ranges of a file on a server are asked for.
-inline constexpr uint64_t kRequestBytes = 8 << 20;  // by one request, at most
-inline constexpr unsigned kRequestsAtOnce = 8;
-inline constexpr uint64_t kRequestGap = 4096;  // so much between two ranges is fetched with them
-
-// What is read once and not kept is read in windows of so many bytes.
-inline constexpr uint64_t kOnceBytes = kRequestBytes;
-// `use`(begin, size) of each window of `size` bytes in turn, until one fails.
-template <typename Use>
-Status in_windows(uint64_t size, const Use& use) {
-  for (uint64_t at = 0; at < size; at += kOnceBytes) CKPT_TRY(use(at, std::min(kOnceBytes, size - at)));
-  return Ok();
-}
-
-// Bytes [begin, end) of a file.
-struct ByteRange {
-  uint64_t begin = 0, end = 0;
-};
-
-// A file on a server, or one that is computed (map/computed.h), in reserved memory, into which ranges of it come.
-// Thread-safe.
-class RemoteFile {
- public:
-  // Keeps about `keep` bytes of what may be wanted again; files with one count `held`, of all of them together.
-  static Result<std::shared_ptr<RemoteFile>> make(std::unique_ptr<store::Reader> reader, std::string path,
-                                                  uint64_t keep, std::shared_ptr<std::atomic<uint64_t>> held = nullptr);
-  ~RemoteFile();
-  RemoteFile(const RemoteFile&) = delete;
-  RemoteFile& operator=(const RemoteFile&) = delete;
-
-  Bytes bytes() const { return bytes_; }
-  const std::string& path() const { return path_; }
-  // Brings what is not here yet of these ranges, several at once.
-  Status fetch(std::vector<ByteRange> ranges);
-  // The same of one range, by a single request; whoever calls it has divided the work.
-  Status fetch_at_once(const ByteRange& range);
-  // Reads bytes to somewhere else.
-  Status read(uint64_t offset, MutableBytes out) const { return reader_->read_at(offset, out); }
-  // Gives the memory of whole pages back; the range must be fetched again. release() does so if there is more than is
-  // kept.
-  void give_back(const ByteRange& range);
-  void release(const ByteRange& range);
-  // Gives all of it back. Nobody else may use the file meanwhile.
-  void give_back_all();
-
- private:
-  RemoteFile(std::unique_ptr<store::Reader> reader, std::string path, MutableBytes bytes, uint64_t keep,
-             std::shared_ptr<std::atomic<uint64_t>> held)
-      : reader_(std::move(reader)), path_(std::move(path)), bytes_(bytes), keep_(keep), held_(std::move(held)) {}
-  std::vector<ByteRange> missing(std::vector<ByteRange> ranges) const;
-  void add(const ByteRange& range);
-
-  const std::unique_ptr<store::Reader> reader_;
-  const std::string path_;
-  const MutableBytes bytes_;
-  const uint64_t keep_;
-  const std::shared_ptr<std::atomic<uint64_t>> held_;  // bytes that were fetched
-  mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> here_;  // end of each range that was fetched, by its beginning; none touch
-};
 
 // What a parser reads.
 class FileBytes {

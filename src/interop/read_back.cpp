@@ -33,6 +33,10 @@ class Comparison {
     if (range.dtype != tensor.dtype || !(range.shape == tensor.shape))
       return Status(CKPT_MISMATCH, strformat("expected {} {}, found {} {}", dtype_name(range.dtype),
                                              to_text(range.shape), dtype_name(tensor.dtype), to_text(tensor.shape)));
+    std::vector<FileRange> apart;  // would be read whole for each part of the tensor
+    for (const ForeignPiece& piece : tensor.pieces)
+      if (piece.strides && files_.files.place(piece.bytes).ok()) apart.push_back(piece.bytes);
+    CKPT_TRY(files_.files.spill(apart));
     uint64_t at = 0;
     TensorStream stream(state_, client_options(Options()), left_,
                         [&](std::span<const TensorStream::Piece>, Bytes piece) {
@@ -70,6 +74,10 @@ class Comparison {
     }
   };
 
+  static FileRange rows_of(const FileRange& all, uint64_t first, uint64_t count, uint64_t width) {
+    return {all.file, all.offset + first * width, count * width};
+  }
+
   Result<RowSum> sum_of_file(const ForeignTensor& ids, const ForeignTensor& tensor) {
     RowSum sum;
     if (&ids != &tensor) {
@@ -78,10 +86,20 @@ class Comparison {
       sum.row_bytes = row * static_cast<uint64_t>(dtype_bits(tensor.dtype)) / 8;
     }
     for (size_t i = 0; i < ids.pieces.size(); i++) {
-      CKPT_TRY(options_.check());
-      CKPT_ASSIGN(const Bytes of_ids, files_.files.bytes(ids.pieces[i].bytes));
-      CKPT_ASSIGN(const Bytes rows, files_.files.bytes(tensor.pieces[i].bytes));
-      sum.add(of_ids, rows);
+      const FileRange &of_ids = ids.pieces[i].bytes, &of_rows = tensor.pieces[i].bytes;
+      const uint64_t count = of_ids.size / sizeof(uint64_t);
+      const uint64_t step = std::max<uint64_t>(kStep / (sizeof(uint64_t) + sum.row_bytes), 1);
+      for (uint64_t at = 0; at < count; at += step) {
+        CKPT_TRY(options_.check());
+        const uint64_t some = std::min(step, count - at);
+        const FileRange id_window = rows_of(of_ids, at, some, sizeof(uint64_t));
+        const FileRange row_window = rows_of(of_rows, at, some, sum.row_bytes);
+        CKPT_ASSIGN(const Bytes some_ids, files_.files.bytes(id_window));
+        CKPT_ASSIGN(const Bytes rows, files_.files.bytes(row_window));
+        sum.add(some_ids, rows);
+        files_.files.release(id_window);
+        files_.files.release(row_window);
+      }
     }
     return sum;
   }
@@ -118,7 +136,7 @@ class Comparison {
     const MutableBytes found = MutableBytes(right_).first(piece.size());
     device::RegionRequest wanted;
     CKPT_TRY(device::read_desc(describe(tensor.dtype, tensor.shape, *at, count), found.data(), found.size(), &wanted));
-    CKPT_TRY(copy_elements(files_.files, tensor, wanted));
+    CKPT_TRY(copy_elements(files_.files, tensor, wanted, false));
     if (std::memcmp(piece.data(), found.data(), piece.size()) != 0)
       return Status(CKPT_CORRUPT, strformat("elements {} to {} are not what was to be written", *at, *at + count - 1));
     *at += count;

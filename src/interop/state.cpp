@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/handles.h"
+#include "base/parallel.h"
 #include "interop/json.h"
 #include "interop/map/change.h"
 
@@ -15,6 +16,10 @@ namespace {
 
 // The checkpoint's name of a tensor, with those attributes that a change keeps; no file has such a key.
 const std::string kOrigin = "~origin";
+
+// How mapped elements are computed: so many bytes by each of some threads, each of which reads as much of the source.
+constexpr uint64_t kAtOnce = 8 << 20;
+constexpr unsigned kReaders = 4;
 
 // The tensors of a checkpoint one after another, as if they were a file. Thread-safe.
 class CheckpointFile final : public store::Reader {
@@ -146,6 +151,7 @@ struct State::Changed {
   ForeignCheckpoint content;
   std::map<std::string, size_t, std::less<>> by_name;
   std::vector<size_t> order;
+  const ForeignTensor* read = nullptr;  // the last one that was
 };
 
 Result<State> State::make(const client::Reader& reader, const Options& options) {
@@ -246,9 +252,14 @@ Status State::read(const std::string& name, uint64_t begin, uint64_t size, Mutab
   const FileRange& bytes = found->pieces[0].bytes;
   const auto bits = static_cast<uint64_t>(dtype_bits(found->dtype));
   if (out.size() != size * bits / 8) return Status(CKPT_INTERNAL, "a range of a mapped tensor");
-  CKPT_TRY(files.remote_of(bytes.file)->read(bytes.offset + begin * bits / 8, out));
-  files.remote_of(0)->give_back_all();
-  return Ok();
+  // A tensor is read from its begin to its end before the next one.
+  if (std::exchange(changed_->read, found) != found) CKPT_TRY(files.end_spill());
+  const auto remote = files.remote_of(bytes.file);
+  const uint64_t first = bytes.offset + begin * bits / 8, count = (out.size() + kAtOnce - 1) / kAtOnce;
+  return for_each_parallel(kReaders, count, [&](size_t i) {
+    const uint64_t at = i * kAtOnce;
+    return remote->read(first + at, out.subspan(at, std::min(kAtOnce, out.size() - at)));
+  });
 }
 
 std::string get_text(const State& state, const std::string& key) {

@@ -38,7 +38,7 @@ class Pieces : public testing::Test {
     wanted.geometry = geometry;
     wanted.units = flat(0, 12);
     wanted.memory.data = reinterpret_cast<std::byte*>(out.data());
-    const Status status = copy_elements(files_, (*all)[0], wanted);
+    const Status status = copy_elements(files_, (*all)[0], wanted, false);
     return status.ok() ? out : status.message();
   }
 

@@ -1,9 +1,6 @@
 // Files on a web server, opened and imported by their addresses: what is fetched, what is held, and what fails.
-#include <sys/mman.h>
-
 #include <filesystem>
 
-#include "interop/feed.h"
 #include "interop/formats.h"
 #include "interop/input_file.h"
 #include "pt_fixture.h"
@@ -264,83 +261,6 @@ TEST_F(WebFile, AnImportMayCompressWhatItFetches) {
     EXPECT_EQ(differences(compression, "import", std::string("here-") + compression, "import"),
               std::vector<std::string>());
   }
-}
-
-// How much of a range of pages is in memory. That of the process would count what a sanitizer keeps.
-uint64_t resident_bytes(Bytes range) {
-  std::vector<unsigned char> pages((range.size() + 4095) / 4096);
-  EXPECT_EQ(mincore(const_cast<std::byte*>(range.data()), range.size(), pages.data()), 0);
-  return 4096 * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), [](auto page) { return page & 1; }));
-}
-
-// The save asks for block after block; nothing else holds what was given back.
-TEST_F(WebFile, AFeedHoldsWhatIsBeingSavedAlone) {
-  const size_t blocks = 96, size = 4 << 20;
-  server_.script([&](const std::string& head) {  // zeros, so that the server holds nothing
-    size_t begin = 0, end = 0;
-    const std::string range = header_of(head, "range"), all = std::to_string(blocks * size);
-    if (range.starts_with("bytes=-"))
-      begin = blocks * size - 100, end = blocks * size;
-    else
-      begin = std::stoull(range.substr(6)), end = std::stoull(range.substr(range.find('-') + 1)) + 1;
-    return "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\ncontent-range: bytes " + std::to_string(begin) + "-" +
-           std::to_string(end - 1) + "/" + all + "\r\ncontent-length: " + std::to_string(end - begin) + "\r\n\r\n" +
-           std::string(end - begin, '\0');
-  });
-  auto folder = RemoteFolder::make(address("a"), {}, UINT64_MAX);
-  ASSERT_TRUE(folder.ok());
-  auto file = (*folder)->open((*folder)->path());
-  ASSERT_TRUE(file.ok()) << file.status().message();
-  Feed feed({*file});
-  std::vector<std::vector<Bytes>> plan;
-  for (size_t i = 0; i < blocks; i++) plan.push_back({(*file)->bytes().subspan(i * size, size)});
-  ASSERT_TRUE(feed.begin(plan).ok());
-  uint64_t most = 0;
-  for (size_t i = 0; i < blocks; i++) {
-    ASSERT_TRUE(feed.wait(i, [] { return Ok(); }).ok());
-    for (const std::byte byte : plan[i][0].first(100)) ASSERT_EQ(byte, std::byte{0});
-    most = std::max(most, resident_bytes((*file)->bytes()));
-    feed.done(i);
-  }
-  // 384 MiB went through, 16 blocks ahead.
-  EXPECT_LT(most, uint64_t{100} << 20);
-  EXPECT_GE(most, size);
-}
-
-// What a save does not announce, or announces twice, is not given back under its hands.
-TEST_F(WebFile, AFeedKeepsWhatIsReadByOthersToo) {
-  const std::string all = pattern(1 << 20);
-  server_.put("/m/a", all);
-  auto folder = RemoteFolder::make(address("a"), {}, 0);
-  ASSERT_TRUE(folder.ok());
-  auto file = (*folder)->open((*folder)->path());
-  ASSERT_TRUE(file.ok()) << file.status().message();
-  auto part = [&](size_t begin, size_t end) { return (*file)->bytes().subspan(begin, end - begin); };
-  auto is_here = [&](size_t begin, size_t end) {
-    return as_text(part(begin, end)) == std::string_view(all).substr(begin, end - begin);
-  };
-  ASSERT_TRUE((*file)->fetch({{100000, 110000}, {302000, 303000}}).ok());
-  Feed feed({*file}, {part(100000, 110000), part(302000, 303000)});
-  // Beside and over what is kept; over each other; on both sides of what is kept.
-  const std::vector<std::vector<std::pair<size_t, size_t>>> blocks = {{{90000, 100000}, {109000, 130000}},
-                                                                      {{200000, 240000}},
-                                                                      {{220000, 260000}},
-                                                                      {{280000, 302000}, {303000, 330000}},
-                                                                      {}};
-  std::vector<std::vector<Bytes>> plan(blocks.size());
-  for (size_t i = 0; i < blocks.size(); i++)
-    for (const auto& [begin, end] : blocks[i]) plan[i].push_back(part(begin, end));
-  ASSERT_TRUE(feed.begin(plan).ok());
-  for (size_t i = 0; i < blocks.size(); i++) {
-    ASSERT_TRUE(feed.wait(i, [] { return Ok(); }).ok());
-    for (const auto& [begin, end] : blocks[i]) EXPECT_TRUE(is_here(begin, end)) << begin;
-    feed.done(i);
-  }
-  EXPECT_TRUE(is_here(100000, 130000));
-  EXPECT_TRUE(is_here(200000, 260000));
-  EXPECT_TRUE(is_here(302000, 303000));
-  EXPECT_FALSE(is_here(280000, 302000)) << "given back";
-  EXPECT_FALSE(is_here(303000, 330000)) << "given back";
 }
 
 TEST_F(WebFile, APtIsReadAlsoIfWhatWasCheckedIsGivenBack) {

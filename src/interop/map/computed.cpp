@@ -18,6 +18,8 @@ struct ComputedFile::Run {
 
 namespace {
 
+constexpr uint64_t kStepBytes = 4 << 20;  // of the source
+
 size_t bytes_of_element(uint16_t dtype) { return static_cast<size_t>(dtype_bits(dtype)) / 8; }
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -206,35 +208,51 @@ Status ComputedFile::resolve(const Part& part, const Shape& index, const Loop& l
   return Status(CKPT_INCOMPLETE, "no piece of the tensor has element " + to_text(index));
 }
 
-// Asks for what of files on a server, or that are computed themselves, will be looked at.
-Status ComputedFile::need(const Part& part, uint64_t begin, uint64_t end, size_t width) {
+// Reads what of files on a server, or that are computed themselves, will be looked at. What lies close together is
+// read to memory of this call's own; else the piece is spilled, lest all of it is read for each part of the tensor.
+Result<ComputedFile::Windows> ComputedFile::read(const Part& part, uint64_t begin, uint64_t end, size_t width) {
+  Windows windows;
   if (std::none_of(part.pieces.begin(), part.pieces.end(), [](const Piece& piece) { return piece.remote != nullptr; }))
-    return Ok();
-  std::map<const Piece*, ByteRange> wanted;
+    return windows;
+  struct Wanted {
+    ByteRange range;
+    uint64_t elements;
+  };
+  std::map<const Piece*, Wanted> wanted;
   auto note = [&](Shape index, const Loop& loop, uint64_t count, uint64_t) -> Status {
     while (count > 0) {
       Run run;
       CKPT_TRY(resolve(part, index, loop, count, &run));
       const uint64_t from = run.piece->offset + run.first * width;
       const uint64_t to = from + ((run.count - 1) * run.stride + 1) * width;
-      const auto [at, is_new] = wanted.try_emplace(run.piece, ByteRange{from, to});
-      if (!is_new) at->second = {std::min(at->second.begin, from), std::max(at->second.end, to)};
+      Wanted& all = wanted.try_emplace(run.piece, Wanted{{from, to}, 0}).first->second;
+      all.range = {std::min(all.range.begin, from), std::max(all.range.end, to)};
+      all.elements += run.count;
       index[loop.dim] += run.count * loop.step;
       count -= run.count;
     }
     return Ok();
   };
   CKPT_TRY(walk(part, begin, end, note));
-  for (const auto& [piece, range] : wanted)
-    if (piece->remote) CKPT_TRY(piece->remote->fetch({range}));
-  return Ok();
+  for (const auto& [piece, all] : wanted) {
+    if (!piece->remote) continue;
+    if (all.range.size() > 2 * all.elements * width + kRequestGap) {
+      CKPT_TRY(piece->remote->spill({{piece->offset, piece->offset + piece->bytes.size()}}));
+      continue;
+    }
+    Window& window = windows[piece];
+    window.begin = all.range.begin - piece->offset;
+    window.bytes.resize(all.range.size());
+    CKPT_TRY(piece->remote->read(all.range.begin, window.bytes));
+  }
+  return windows;
 }
 
 // Elements [begin, end) in the source's dtype.
 Status ComputedFile::gather(const Computed& tensor, uint64_t begin, uint64_t end, std::byte* out) {
   const size_t width = bytes_of_element(tensor.from);
   for (const Part& part : tensor.parts) {
-    CKPT_TRY(need(part, begin, end, width));
+    CKPT_ASSIGN(const Windows windows, read(part, begin, end, width));
     auto copy = [&](Shape index, const Loop& loop, uint64_t count, uint64_t to) -> Status {
       while (count > 0) {
         Run run;
@@ -242,8 +260,10 @@ Status ComputedFile::gather(const Computed& tensor, uint64_t begin, uint64_t end
         const uint64_t last = run.first + (run.count - 1) * run.stride;
         if ((last + 1) * width > run.piece->bytes.size())
           return Status(CKPT_INTERNAL, "a mapped tensor reaches past its source");
-        copy_run(width, out + (to - begin) * width, loop.to, run.piece->bytes.data() + run.first * width, run.stride,
-                 run.count);
+        const std::byte* from = run.piece->bytes.data() + run.first * width;
+        if (const auto found = windows.find(run.piece); found != windows.end())
+          from = found->second.bytes.data() + (run.first * width - found->second.begin);
+        copy_run(width, out + (to - begin) * width, loop.to, from, run.stride, run.count);
         index[loop.dim] += run.count * loop.step;
         to += run.count * loop.to;
         count -= run.count;
@@ -255,15 +275,16 @@ Status ComputedFile::gather(const Computed& tensor, uint64_t begin, uint64_t end
   return Ok();
 }
 
+// In steps, since what they read of files on a server is beside them in memory.
 Status ComputedFile::compute(const Computed& tensor, uint64_t begin, uint64_t end, std::byte* out) {
-  if (tensor.from == tensor.dtype) return gather(tensor, begin, end, out);
-  const uint64_t step = (1 << 20) / bytes_of_element(tensor.from);
-  std::vector<std::byte> buffer(std::min(step, end - begin) * bytes_of_element(tensor.from));
+  const size_t from = bytes_of_element(tensor.from), to = bytes_of_element(tensor.dtype);
+  const uint64_t step = kStepBytes / from;
+  std::vector<std::byte> buffer(tensor.from == tensor.dtype ? 0 : std::min(step, end - begin) * from);
   for (uint64_t at = begin; at < end; at += step) {
     const uint64_t count = std::min(step, end - at);
-    CKPT_TRY(gather(tensor, at, at + count, buffer.data()));
-    device::convert(tensor.from, buffer.data(), tensor.dtype, out + (at - begin) * bytes_of_element(tensor.dtype),
-                    count, 1);
+    std::byte* place = out + (at - begin) * to;
+    CKPT_TRY(gather(tensor, at, at + count, buffer.empty() ? place : buffer.data()));
+    if (!buffer.empty()) device::convert(tensor.from, buffer.data(), tensor.dtype, place, count, 1);
   }
   return Ok();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -63,6 +64,12 @@ class ComputedFile final : public store::Reader {
     std::vector<Part> parts;
   };
   struct Run;
+  // Bytes of a piece from `begin` on.
+  struct Window {
+    uint64_t begin = 0;
+    std::vector<std::byte> bytes;
+  };
+  using Windows = std::map<const Piece*, Window>;
 
   static Result<Part> part_of(const ComputedPart& given, const Shape& shape, FileTable& files);
   static void flatten(Part& part);
@@ -70,7 +77,7 @@ class ComputedFile final : public store::Reader {
   template <typename F>
   static Status walk(const Part& part, uint64_t begin, uint64_t end, F&& each);
   static Status resolve(const Part& part, const Shape& index, const Loop& loop, uint64_t count, Run* run);
-  static Status need(const Part& part, uint64_t begin, uint64_t end, size_t width);
+  static Result<Windows> read(const Part& part, uint64_t begin, uint64_t end, size_t width);
   static Status gather(const Computed& tensor, uint64_t begin, uint64_t end, std::byte* out);
   static Status compute(const Computed& tensor, uint64_t begin, uint64_t end, std::byte* out);
 

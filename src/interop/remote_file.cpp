@@ -1,0 +1,246 @@
+#include "interop/remote_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/parallel.h"
+
+namespace ckpt::interop {
+
+namespace {
+
+// Less than this is worth no mapping of its own: a process has some 65,000.
+constexpr uint64_t kLeastSpill = 64 << 10;
+
+// What is asked for by one request each.
+std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
+  std::vector<ByteRange> pieces;
+  for (const ByteRange& range : ranges)
+    for (uint64_t at = range.begin; at < range.end; at += kRequestBytes)
+      pieces.push_back({at, std::min(at + kRequestBytes, range.end)});
+  return pieces;
+}
+
+// The pages that are of a range alone.
+ByteRange whole_pages(const ByteRange& range) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = round_up(range.begin, page);
+  return {begin, std::max(begin, range.end / page * page)};
+}
+
+// Addresses without memory; at `place` if it is set.
+void* reserve(uint64_t size, void* place = nullptr) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place ? MAP_FIXED : 0);
+  void* data = ::mmap(place, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+  // A few bytes here and there must not take 2 MiB each.
+  if (data != MAP_FAILED) ::madvise(data, size, MADV_NOHUGEPAGE);
+  return data;
+}
+
+}  // namespace
+
+// ---- ranges ----
+
+void RangeSet::add(ByteRange range) {
+  if (range.begin >= range.end) return;
+  auto at = ends_.upper_bound(range.begin);
+  if (at != ends_.begin() && std::prev(at)->second >= range.begin) --at;
+  while (at != ends_.end() && at->first <= range.end) {
+    range = {std::min(range.begin, at->first), std::max(range.end, at->second)};
+    bytes_ -= at->second - at->first;
+    at = ends_.erase(at);
+  }
+  ends_[range.begin] = range.end;
+  bytes_ += range.size();
+}
+
+void RangeSet::remove(const ByteRange& range) {
+  if (range.begin >= range.end) return;
+  add(range);
+  auto at = std::prev(ends_.upper_bound(range.begin));
+  const ByteRange whole{at->first, at->second};
+  ends_.erase(at);
+  if (whole.begin < range.begin) ends_[whole.begin] = range.begin;
+  if (range.end < whole.end) ends_[range.end] = whole.end;
+  bytes_ -= range.size();
+}
+
+std::vector<ByteRange> RangeSet::gaps(const ByteRange& range) const {
+  std::vector<ByteRange> gaps;
+  auto after = ends_.upper_bound(range.begin);
+  uint64_t at = after == ends_.begin() ? range.begin : std::max(range.begin, std::prev(after)->second);
+  for (; at < range.end; ++after) {
+    const uint64_t stop = after == ends_.end() ? range.end : std::min(range.end, after->first);
+    if (at < stop) gaps.push_back({at, stop});
+    if (after == ends_.end()) break;
+    at = after->second;
+  }
+  return gaps;
+}
+
+std::vector<ByteRange> RangeSet::ranges() const {
+  std::vector<ByteRange> ranges;
+  for (const auto& [begin, end] : ends_) ranges.push_back({begin, end});
+  return ranges;
+}
+
+// ---- one file ----
+
+Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Reader> reader, std::string path,
+                                                     uint64_t keep, std::shared_ptr<std::atomic<uint64_t>> held) {
+  const uint64_t size = reader->size();
+  MutableBytes bytes;
+  if (size != 0) {
+    void* data = reserve(size);
+    if (data == MAP_FAILED) return from_errno(errno, "reserve addresses for", path);
+    bytes = {static_cast<std::byte*>(data), size};
+  }
+  if (!held) held = std::make_shared<std::atomic<uint64_t>>(0);
+  return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(reader), std::move(path), bytes, keep, std::move(held)));
+}
+
+RemoteFile::~RemoteFile() {
+  *held_ -= counted_;
+  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+}
+
+// Under the lock, after here_ or spilled_ changed.
+void RemoteFile::count() {
+  const uint64_t now = here_.bytes() - spilled_.bytes();
+  *held_ += now - counted_;  // wraps where it is less, and is right
+  counted_ = now;
+}
+
+// Sorted, without what is here; neighbours are joined unless something between them is here.
+std::vector<ByteRange> RemoteFile::missing(std::vector<ByteRange> ranges) const {
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+  std::vector<ByteRange> out;
+  uint64_t at = 0;
+  std::lock_guard lock(mutex_);
+  for (const ByteRange& range : ranges) {
+    const ByteRange rest{std::max(at, range.begin), std::min<uint64_t>(range.end, bytes_.size())};
+    if (rest.begin >= rest.end) continue;
+    at = rest.end;
+    for (const ByteRange& gap : here_.gaps(rest)) {
+      const ByteRange between{out.empty() ? 0 : out.back().end, gap.begin};
+      bool joins = !out.empty() && between.size() <= kRequestGap;
+      if (joins && between.size() != 0) {
+        const std::vector<ByteRange> empty = here_.gaps(between);
+        joins = empty.size() == 1 && empty[0].size() == between.size();
+      }
+      if (joins)
+        out.back().end = gap.end;
+      else
+        out.push_back(gap);
+    }
+  }
+  return out;
+}
+
+Status RemoteFile::fetch_at_once(const ByteRange& range) {
+  CKPT_TRY(reader_->read_at(range.begin, memory(range)));
+  std::lock_guard lock(mutex_);
+  here_.add(range);
+  count();
+  return Ok();
+}
+
+Status RemoteFile::fetch(std::vector<ByteRange> ranges) {
+  const std::vector<ByteRange> pieces = in_pieces(missing(std::move(ranges)));
+  return for_each_parallel(kRequestsAtOnce, pieces.size(), [&](size_t i) { return fetch_at_once(pieces[i]); });
+}
+
+void RemoteFile::release(const ByteRange& range) {
+  if (*held_ > keep_) give_back(range);
+}
+
+void RemoteFile::give_back(const ByteRange& range) {
+  std::lock_guard lock(mutex_);
+  for (const ByteRange& rest : stays_.gaps(range)) {
+    const ByteRange gap = whole_pages(rest);
+    if (gap.size() == 0 || !here_.has(gap)) continue;  // another thread may be fetching it
+    here_.remove(gap);
+    ::madvise(bytes_.data() + gap.begin, gap.size(), MADV_DONTNEED);
+  }
+  count();
+}
+
+// ---- by way of a temporary file ----
+
+std::vector<ByteRange> RemoteFile::not_spilled(const std::vector<ByteRange>& ranges) const {
+  std::vector<ByteRange> out;
+  std::lock_guard lock(mutex_);
+  for (const ByteRange& range : ranges) {
+    const std::vector<ByteRange> gaps = spilled_.gaps(whole_pages(range));
+    out.insert(out.end(), gaps.begin(), gaps.end());
+  }
+  return out;
+}
+
+Status RemoteFile::spill(const std::vector<ByteRange>& ranges) {
+  const std::lock_guard one(spilling_);
+  RangeSet all;
+  for (const ByteRange& range : ranges) all.add(range);
+  std::vector<ByteRange> wanted = all.ranges(), large;
+  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(large),
+               [](const ByteRange& range) { return range.size() >= kLeastSpill; });
+  const std::vector<ByteRange> pieces = in_pieces(not_spilled(large));
+  for (size_t i = 0; i < pieces.size();) {
+    const size_t first = i;
+    for (uint64_t size = 0; i < pieces.size() && (size += pieces[i].size()) <= kSpillBytes;) i++;
+    CKPT_TRY(spill_at_once(std::span(pieces).subspan(first, i - first)));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (const ByteRange& range : wanted) stays_.add(range);
+  }
+  return fetch(std::move(wanted));  // of the large ones the pages at their ends
+}
+
+// Whole pages. What is here of them already has the same bytes, so whoever reads it meanwhile sees no change.
+Status RemoteFile::spill_at_once(std::span<const ByteRange> pieces) {
+  std::vector<uint64_t> places;
+  uint64_t size = 0;
+  for (const ByteRange& piece : pieces) {
+    places.push_back(size);
+    size += piece.size();
+  }
+  std::vector<std::byte> buffer(size);
+  CKPT_TRY(for_each_parallel(kRequestsAtOnce, pieces.size(), [&](size_t i) {
+    return reader_->read_at(pieces[i].begin, MutableBytes(buffer).subspan(places[i], pieces[i].size()));
+  }));
+  if (!disk_) {
+    CKPT_ASSIGN(OutputFile disk, OutputFile::temporary());
+    disk_.emplace(std::move(disk));
+  }
+  const uint64_t before = disk_->size();
+  CKPT_TRY(disk_->write(buffer));
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < pieces.size(); i++) {
+    CKPT_TRY(disk_->map_over(memory(pieces[i]), before + places[i]));
+    spilled_.add(pieces[i]);
+    here_.add(pieces[i]);
+    count();
+  }
+  return Ok();
+}
+
+Status RemoteFile::end_spill() {
+  const std::lock_guard one(spilling_);
+  std::lock_guard lock(mutex_);
+  for (const ByteRange& range : spilled_.ranges()) {
+    const MutableBytes place = memory(range);
+    if (reserve(place.size(), place.data()) == MAP_FAILED) return from_errno(errno, "reserve addresses for", path_);
+    spilled_.remove(range);
+    here_.remove(range);
+    count();
+  }
+  stays_ = {};
+  disk_.reset();
+  return Ok();
+}
+
+}  // namespace ckpt::interop
