@@ -36,6 +36,12 @@ def test_a_state_is_saved_loaded_listed_and_verified(uri: str) -> None:
     assert np.array_equal(into["w"], at(1)["w"])
     with ckpt.open(uri) as opened:
         assert opened["w"][10:20, 3].tolist() == [2.0] * 10
+    ckpt.save(uri, at(3), step=3, run="other")
+    ids = {info.step: info.id for info in ckpt.ls(uri)}
+    for step in (1, 2, 3):
+        assert ckpt.load(f"{uri}/{ids[step]}")["step"] == step
+    with pytest.raises(ckpt.NotFoundError):
+        ckpt.load(f"{uri}/step-9.1.1")
     with ckpt.Store(uri) as store, ckpt.Reader(store) as reader:
         with reader.verify() as job:
             job.wait()

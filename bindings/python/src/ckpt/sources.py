@@ -270,11 +270,16 @@ def _is_foreign(path: str) -> bool:
     return bool(names) and not any(os.path.isfile(os.path.join(path, name, "MANIFEST")) for name in names)
 
 
-def _reader_of_directory(path: str, options: Mapping[str, int | str]) -> Reader:
-    folder, name = os.path.split(os.path.realpath(path))
+def _reader_of_id(folder: str, name: str, options: Mapping[str, int | str]) -> Reader | None:
+    """The checkpoint of a store with that id, of any run; None where there is none."""
     store = Store(folder, options)
     runs = [info.run for info in store.list() if info.id == name]
-    return Reader(store, name, {**options, "run": runs[0]} if runs else options)
+    return Reader(store, name, {**options, "run": runs[0]}) if runs else None
+
+
+def _reader_of_directory(path: str, options: Mapping[str, int | str]) -> Reader:
+    folder, name = os.path.split(os.path.realpath(path))
+    return _reader_of_id(folder, name, options) or Reader(Store(folder, options), name, options)
 
 
 _FILE_ENDINGS = (".safetensors", ".safetensors.index.json", ".pt", ".pth", ".bin", ".ckpt")
@@ -314,6 +319,9 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
             raise
         if reader := _file_reader(path, selector, options):
             return reader
+        folder, _, name = path.rstrip("/").rpartition("/")
+        if name.count(".") >= 2 and folder != "s3:/" and (own := _reader_of_id(folder, name, options)):
+            return own
         raise
 
 
