@@ -72,8 +72,6 @@ class RemoteFile {
   const std::string& path() const { return path_; }
   // Brings what is not here yet of these ranges, several at once.
   Status fetch(std::vector<ByteRange> ranges);
-  // The same of one range, by a single request; whoever calls it has divided the work.
-  Status fetch_at_once(const ByteRange& range);
   // Reads bytes to somewhere else.
   Status read(uint64_t offset, MutableBytes out) const { return reader_->read_at(offset, out); }
   // Gives the memory of whole pages back; the range must be fetched again. release() does so if there is more than is
@@ -96,6 +94,7 @@ class RemoteFile {
   std::vector<ByteRange> not_spilled(const std::vector<ByteRange>& ranges) const;
   Status spill_at_once(std::span<const ByteRange> pieces);
   MutableBytes memory(const ByteRange& range) const { return bytes_.subspan(range.begin, range.size()); }
+  Status fetch_at_once(const ByteRange& range);
   void count();
 
   const std::unique_ptr<store::Reader> reader_;

@@ -18,7 +18,8 @@ struct ComputedFile::Run {
 
 namespace {
 
-constexpr uint64_t kStepBytes = 4 << 20;  // of the source
+constexpr uint64_t kStepBytes = 4 << 20;        // of the source
+constexpr uint64_t kMostRead = 3 * kStepBytes;  // for a step, though fewer are wanted: two heads, of which each has half
 
 size_t bytes_of_element(uint16_t dtype) { return static_cast<size_t>(dtype_bits(dtype)) / 8; }
 
@@ -236,7 +237,7 @@ Result<ComputedFile::Windows> ComputedFile::read(const Part& part, uint64_t begi
   CKPT_TRY(walk(part, begin, end, note));
   for (const auto& [piece, all] : wanted) {
     if (!piece->remote) continue;
-    if (all.range.size() > 2 * all.elements * width + kRequestGap) {
+    if (all.range.size() > std::max(kMostRead, 2 * all.elements * width)) {
       CKPT_TRY(piece->remote->spill({{piece->offset, piece->offset + piece->bytes.size()}}));
       continue;
     }
