@@ -105,6 +105,7 @@ struct ckpt_file : Owned {
   bool has_data = false;  // of the tensors
   std::unique_ptr<ckpt_tree> tree;
   ReadOptions reading;
+  uint64_t last_read = UINT64_MAX;
 };
 
 static Status check(const ckpt_file* file) {
@@ -195,6 +196,8 @@ ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_de
         return Status(CKPT_MISMATCH, strformat("expected {} {}, found {} {}", dtype_name(wanted.dtype),
                                                to_text(wanted.shape), dtype_name(tensor.dtype), to_text(tensor.shape)));
       CKPT_TRY(content.find_elements(file->reading));
+      // What was spilled for another tensor. With tensor_data=1 the program has addresses into it.
+      if (std::exchange(file->last_read, index) != index && !file->has_data) CKPT_TRY(content.files.end_spill());
       return copy_elements(content.files, tensor, wanted, file->has_data);
     };
     Status status = read();

@@ -64,6 +64,7 @@ Status FileTable::spill(const std::vector<FileRange>& ranges) const {
 }
 
 Status FileTable::end_spill() const {
+  if (!RemoteFile::any_spilled()) return Ok();
   for (const auto& file : remote()) CKPT_TRY(file->end_spill());
   return Ok();
 }

@@ -128,7 +128,8 @@ class Importer {
     std::vector<FileRange> ranges;
     for (const ForeignTensor& tensor : from_.tensors)
       for (const ForeignPiece& piece : tensor.pieces) {
-        const bool wanted = piece.rank == rank && !tensor.is_alias() && (piece.strides || tensor.buckets != 0);
+        const bool wanted =
+            piece.rank == rank && !tensor.is_alias() && (piece.lies_apart(tensor.shape) || tensor.buckets != 0);
         // What has no place is told where it is added.
         if (wanted && from_.files.place(piece.bytes).ok()) ranges.push_back(piece.bytes);
       }

@@ -33,9 +33,10 @@ class Comparison {
     if (range.dtype != tensor.dtype || !(range.shape == tensor.shape))
       return Status(CKPT_MISMATCH, strformat("expected {} {}, found {} {}", dtype_name(range.dtype),
                                              to_text(range.shape), dtype_name(tensor.dtype), to_text(tensor.shape)));
-    std::vector<FileRange> apart;  // would be read whole for each part of the tensor
+    CKPT_TRY(files_.files.end_spill());  // of the tensor before
+    std::vector<FileRange> apart;        // would be read whole for each part of the tensor
     for (const ForeignPiece& piece : tensor.pieces)
-      if (piece.strides && files_.files.place(piece.bytes).ok()) apart.push_back(piece.bytes);
+      if (piece.lies_apart(tensor.shape) && files_.files.place(piece.bytes).ok()) apart.push_back(piece.bytes);
     CKPT_TRY(files_.files.spill(apart));
     uint64_t at = 0;
     TensorStream stream(state_, client_options(Options()), left_,

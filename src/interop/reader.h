@@ -47,6 +47,12 @@ struct ForeignPiece {
   FileRange bytes;                 // from the first element to the last, gaps between strides included
   std::optional<Strides> strides;  // in elements, where the region's do not lie in a row
   uint32_t rank = 0;               // whose part of the import gets it
+
+  // Whether its elements have other places than those of a row; `shape` is the tensor's.
+  bool lies_apart(const Shape& shape) const {
+    return strides && bytes.size != 0 &&
+           !is_row_major(region.kind == RegionKind::kBox ? region.box.extent : shape, *strides);
+  }
 };
 
 struct ForeignTensor {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/parallel.h"
 
@@ -12,8 +13,10 @@ namespace ckpt::interop {
 
 namespace {
 
-// Less than this is worth no mapping of its own: a process has some 65,000.
+// Less than this is worth no mapping of its own. A process has some 65,000 of them, a file this many, each with a gap
+// beside it.
 constexpr uint64_t kLeastSpill = 64 << 10;
+constexpr size_t kMostMappings = 8192;
 
 // What is asked for by one request each.
 std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
@@ -24,11 +27,12 @@ std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
   return pieces;
 }
 
+uint64_t page_size() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
 // The pages that are of a range alone.
 ByteRange whole_pages(const ByteRange& range) {
-  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const uint64_t begin = round_up(range.begin, page);
-  return {begin, std::max(begin, range.end / page * page)};
+  const uint64_t begin = round_up(range.begin, page_size());
+  return {begin, std::max(begin, range.end / page_size() * page_size())};
 }
 
 // Addresses without memory; at `place` if it is set.
@@ -89,6 +93,8 @@ std::vector<ByteRange> RangeSet::ranges() const {
 
 // ---- one file ----
 
+std::atomic<uint64_t> RemoteFile::spilling_files_ = 0;
+
 Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Reader> reader, std::string path,
                                                      uint64_t keep, std::shared_ptr<std::atomic<uint64_t>> held) {
   const uint64_t size = reader->size();
@@ -104,6 +110,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::make(std::unique_ptr<store::Read
 
 RemoteFile::~RemoteFile() {
   *held_ -= counted_;
+  if (stays_.count() != 0) spilling_files_--;
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
@@ -159,22 +166,38 @@ void RemoteFile::release(const ByteRange& range) {
 
 void RemoteFile::give_back(const ByteRange& range) {
   std::lock_guard lock(mutex_);
-  for (const ByteRange& rest : stays_.gaps(range)) {
-    const ByteRange gap = whole_pages(rest);
-    if (gap.size() == 0 || !here_.has(gap)) continue;  // another thread may be fetching it
-    here_.remove(gap);
-    ::madvise(bytes_.data() + gap.begin, gap.size(), MADV_DONTNEED);
-  }
+  for (const ByteRange& rest : stays_.gaps(range)) give_back_pages(rest);
+}
+
+void RemoteFile::give_back_pages(const ByteRange& range) {
+  const ByteRange pages = whole_pages(range);
+  if (pages.size() == 0 || !here_.has(pages)) return;  // another thread may be fetching it
+  here_.remove(pages);
+  ::madvise(bytes_.data() + pages.begin, pages.size(), MADV_DONTNEED);
   count();
+}
+
+Status RemoteFile::read(uint64_t offset, MutableBytes out) const {
+  const ByteRange range{offset, offset + out.size()};
+  {
+    std::lock_guard lock(mutex_);
+    if (here_.has(range)) {
+      std::copy_n(bytes_.data() + offset, out.size(), out.data());
+      return Ok();
+    }
+  }
+  return reader_->read_at(offset, out);
 }
 
 // ---- by way of a temporary file ----
 
-std::vector<ByteRange> RemoteFile::not_spilled(const std::vector<ByteRange>& ranges) const {
+std::vector<ByteRange> RemoteFile::to_spill(const std::vector<ByteRange>& ranges) const {
+  RangeSet all;
+  for (const ByteRange& range : ranges) all.add(range);
   std::vector<ByteRange> out;
   std::lock_guard lock(mutex_);
-  for (const ByteRange& range : ranges) {
-    const std::vector<ByteRange> gaps = spilled_.gaps(whole_pages(range));
+  for (const ByteRange& range : all.ranges()) {
+    const std::vector<ByteRange> gaps = stays_.gaps(range);
     out.insert(out.end(), gaps.begin(), gaps.end());
   }
   return out;
@@ -182,26 +205,25 @@ std::vector<ByteRange> RemoteFile::not_spilled(const std::vector<ByteRange>& ran
 
 Status RemoteFile::spill(const std::vector<ByteRange>& ranges) {
   const std::lock_guard one(spilling_);
-  RangeSet all;
-  for (const ByteRange& range : ranges) all.add(range);
-  std::vector<ByteRange> wanted = all.ranges(), large;
-  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(large),
-               [](const ByteRange& range) { return range.size() >= kLeastSpill; });
-  const std::vector<ByteRange> pieces = in_pieces(not_spilled(large));
+  // Requests end at pages, so that each is whole pages but for the ends of its range.
+  std::vector<ByteRange> pieces;
+  for (const ByteRange& range : to_spill(ranges))
+    for (uint64_t at = range.begin, end; at < range.end; at = end) {
+      end = std::min(range.end, (at + kSpillBytes / kRequestsAtOnce) / page_size() * page_size());
+      pieces.push_back({at, end});
+    }
+  if (pieces.empty()) return Ok();
+  // One for each call: after a failed write nobody knows where the next one would be.
+  CKPT_ASSIGN(OutputFile disk, OutputFile::temporary());
   for (size_t i = 0; i < pieces.size();) {
     const size_t first = i;
     for (uint64_t size = 0; i < pieces.size() && (size += pieces[i].size()) <= kSpillBytes;) i++;
-    CKPT_TRY(spill_at_once(std::span(pieces).subspan(first, i - first)));
+    CKPT_TRY(spill_at_once(std::span(pieces).subspan(first, i - first), disk));
   }
-  {
-    std::lock_guard lock(mutex_);
-    for (const ByteRange& range : wanted) stays_.add(range);
-  }
-  return fetch(std::move(wanted));  // of the large ones the pages at their ends
+  return Ok();
 }
 
-// Whole pages. What is here of them already has the same bytes, so whoever reads it meanwhile sees no change.
-Status RemoteFile::spill_at_once(std::span<const ByteRange> pieces) {
+Status RemoteFile::spill_at_once(std::span<const ByteRange> pieces, OutputFile& disk) {
   std::vector<uint64_t> places;
   uint64_t size = 0;
   for (const ByteRange& piece : pieces) {
@@ -209,37 +231,47 @@ Status RemoteFile::spill_at_once(std::span<const ByteRange> pieces) {
     size += piece.size();
   }
   std::vector<std::byte> buffer(size);
-  CKPT_TRY(for_each_parallel(kRequestsAtOnce, pieces.size(), [&](size_t i) {
-    return reader_->read_at(pieces[i].begin, MutableBytes(buffer).subspan(places[i], pieces[i].size()));
-  }));
-  if (!disk_) {
-    CKPT_ASSIGN(OutputFile disk, OutputFile::temporary());
-    disk_.emplace(std::move(disk));
-  }
-  const uint64_t before = disk_->size();
-  CKPT_TRY(disk_->write(buffer));
+  auto part = [&](size_t i) { return MutableBytes(buffer).subspan(places[i], pieces[i].size()); };
+  CKPT_TRY(for_each_parallel(kRequestsAtOnce, pieces.size(), [&](size_t i) { return read(pieces[i].begin, part(i)); }));
+  for (size_t i = 0; i < pieces.size(); i++) CKPT_TRY(put(pieces[i], part(i), disk));
+  return Ok();
+}
+
+// What is here already has the same bytes, so whoever reads it meanwhile sees no change.
+Status RemoteFile::put(const ByteRange& piece, Bytes bytes, OutputFile& disk) {
+  const ByteRange pages = whole_pages(piece);
+  const uint64_t before = disk.size();
+  const bool large = pages.size() >= kLeastSpill;
+  if (large) CKPT_TRY(disk.write(bytes.subspan(pages.begin - piece.begin, pages.size())));
   std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < pieces.size(); i++) {
-    CKPT_TRY(disk_->map_over(memory(pieces[i]), before + places[i]));
-    spilled_.add(pieces[i]);
-    here_.add(pieces[i]);
-    count();
-  }
+  // Where the process can have no more mappings, it stays in memory.
+  if (large && spilled_.count() < kMostMappings && disk.map_over(memory(pages), before).ok()) spilled_.add(pages);
+  for (const ByteRange& gap : spilled_.gaps(piece))
+    for (const ByteRange& missing : here_.gaps(gap))
+      std::copy_n(bytes.data() + (missing.begin - piece.begin), missing.size(), memory(missing).data());
+  here_.add(piece);
+  if (stays_.count() == 0) spilling_files_++;
+  stays_.add(piece);
+  count();
   return Ok();
 }
 
 Status RemoteFile::end_spill() {
   const std::lock_guard one(spilling_);
   std::lock_guard lock(mutex_);
+  if (stays_.count() == 0) return Ok();
+  RangeSet in_memory = stays_;
   for (const ByteRange& range : spilled_.ranges()) {
     const MutableBytes place = memory(range);
     if (reserve(place.size(), place.data()) == MAP_FAILED) return from_errno(errno, "reserve addresses for", path_);
     spilled_.remove(range);
     here_.remove(range);
+    in_memory.remove(range);
     count();
   }
+  spilling_files_--;
   stays_ = {};
-  disk_.reset();
+  for (const ByteRange& range : in_memory.ranges()) give_back_pages(range);
   return Ok();
 }
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +49,7 @@ class RangeSet {
   std::vector<ByteRange> gaps(const ByteRange& range) const;
   bool has(const ByteRange& range) const { return gaps(range).empty(); }
   std::vector<ByteRange> ranges() const;
+  size_t count() const { return ends_.size(); }
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -72,8 +72,8 @@ class RemoteFile {
   const std::string& path() const { return path_; }
   // Brings what is not here yet of these ranges, several at once.
   Status fetch(std::vector<ByteRange> ranges);
-  // Reads bytes to somewhere else.
-  Status read(uint64_t offset, MutableBytes out) const { return reader_->read_at(offset, out); }
+  // Copies bytes, which are asked for unless they are here.
+  Status read(uint64_t offset, MutableBytes out) const;
   // Gives the memory of whole pages back; the range must be fetched again. release() does so if there is more than is
   // kept.
   void give_back(const ByteRange& range);
@@ -81,18 +81,22 @@ class RemoteFile {
 
   // Brings ranges that are read in another order than theirs, or again and again: by way of a temporary file, which
   // takes the place of their memory. So they are here, also when they are given back, and the system can have the
-  // memory. NO_SPACE, and the errors of fetch().
+  // memory; but for that of a small range, or of the last of very many. NO_SPACE, and the errors of fetch().
   Status spill(const std::vector<ByteRange>& ranges);
-  // Gives the temporary file's room back; what lay there must be fetched again. Nobody may look at it meanwhile.
+  // Gives memory and room of what was spilled back; it must be fetched again. Nobody may look at it meanwhile.
   Status end_spill();
+  // Whether any file of this process has spilled something: most have not, and there may be thousands.
+  static bool any_spilled() { return spilling_files_ != 0; }
 
  private:
   RemoteFile(std::unique_ptr<store::Reader> reader, std::string path, MutableBytes bytes, uint64_t keep,
              std::shared_ptr<std::atomic<uint64_t>> held)
       : reader_(std::move(reader)), path_(std::move(path)), bytes_(bytes), keep_(keep), held_(std::move(held)) {}
   std::vector<ByteRange> missing(std::vector<ByteRange> ranges) const;
-  std::vector<ByteRange> not_spilled(const std::vector<ByteRange>& ranges) const;
-  Status spill_at_once(std::span<const ByteRange> pieces);
+  std::vector<ByteRange> to_spill(const std::vector<ByteRange>& ranges) const;
+  Status spill_at_once(std::span<const ByteRange> pieces, OutputFile& disk);
+  Status put(const ByteRange& piece, Bytes bytes, OutputFile& disk);
+  void give_back_pages(const ByteRange& range);
   MutableBytes memory(const ByteRange& range) const { return bytes_.subspan(range.begin, range.size()); }
   Status fetch_at_once(const ByteRange& range);
   void count();
@@ -103,11 +107,11 @@ class RemoteFile {
   const uint64_t keep_;
   const std::shared_ptr<std::atomic<uint64_t>> held_;  // bytes in memory
   std::mutex spilling_;                                // one thread spills
-  std::optional<OutputFile> disk_;                     // what it writes
   mutable std::mutex mutex_;
+  static std::atomic<uint64_t> spilling_files_;  // those with stays_
   RangeSet here_;
-  RangeSet spilled_;      // of these, the pages that the temporary file has
-  RangeSet stays_;        // and what is not given back: these, and what was to be spilled of the pages at the ends
+  RangeSet spilled_;      // of these, the pages that temporary files have
+  RangeSet stays_;        // and what is not given back: these, and the rest of what was to be spilled
   uint64_t counted_ = 0;  // in held_
 };
 

@@ -1,8 +1,10 @@
 // A file whose bytes are asked for: what is in memory, what is spilled, and what an import, a mapped one and a read of
 // a region hold of it. A reader counts what it is asked for, and looks at the memory each time.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <random>
 
@@ -110,6 +112,15 @@ class RemoteFiles : public StoreTest {
     device::convert(CKPT_DTYPE_F32, reinterpret_cast<const std::byte*>(elements.data()), CKPT_DTYPE_BF16,
                     reinterpret_cast<std::byte*>(cast.data()), elements.size() / 4, 1);
     return cast;
+  }
+  static void change_by(ForeignCheckpoint& from, const std::string& rule) {
+    auto mapping = Mapping::parse(R"({"rules":[)" + rule + "]}", "test");
+    ASSERT_TRUE(mapping.ok()) << mapping.status().message();
+    Changes changes;
+    changes.mapping = mapping.take();
+    changes.views = false;
+    const Status changed = change(from, changes);
+    ASSERT_TRUE(changed.ok()) << changed.message();
   }
   void import_it(ForeignCheckpoint& from) {
     ImportRequest request{"it", 3, {}};
@@ -219,6 +230,18 @@ TEST_F(RemoteFiles, ASpillThatFailsIsToldAndCanBeTriedAgain) {
   watched_.fails_after = UINT64_MAX;
   ASSERT_TRUE(file->spill({{0, 64 * kMiB}}).ok());
   EXPECT_TRUE(is_right(*file, {0, 64 * kMiB}));
+  // Where a write ends halfway, the next spill's bytes are elsewhere in its file.
+  const auto third = file_of(64 * kMiB);
+  rlimit before_limit{};
+  getrlimit(RLIMIT_FSIZE, &before_limit);
+  const rlimit small{35 * kMiB + 4096, before_limit.rlim_max};
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_FALSE(third->spill({{0, 64 * kMiB}}).ok());
+  setrlimit(RLIMIT_FSIZE, &before_limit);
+  std::signal(SIGXFSZ, ignored);
+  ASSERT_TRUE(third->spill({{0, 64 * kMiB}}).ok());
+  EXPECT_TRUE(is_right(*third, {0, 64 * kMiB}));
   const auto other = file_of(kMiB);
   const std::string before = std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "";
   setenv("TMPDIR", "/nowhere", 1);
@@ -226,6 +249,25 @@ TEST_F(RemoteFiles, ASpillThatFailsIsToldAndCanBeTriedAgain) {
   before.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before.c_str(), 1);
   EXPECT_EQ(told.code(), CKPT_NOT_FOUND) << told.message();
   EXPECT_NE(told.message().find("/nowhere"), std::string::npos) << told.message();
+}
+
+TEST_F(RemoteFiles, WhatIsHereIsNotAskedForAgainToBeSpilled) {
+  const auto file = file_of(8 * kMiB);
+  ASSERT_TRUE(file->fetch({{kMiB, 7 * kMiB}}).ok());
+  ASSERT_TRUE(file->spill({{kMiB, 7 * kMiB}}).ok());
+  EXPECT_EQ(watched_.asked, 6 * kMiB);
+  EXPECT_LE(held_bytes(file->bytes()), 2 * 4096U);
+  EXPECT_TRUE(is_right(*file, {kMiB, 7 * kMiB}));
+}
+
+TEST_F(RemoteFiles, SmallRangesStayInMemoryUntilTheEndOfTheSpill) {
+  const auto file = file_of(64 * kMiB);
+  std::vector<ByteRange> ranges;
+  for (uint64_t at = 100; at + 60000 < 64 * kMiB; at += 65536) ranges.push_back({at, at + 60000});
+  ASSERT_TRUE(file->spill(ranges).ok());
+  for (const ByteRange& range : ranges) ASSERT_TRUE(is_right(*file, range));
+  ASSERT_TRUE(file->end_spill().ok());
+  EXPECT_LE(held_bytes(file->bytes()), 2 * 4096 * ranges.size()) << "the pages at their ends";
 }
 
 // ---- what a save reads ----
@@ -299,19 +341,65 @@ TEST_F(RemoteFiles, AnImportThatCastsHoldsNothingOfWhatItCasts) {
 TEST_F(RemoteFiles, AnImportThatTransposesAndCastsReadsItsSourceOnce) {
   const Shape source{2, {4003, 5000}}, shape{2, {5000, 4003}};
   ForeignCheckpoint from = checkpoint_of(source);
-  auto mapping = Mapping::parse(R"({"rules":[{"match":"w","to":"w","ops":["a b -> b a"],"cast":"bf16"}]})", "test");
-  ASSERT_TRUE(mapping.ok()) << mapping.status().message();
-  Changes changes;
-  changes.mapping = mapping.take();
-  const Status changed = change(from, changes);
-  ASSERT_TRUE(changed.ok()) << changed.message();
+  change_by(from, R"({"match":"w","to":"w","ops":["a b -> b a"],"cast":"bf16"})");
   import_it(from);
   EXPECT_LE(watched_.most, kMiB);
   EXPECT_LE(watched_.asked, 4 * 5000 * 4003 + 2 * kMiB);
   expect_saved(CKPT_DTYPE_BF16, shape, as_bf16(elements_of(shape, {1, 5000})));
 }
 
+// Each step of a transposition reads a little of every piece.
+TEST_F(RemoteFiles, AMappedImportOfManyPiecesReadsThemOnce) {
+  const uint64_t rows = 2048, columns = 4096;  // 32 MiB in 32 pieces
+  ForeignCheckpoint from = checkpoint_of({2, {rows, columns}});
+  const FileRange whole = from.tensors[0].pieces[0].bytes;
+  from.tensors[0].pieces.clear();
+  for (uint64_t row = 0; row < rows; row += 64) {
+    const Region region{RegionKind::kBox, {{2, {row, 0}}, {2, {64, columns}}}};
+    from.tensors[0].pieces.push_back(
+        {region, {whole.file, whole.offset + 4 * row * columns, 4 * 64 * columns}, std::nullopt, 0});
+  }
+  change_by(from, R"({"match":"w","to":"w","ops":["a b -> b a"]})");
+  import_it(from);
+  EXPECT_LE(watched_.most, 2 * kMiB);
+  EXPECT_LE(watched_.asked, 4 * rows * columns + 2 * kMiB);
+  expect_saved(CKPT_DTYPE_F32, {2, {columns, rows}}, elements_of({2, {columns, rows}}, {1, columns}));
+}
+
+// Of a fused tensor only what is wanted is read, and has room.
+TEST_F(RemoteFiles, AMappedImportOfAPartReadsThatPart) {
+  const uint64_t experts = 8, rows = 2000, columns = 2048;  // 16 MiB each
+  ForeignCheckpoint from = checkpoint_of({2, {experts * rows, columns}});
+  change_by(from, R"({"match":"w","to":["v","w"],"split":{"dim":0,"sizes":[14000,"*"]},"ops":["a b -> b a"]})");
+  std::erase_if(from.tensors, [](const ForeignTensor& tensor) { return tensor.name == "v"; });
+  import_it(from);
+  EXPECT_LE(watched_.asked, 4 * rows * columns + 2 * kMiB);
+  std::string bytes;
+  for (uint64_t column = 0; column < columns; column++)
+    for (uint64_t row = 7 * rows; row < experts * rows; row++) {
+      const uint32_t element = element_at(row * columns + column);
+      bytes.append(reinterpret_cast<const char*>(&element), 4);
+    }
+  expect_saved(CKPT_DTYPE_F32, {2, {columns, rows}}, bytes);
+}
+
 // ---- reading a region ----
+
+TEST_F(RemoteFiles, SmallReadsOfACastTensorReadItsSourceOnce) {
+  ForeignCheckpoint from = checkpoint_of({2, {4096, 1024}});
+  Changes changes;
+  changes.cast = CKPT_DTYPE_BF16;
+  ASSERT_TRUE(change(from, changes).ok());
+  std::string row(2048, '\0');
+  for (uint64_t i = 0; i < 4096; i++) {
+    device::RegionRequest wanted;
+    ASSERT_TRUE(device::read_desc(describe(uint16_t{CKPT_DTYPE_BF16}, Shape{2, {4096, 1024}}, i * 1024, 1024),
+                                  row.data(), row.size(), &wanted)
+                    .ok());
+    ASSERT_TRUE(copy_elements(from.files, from.tensors[0], wanted, false).ok());
+  }
+  EXPECT_LE(watched_.asked, 4 * 4096 * 1024 + kMiB);
+}
 
 TEST_F(RemoteFiles, AReadOfATransposedTensorGoesThroughWindows) {
   const Shape shape{2, {6000, 8001}};  // 183 MiB

@@ -16,6 +16,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr uint64_t kMaxConfig = 4 << 20;
+constexpr uint64_t kKeptOfMapped = 64 << 20;  // bytes that were computed and may be wanted again
 
 // A tensor that is to be made of others.
 struct Target {
@@ -173,7 +174,7 @@ class Changer {
   // Only now its size is known.
   Status place_computed() {
     if (computed_->size() == 0) return Ok();
-    CKPT_ASSIGN(auto file, RemoteFile::make(std::move(computed_), "mapped tensors", 0));
+    CKPT_ASSIGN(auto file, RemoteFile::make(std::move(computed_), "mapped tensors", kKeptOfMapped));
     const size_t number = content_.files.add("", InputFile(std::move(file)));
     for (ForeignTensor& tensor : out_)
       for (ForeignPiece& piece : tensor.pieces)

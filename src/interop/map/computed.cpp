@@ -18,8 +18,9 @@ struct ComputedFile::Run {
 
 namespace {
 
-constexpr uint64_t kStepBytes = 4 << 20;        // of the source
-constexpr uint64_t kMostRead = 3 * kStepBytes;  // for a step, though fewer are wanted: two heads, of which each has half
+constexpr uint64_t kStepBytes = 4 << 20;  // of the source
+constexpr uint64_t kMostRead =
+    3 * kStepBytes;  // for a step, though fewer are wanted: two heads, of which each has half
 
 size_t bytes_of_element(uint16_t dtype) { return static_cast<size_t>(dtype_bits(dtype)) / 8; }
 
@@ -85,10 +86,42 @@ Result<ComputedFile::Part> ComputedFile::part_of(const ComputedPart& given, cons
   }
   if (in_rows) flatten(part);
   join_loops(part);
+  set_wanted(part, bytes_of_element(given.source->dtype));
   part.spans.assign(part.loops.size() + 1, 0);
   for (size_t i = part.loops.size(); i-- > 0;)
     part.spans[i] = part.spans[i + 1] + (part.loops[i].extent - 1) * part.loops[i].to;
   return part;
+}
+
+// Of each piece what lies between the first and the last element that the part may have of it.
+void ComputedFile::set_wanted(Part& part, size_t width) {
+  Shape low = part.start, high = part.start;
+  for (const Loop& loop : part.loops) high[loop.dim] += (loop.extent - 1) * loop.step;
+  for (Piece& piece : part.pieces) {
+    const Region& region = piece.region;
+    uint64_t first = 0, last = 0;
+    bool any = true;
+    if (region.kind == RegionKind::kFlat) {
+      const uint64_t begin = std::max(place_of(low, part.flat), region.flat_offset);
+      const uint64_t end = std::min(place_of(high, part.flat) + 1, region.flat_offset + region.flat_size);
+      any = begin < end;
+      first = begin - region.flat_offset;
+      last = end - 1 - region.flat_offset;
+    } else {
+      for (int i = 0; i < low.ndim; i++) {
+        const bool boxed = region.kind == RegionKind::kBox;
+        const uint64_t offset = boxed ? region.box.offset[i] : 0;
+        const uint64_t begin = std::max(low[i], offset);
+        const uint64_t end = std::min(high[i] + 1, boxed ? offset + region.box.extent[i] : part.shape[i]);
+        any &= begin < end;
+        const auto stride = static_cast<uint64_t>(piece.strides[static_cast<size_t>(i)]);
+        first += (begin - offset) * stride;
+        last += (end - 1 - offset) * stride;
+      }
+    }
+    piece.wanted = {piece.offset + first * width, piece.offset + (last + 1) * width};
+    if (!any) piece.wanted = {piece.offset, piece.offset};
+  }
 }
 
 // A source whose elements lie in a row has one dimension as well.
@@ -210,7 +243,7 @@ Status ComputedFile::resolve(const Part& part, const Shape& index, const Loop& l
 }
 
 // Reads what of files on a server, or that are computed themselves, will be looked at. What lies close together is
-// read to memory of this call's own; else the piece is spilled, lest all of it is read for each part of the tensor.
+// read to memory of this call's own; else what the part has of these pieces is spilled, lest each call reads it all.
 Result<ComputedFile::Windows> ComputedFile::read(const Part& part, uint64_t begin, uint64_t end, size_t width) {
   Windows windows;
   if (std::none_of(part.pieces.begin(), part.pieces.end(), [](const Piece& piece) { return piece.remote != nullptr; }))
@@ -235,10 +268,16 @@ Result<ComputedFile::Windows> ComputedFile::read(const Part& part, uint64_t begi
     return Ok();
   };
   CKPT_TRY(walk(part, begin, end, note));
+  std::erase_if(wanted, [](const auto& of_piece) { return !of_piece.first->remote; });
+  uint64_t size = 0, elements = 0;
   for (const auto& [piece, all] : wanted) {
-    if (!piece->remote) continue;
-    if (all.range.size() > std::max(kMostRead, 2 * all.elements * width)) {
-      CKPT_TRY(piece->remote->spill({{piece->offset, piece->offset + piece->bytes.size()}}));
+    size += all.range.size();
+    elements += all.elements;
+  }
+  const bool is_apart = size > std::max(kMostRead, 2 * elements * width);
+  for (const auto& [piece, all] : wanted) {
+    if (is_apart) {
+      CKPT_TRY(piece->remote->spill({piece->wanted}));
       continue;
     }
     Window& window = windows[piece];

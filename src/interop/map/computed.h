@@ -44,6 +44,7 @@ class ComputedFile final : public store::Reader {
     Strides strides{};  // in elements
     std::shared_ptr<RemoteFile> remote;
     uint64_t offset = 0;  // in the file
+    ByteRange wanted;     // there, by the part
   };
   // Nested: `extent` steps, each `to` elements of the target and `step` of the source along `dim`.
   struct Loop {
@@ -72,6 +73,7 @@ class ComputedFile final : public store::Reader {
   using Windows = std::map<const Piece*, Window>;
 
   static Result<Part> part_of(const ComputedPart& given, const Shape& shape, FileTable& files);
+  static void set_wanted(Part& part, size_t width);
   static void flatten(Part& part);
   static void join_loops(Part& part);
   template <typename F>
