@@ -18,12 +18,14 @@ namespace {
 constexpr uint64_t kLeastSpill = 64 << 10;
 constexpr size_t kMostMappings = 8192;
 
-// What is asked for by one request each.
-std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges) {
+// What is asked for by one request each: at most so many bytes, and up to a multiple of `unit` or the end of a range.
+std::vector<ByteRange> in_pieces(const std::vector<ByteRange>& ranges, uint64_t most, uint64_t unit) {
   std::vector<ByteRange> pieces;
   for (const ByteRange& range : ranges)
-    for (uint64_t at = range.begin; at < range.end; at += kRequestBytes)
-      pieces.push_back({at, std::min(at + kRequestBytes, range.end)});
+    for (uint64_t at = range.begin, end; at < range.end; at = end) {
+      end = std::min(range.end, (at + most) / unit * unit);
+      pieces.push_back({at, end});
+    }
   return pieces;
 }
 
@@ -156,7 +158,7 @@ Status RemoteFile::fetch_at_once(const ByteRange& range) {
 }
 
 Status RemoteFile::fetch(std::vector<ByteRange> ranges) {
-  const std::vector<ByteRange> pieces = in_pieces(missing(std::move(ranges)));
+  const std::vector<ByteRange> pieces = in_pieces(missing(std::move(ranges)), kRequestBytes, 1);
   return for_each_parallel(kRequestsAtOnce, pieces.size(), [&](size_t i) { return fetch_at_once(pieces[i]); });
 }
 
@@ -205,13 +207,8 @@ std::vector<ByteRange> RemoteFile::to_spill(const std::vector<ByteRange>& ranges
 
 Status RemoteFile::spill(const std::vector<ByteRange>& ranges) {
   const std::lock_guard one(spilling_);
-  // Requests end at pages, so that each is whole pages but for the ends of its range.
-  std::vector<ByteRange> pieces;
-  for (const ByteRange& range : to_spill(ranges))
-    for (uint64_t at = range.begin, end; at < range.end; at = end) {
-      end = std::min(range.end, (at + kSpillBytes / kRequestsAtOnce) / page_size() * page_size());
-      pieces.push_back({at, end});
-    }
+  // Each is whole pages but for the ends of its range.
+  const std::vector<ByteRange> pieces = in_pieces(to_spill(ranges), kSpillBytes / kRequestsAtOnce, page_size());
   if (pieces.empty()) return Ok();
   // One for each call: after a failed write nobody knows where the next one would be.
   CKPT_ASSIGN(OutputFile disk, OutputFile::temporary());

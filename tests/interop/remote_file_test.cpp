@@ -270,6 +270,23 @@ TEST_F(RemoteFiles, SmallRangesStayInMemoryUntilTheEndOfTheSpill) {
   EXPECT_LE(held_bytes(file->bytes()), 2 * 4096 * ranges.size()) << "the pages at their ends";
 }
 
+// A process has only so many mappings: the rest stays in memory, also when it is given back.
+TEST_F(RemoteFiles, OfVeryManyRangesTheLastStayInMemory) {
+  const uint64_t count = 8300, size = 68 << 10, step = 72 << 10;
+  const auto file = file_of(count * step);
+  watched_.memory = {};  // looking at it 8,300 times would take a minute
+  std::vector<ByteRange> ranges;
+  for (uint64_t i = 0; i < count; i++) ranges.push_back({i * step, i * step + size});
+  ASSERT_TRUE(file->spill(ranges).ok());
+  file->give_back({0, count * step});
+  for (uint64_t i = 0; i < count; i += 83) ASSERT_TRUE(is_right(*file, ranges[i])) << i;
+  ASSERT_TRUE(is_right(*file, ranges.back()));
+  EXPECT_EQ(watched_.asked, count * size);
+  EXPECT_EQ(held_bytes(file->bytes()), (count - 8192) * size);
+  ASSERT_TRUE(file->end_spill().ok());
+  EXPECT_EQ(held_bytes(file->bytes()), 0U);
+}
+
 // ---- what a save reads ----
 
 // The save asks for block after block; nothing else holds what was given back.

@@ -263,6 +263,31 @@ TEST_F(WebFile, AnImportMayCompressWhatItFetches) {
   }
 }
 
+// Each is spilled when it is read, and given back when another one is.
+TEST_F(WebFile, TransposedTensorsAreReadInAnyOrder) {
+  const size_t rows = 2000, columns = 1700, bytes = 4 * rows * columns;  // 13 MiB: more than is read at once
+  const std::string data[] = {pattern(bytes, 1), pattern(bytes, 2)};
+  server_.put("/m/a.safetensors", file_of(padded("{" + entry("a", "F32", "[2000,1700]", 0, bytes) + "," +
+                                                 entry("b", "F32", "[2000,1700]", bytes, 2 * bytes) + "}"),
+                                          data[0] + data[1]));
+  write_file(path("map.json"), R"({"rules":[{"match":"{n}","to":"{n}","ops":["r c -> c r"],"cast":"f32"}]})");
+  must([&](auto** err) { return ckpt_options_set_str(options_, "map", path("map.json").c_str(), err); });
+  for (const int64_t has_data : {0, 1}) {
+    set("tensor_data", has_data);
+    ASSERT_EQ(open(address("a.safetensors")).code, CKPT_OK);
+    for (const uint64_t index : {0, 1, 1, 0}) {
+      const ckpt_tensor_desc desc = describe(CKPT_DTYPE_F32, {int64_t{columns}, int64_t{rows}});
+      std::string found(bytes, '\0');
+      must([&](auto** err) { return ckpt_file_read(file_, index, &desc, found.data(), found.size(), err); });
+      bool same = true;
+      for (size_t row = 0; row < rows; row++)
+        for (size_t column = 0; column < columns; column++)
+          same &= std::memcmp(&found[4 * (column * rows + row)], &data[index][4 * (row * columns + column)], 4) == 0;
+      EXPECT_TRUE(same) << index << has_data;
+    }
+  }
+}
+
 TEST_F(WebFile, APtIsReadAlsoIfWhatWasCheckedIsGivenBack) {
   using namespace pickled;
   Items items;

@@ -1,5 +1,5 @@
 // A file that nobody wrote: tensors whose bytes are computed from others' when they are asked for, as a web server's
-// are fetched (input_file.h). So a save, an export or a view of mapped tensors needs no tensor whole.
+// are fetched (remote_file.h). So a save, an export or a view of mapped tensors needs no tensor whole.
 #pragma once
 
 #include <cstdint>

@@ -77,8 +77,7 @@ class RecisIds {
         const FileRange window{wanted.ids.file, wanted.ids.offset + begin, size};
         CKPT_TRY(content.files.fetch({window}));
         CKPT_TRY(check_shard(content, *wanted.tensor, wanted.shard, wanted.slice, content.files.mapped(window)));
-        if (const auto remote = content.files.remote_of(window.file))
-          remote->release({window.offset, window.offset + size});
+        content.files.release(window);
         return Ok();
       });
     });
