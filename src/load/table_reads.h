@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/transfers.h"
 #include "load/load_plan.h"
 #include "load/share.h"
 

@@ -201,9 +201,32 @@ void train_recis(const std::string& store, int64_t steps, const torch::Device& d
   std::printf("went on from %ld with note %s\n", static_cast<long>(start), found.c_str());
 }
 
+// Rows whose columns are on the device.
+ckpt_torch::SparseTable rows_on(const torch::Device& device) {
+  return {torch::arange(100, torch::kLong).flip(0) * 7,
+          {{"embedding", torch::arange(200, device).reshape({100, 2}) / 3.0}, {"exp_avg", torch::ones({100}, device)}}};
+}
+
+// Whether the rows of `table` in the store's newest checkpoint come to the device, in any order of their ids.
+bool rows_are(const ckpt_torch::SparseTable& table, const std::string& store, const torch::Device& device) {
+  const auto reader = ckpt::Reader::open(ckpt::Store::open(store));
+  auto found = ckpt_torch::load_table(reader, "emb", ckpt::Rowset::all(), {}, device);
+  const auto order = [](const at::Tensor& ids) { return std::get<1>(ids.sort()); };
+  const at::Tensor theirs = order(found.ids), ours = order(table.ids);
+  bool same = torch::equal(found.ids.index_select(0, theirs), table.ids.index_select(0, ours)) &&
+              found.columns.size() == table.columns.size();
+  for (const auto& [name, column] : table.columns) {
+    const at::Tensor& other = found.columns.at(name);
+    same = same && other.device() == column.device() && other.device().type() == device.type() &&
+           torch::equal(other.index_select(0, theirs.to(device)), column.index_select(0, ours.to(device)));
+  }
+  return same;
+}
+
 // Each step changes all of it while the one before is being written.
 void train_exact(const std::string& store, int64_t steps, const torch::Device& device) {
   Training training(device), other(device);
+  ckpt_torch::SparseTable table = rows_on(device);
   std::vector<torch::Tensor> wanted;
   ckpt_torch::CheckpointerOptions options;
   options.every = 1;
@@ -213,7 +236,8 @@ void train_exact(const std::string& store, int64_t steps, const torch::Device& d
       training.step(n);
       wanted.clear();
       for (const auto& tensor : training.tensors()) wanted.push_back(tensor.detach().clone());
-      keeper.step(n, ckpt_torch::State{training.model, training.optimizer});
+      table.columns.at("exp_avg") += 1;
+      keeper.step(n, ckpt_torch::State{training.model, training.optimizer, {}, {}, {{"emb", table}}});
     }
     training.step(steps + 1);
     keeper.close();
@@ -228,6 +252,7 @@ void train_exact(const std::string& store, int64_t steps, const torch::Device& d
     same = torch::equal(found[i], wanted[i]) && found[i].device() == wanted[i].device() &&
            found[i].device().type() == device.type();
   std::printf("%zu tensors %s\n", found.size(), same ? "are there to the bit" : "DIFFER");
+  std::printf("rows %s\n", rows_are(table, store, device) ? "are there to the bit" : "DIFFER");
 }
 
 }  // namespace
