@@ -1,13 +1,15 @@
 // What a trainer on a GPU feels: how long a save stalls it against the plain copy of its state to the host, and what
 // saves and loads of device memory cost against those of host memory. One size per process; prints one line of JSON.
 //
-//   ckpt_gpu FOLDER MIB      FOLDER gets a store, which is removed at the end
+//   ckpt_gpu FOLDER MIB [RUNS]     FOLDER gets a store, which is removed at the end; RUNS: of each thing, for medians
+//                                  (default: 3)
 //
 // tools/gpu-check runs it. On the fake libcudart of tests/cuda its figures mean nothing, and it says so ("fake").
 #include <algorithm>
 #include <chrono>
 #include <ckpt.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kTensorBytes = 64 << 20;
-constexpr int kRuns = 3;
+int runs = 3;
 
 void must(int error, const char* what) {
   if (error == 0) return;
@@ -28,12 +30,18 @@ void must(int error, const char* what) {
   std::exit(1);
 }
 
+// Says what comes next, for whoever waits, or may not wait long enough.
+void begins(const char* what) {
+  static const auto start = Clock::now();
+  std::fprintf(stderr, "%6.1f s: %s\n", std::chrono::duration<double>(Clock::now() - start).count(), what);
+}
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 template <typename Work>
 double median(Work&& work) {
   std::vector<double> all;
-  for (int i = 0; i < kRuns; i++) all.push_back(work());
+  for (int i = 0; i < runs; i++) all.push_back(work());
   std::sort(all.begin(), all.end());
   return all[all.size() / 2];
 }
@@ -124,10 +132,10 @@ struct Times {
 // The median of several saves after a first one, which makes the staging memory. The last one stays.
 Times measure_saves(const ckpt::Session& session, const State& state, const OnDevice* device) {
   std::vector<Times> all;
-  for (int run = 0; run <= kRuns; run++) {
+  for (int run = 0; run <= runs; run++) {
     ckpt::Options options;
     options.set("keep_last", int64_t{1});
-    const int step = run + (device ? 100 : 0);
+    const int step = run + (device ? 0 : 100);
     auto save = ckpt::Save::create(session, "step-" + std::to_string(step), step, options);
     for (size_t i = 0; i < state.count(); i++) {
       const ckpt::Memory memory(device ? (*device)[i] : state.host(i), state.size(i));
@@ -165,9 +173,11 @@ double measure_load(const ckpt::Store& store, const State& state, const OnDevice
 }
 
 int measure(const std::string& folder, size_t bytes) {
+  begins("make the state");
   const State state(bytes);
   OnDevice device(state);
   device.fill();
+  begins("plain copies to the host");
   const double d2h = plain_copy(state, device, true);
   ckpt::Options new_files;  // as the first saves of a training write
   new_files.set("recycle", "off");
@@ -180,21 +190,27 @@ int measure(const std::string& folder, size_t bytes) {
     ckpt::Options options;
     options.set("arena_bytes", static_cast<int64_t>(bytes + (64 << 20)));
     const auto session = ckpt::Session::open(store, 0, 1, "", options);
-    on_host = measure_saves(session, state, nullptr);
+    begins("saves from the device");
     on_device = measure_saves(session, state, &device);
+    std::fprintf(stderr, "          stall %.4f s, %.2f x the plain copy\n", on_device.stall, on_device.stall / d2h);
+    begins("saves from the host");
+    on_host = measure_saves(session, state, nullptr);
     peak = memory_mib("VmHWM") - before;
   }
   OnDevice target(state);
+  begins("loads to the device");
   const double to_device = measure_load(store, state, &target, nullptr);
   const bool exact = target.is_right();
+  begins("plain copies to the device");
   const double h2d = plain_copy(state, target, false);
   std::vector<char> host(bytes);
+  begins("loads to the host");
   const double to_host = measure_load(store, state, nullptr, &host);
   std::printf(
-      "{\"mib\": %zu, \"d2h_s\": %.4f, \"stall_s\": %.4f, \"durable_s\": %.4f, \"host_durable_s\": %.4f, "
+      "{\"mib\": %zu, \"runs\": %d, \"d2h_s\": %.4f, \"stall_s\": %.4f, \"durable_s\": %.4f, \"host_durable_s\": %.4f, "
       "\"load_s\": %.4f, \"host_load_s\": %.4f, \"h2d_s\": %.4f, \"peak_host_mib\": %ld, \"exact\": %s, \"fake\": "
       "%s}\n",
-      bytes >> 20, d2h, on_device.stall, on_device.durable, on_host.durable, to_device, to_host, h2d, peak,
+      bytes >> 20, runs, d2h, on_device.stall, on_device.durable, on_host.durable, to_device, to_host, h2d, peak,
       exact ? "true" : "false", cuda_test::fake() ? "true" : "false");
   return exact ? 0 : 1;
 }
@@ -202,7 +218,8 @@ int measure(const std::string& folder, size_t bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
+  if (argc == 4) runs = std::max(1, std::atoi(argv[3]));
   const std::string folder = std::string(argv[1]) + "/gpu-bench-store";
   try {
     const int status = measure(folder, std::strtoull(argv[2], nullptr, 10) << 20);

@@ -364,8 +364,8 @@ CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the che
 CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED.
- * _start           copies the memory, within staging_bytes. The time to STAGED includes the few fsyncs by which rank 0
- *                  opens the attempt and, on other ranks, waiting for rank 0.
+ * _start           copies the memory, within staging_bytes. If all of it fits, STAGED waits neither for the store nor
+ *                  for other ranks (but with held_by=some): a label that is taken may be told only after it.
  * _start_in_place  does not copy; STAGED is reached once the data has been written. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);

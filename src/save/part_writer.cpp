@@ -22,7 +22,7 @@ class PartWriter {
  public:
   PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
              const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers, bool copies,
-             Job& job)
+             const std::function<Status()>& open_attempt, Job& job)
       : session_(session),
         identity_(identity),
         content_(content),
@@ -30,6 +30,7 @@ class PartWriter {
         values_(values),
         transfers_(transfers),
         copies_(copies),
+        open_attempt_(open_attempt),
         job_(job) {}
   ~PartWriter() {
     queue_.reset();  // nothing is in flight from here on
@@ -39,7 +40,7 @@ class PartWriter {
   Status write();
 
  private:
-  enum class Step { kSubmit, kStage, kArrive, kEncode, kWait, kDone };
+  enum class Step { kOpen, kSubmit, kStage, kArrive, kEncode, kWait, kDone };
   enum class Phase : uint8_t { kUntouched, kFetching, kCopied, kReady };
   struct BlockState {
     Phase phase = Phase::kUntouched;
@@ -53,6 +54,7 @@ class PartWriter {
   Status lay_out_in(uint64_t block_bytes);
   Status make_buffers(bool encodes);
   Status populate(std::byte* buffer);
+  Status open();
   Status write_blocks();
   Status work(const std::atomic<bool>& stop);
   Step next_step(size_t* block, std::byte** buffer);
@@ -78,12 +80,14 @@ class PartWriter {
   const std::span<const Digest> values_;
   device::Transfers& transfers_;
   const bool copies_;
+  const std::function<Status()>& open_attempt_;
   Job& job_;
   const store::Traits traits_ = session_.store().traits();
 
   PartLayout layout_;
   std::vector<fb::Chunk> chunks_;
   std::unique_ptr<BlockStager> stager_;
+  uint64_t expected_bytes_ = 2 * kAlign;
   std::unique_ptr<store::Writer> file_;
   unsigned threads_ = 1;  // that work at once,
   unsigned workers_ = 1;  // and all, with those that wait for the disk
@@ -99,6 +103,7 @@ class PartWriter {
   size_t working_ = 0;               // threads that stage or encode a block
   size_t staged_ = 0, fetched_ = 0;  // blocks; the first `fetched_` blocks are known to have left devices
   bool all_staged_ = false;
+  bool opening_ = false, is_open_ = false;  // the file
   uint64_t file_end_ = kAlign;
   std::unique_ptr<store::IoQueue> queue_;  // last member, so it is destroyed first
 };
@@ -135,20 +140,14 @@ Status PartWriter::prepare() {
   stager_ = std::make_unique<BlockStager>(layout_, chunks_);
   job_.counters.bytes_total = layout_.data_bytes;
   job_.counters.chunk_count = layout_.chunk_count;
-  uint64_t expected = 2 * kAlign;
   bool encodes = false;
   for (const Block& block : layout_.blocks) {
     buffer_bytes_ = std::max(buffer_bytes_, round_up(block.raw_bytes, kAlign));
-    expected += round_up(block.raw_bytes, kAlign);
+    expected_bytes_ += round_up(block.raw_bytes, kAlign);
     encodes |= block.encoded && keeps_copy(block);
   }
   if (settings_.memory) CKPT_TRY(settings_.memory->begin(sources()));
-  std::string key = format::part_key(identity_.attempt.directory, identity_.rank);
-  CKPT_ASSIGN(file_, session_.store().create(key, expected, settings_.compression != "none"));
-  job_.counters.direct_io = file_->direct();
-  job_.counters.recycled = file_->recycled();
-  if (layout_.blocks.empty()) return Ok();
-  return make_buffers(encodes);
+  return layout_.blocks.empty() ? Ok() : make_buffers(encodes);
 }
 
 std::vector<std::vector<Bytes>> PartWriter::sources() const {
@@ -194,6 +193,19 @@ Status PartWriter::make_buffers(bool encodes) {
 
 // ---- the file, from front to back ----
 
+Status PartWriter::open() {
+  CKPT_TRY(open_attempt_());
+  const std::string key = format::part_key(identity_.attempt.directory, identity_.rank);
+  CKPT_ASSIGN(file_, session_.store().create(key, expected_bytes_, settings_.compression != "none"));
+  job_.counters.direct_io = file_->direct();
+  job_.counters.recycled = file_->recycled();
+  CKPT_TRY(write_header());
+  std::lock_guard lock(mutex_);
+  is_open_ = true;
+  changed_.notify_all();
+  return Ok();
+}
+
 Status PartWriter::write_header() {
   const format::Summary& summary = identity_.summary;
   const auto header = format::encode_part_header({summary.revision, summary.save_id, identity_.rank, summary.world_size,
@@ -208,19 +220,21 @@ Status PartWriter::write_header() {
 
 Status PartWriter::write() {
   CKPT_TRY(prepare());
-  CKPT_TRY(write_header());
-  if (layout_.blocks.empty())
-    job_.counters.stage_us = job_.elapsed_us();
-  else
-    CKPT_TRY(write_blocks());
+  const bool empty = layout_.blocks.empty();
+  if (empty) look_whether_staged();
+  // Who does not copy must know the file before the first block: whether memory can be written as it lies.
+  opening_ = !copies_ || empty;
+  if (opening_) CKPT_TRY(open());
+  if (!empty) CKPT_TRY(write_blocks());
   queue_.reset();
   job_.reach(CKPT_JOB_STAGED);
   return write_tail();
 }
 
 Status PartWriter::write_blocks() {
-  Status done = run_parallel(workers_, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); });
-  if (!done.ok()) file_->abandon();  // a block that has its place may never be submitted
+  const unsigned workers = workers_ + (opening_ ? 0 : 1);  // one of them waits for the store and for other ranks first
+  Status done = run_parallel(workers, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); });
+  if (!done.ok() && file_) file_->abandon();  // a block that has its place may never be submitted
   return done;
 }
 
@@ -236,6 +250,9 @@ Status PartWriter::work(const std::atomic<bool>& stop) {
         return error_;
       }
       case Step::kWait:
+        break;
+      case Step::kOpen:
+        CKPT_TRY(open());
         break;
       case Step::kSubmit:
         submit(block);
@@ -266,7 +283,12 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     const uint64_t in_use = buffers_.bytes_in_use();
     if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
   };
-  if (next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady && in_flight_ < traits_.write_depth) {
+  if (!opening_) {
+    opening_ = true;
+    return Step::kOpen;
+  }
+  if (is_open_ && next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady &&
+      in_flight_ < traits_.write_depth) {
     *block = next_submit_++;
     blocks_[*block].offset = file_end_;
     file_end_ += round_up(blocks_[*block].data.size(), kAlign);
@@ -452,8 +474,8 @@ Status PartWriter::write_tail() {
 
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
                   const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers,
-                  bool copies, Job& job) {
-  PartWriter writer(session, identity, content, settings, values, transfers, copies, job);
+                  bool copies, const std::function<Status()>& open_attempt, Job& job) {
+  PartWriter writer(session, identity, content, settings, values, transfers, copies, open_attempt, job);
   return writer.write();
 }
 

@@ -1,14 +1,17 @@
 // Writes this rank's part.
 #pragma once
 
+#include <functional>
+
 #include "save/save.h"
 
 namespace ckpt::save {
 
 // Encodes and writes this rank's part, and makes it durable under its final name. `values`: of digest_replicas.
-// `transfers` are open; nothing of them touches the staging memory when this returns.
+// `transfers` are open; nothing of them touches the staging memory when this returns. `open_attempt` is called once,
+// before the store is asked for anything; if the save copies, beside the copies, which wait for nobody.
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
                   const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers,
-                  bool copies, Job& job);
+                  bool copies, const std::function<Status()>& open_attempt, Job& job);
 
 }  // namespace ckpt::save

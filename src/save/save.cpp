@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/parallel.h"
 #include "commit/holders.h"
@@ -297,25 +298,34 @@ Status Save::find_holders(Job& job) {
   return Ok();
 }
 
-Status Save::write(const SaveIdentity& identity, bool copies, Job& job) {
-  Status written = write_open(identity, copies, job);
+Status Save::write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
+  Status written = write_with_devices(identity, copies, open, job);
   Status copied = transfers_.close();
   return written.ok() ? copied : written;
 }
 
-Status Save::write_open(const SaveIdentity& identity, bool copies, Job& job) {
+Status Save::write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
   CKPT_TRY(sort_tables(content_, settings_.threads, job));
   if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
   CKPT_TRY(transfers_.open(
       std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
   CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
-  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, job);
+  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, open, job);
 }
 
+// A save that copies opens the attempt beside the copies, so that its caller waits neither for the store nor for other
+// ranks. One that asks other ranks first does that through the attempt.
 Status Save::run_steps(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
-  CKPT_TRY(commit::open_attempt(*session_, attempt_, settings_.commit, job));
-  Status written = write(identity, copies, job);
+  std::optional<Status> opened;
+  const Opening open = [&] {
+    if (!opened) opened = commit::open_attempt(*session_, attempt_, settings_.commit, job);
+    return *opened;
+  };
+  if (!copies || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open());
+  Status written = write(identity, copies, open, job);
+  if (!opened) return refuse(std::move(written));
+  if (!opened->ok()) return *opened;
   const bool published = written.ok();
   if (published) written = job.check();
   if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written), published);

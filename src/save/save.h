@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -95,8 +96,9 @@ class Save {
   Status add_column(const TableRequest& request, const TableRequest::Column& column, SaveTable* table);
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
-  Status write(const SaveIdentity& identity, bool copies, Job& job);
-  Status write_open(const SaveIdentity& identity, bool copies, Job& job);
+  using Opening = std::function<Status()>;
+  Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
+  Status write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "api/ranks.h"
+#include "api/tables.h"
 
 namespace ckpt_test {
 namespace {
@@ -107,7 +108,6 @@ TEST_P(Async, AStateThatFitsTheBudgetIsStagedAndSurvivesBeingOverwritten) {
     auto shard = box(CKPT_DTYPE_U8, {2, 3 << 20}, {rank, 0}, {1, 3 << 20});
     add(saves[rank].get(), "s", shard, memory[rank]);
   }
-  // Once rank 0 has opened the attempt, no rank waits for another one to stage.
   for (auto& save : saves) jobs.push_back(start(save));
   for (uint32_t rank = 0; rank < 2; rank++) {
     EXPECT_EQ(wait(jobs[rank], CKPT_JOB_STAGED), CKPT_OK);
@@ -116,6 +116,69 @@ TEST_P(Async, AStateThatFitsTheBudgetIsStagedAndSurvivesBeingOverwritten) {
   }
   for (auto& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
   EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {3 << 20}), data.size()) == data);
+}
+
+// What the caller waits for is the copy: not the store, nor another rank.
+TEST_P(Async, AStateThatFitsTheBudgetIsStagedBeforeRank0HasBegun) {
+  for (const int64_t threads : {1, 2}) {
+    World world(place.uri() + std::to_string(threads), 3);
+    const Bytes data = pattern(3 << 20, 1);
+    Bytes memory = data;
+    Save early = new_save(world.sessions[1], "a", {{"threads", threads}});
+    add(early.get(), "w", box(CKPT_DTYPE_U8, {2, 3 << 20}, {1, 0}, {1, 3 << 20}), memory);
+    Save empty = new_save(world.sessions[2], "a");
+    const Job job = start(early), of_nothing = start(empty);
+    EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK);
+    EXPECT_EQ(wait(of_nothing, CKPT_JOB_STAGED), CKPT_OK);
+    std::fill(memory.begin(), memory.end(), static_cast<unsigned char>(0xdd));
+    EXPECT_EQ(ckpt_job_state(job.get()), CKPT_JOB_STAGED);
+    Save late = new_save(world.sessions[0], "a");
+    add(late.get(), "w", box(CKPT_DTYPE_U8, {2, 3 << 20}, {0, 0}, {1, 3 << 20}), data);
+    Error error;
+    EXPECT_EQ(ckpt_save_run(late.get(), error), CKPT_OK) << error.text();
+    for (const Job* one : {&job, &of_nothing}) EXPECT_EQ(wait(*one, CKPT_JOB_COMMITTED), CKPT_OK);
+    Bytes both = data;
+    both.insert(both.end(), data.begin(), data.end());
+    EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {2, 3 << 20}), both.size()) == both);
+  }
+}
+
+TEST_P(Async, ALabelThatIsTakenEndsTheSaveForAllThoughItsCopyWasMade) {
+  World world(place.uri(), 2);
+  const Bytes data = pattern(100, 1);
+  const auto fill = [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); };
+  world.commit("a", {}, fill);
+  std::vector<Save> saves;
+  std::vector<Job> jobs;
+  for (uint32_t rank = 0; rank < 2; rank++) {
+    saves.push_back(new_save(world.sessions[rank], "a"));
+    fill(rank, saves[rank].get());
+  }
+  jobs.push_back(start(saves[1]));
+  EXPECT_EQ(wait(jobs[0], CKPT_JOB_STAGED), CKPT_OK);
+  jobs.push_back(start(saves[0]));
+  for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_EXISTS);
+  EXPECT_EQ(ckpt_job_state(jobs[0].get()), CKPT_JOB_FAILED);
+  EXPECT_EQ(committed_count(world.store), 1u);
+  world.commit("b", {}, fill);
+}
+
+TEST_P(Async, ARankThatFailsBeforeItAsksTheStoreEndsTheSaveForAll) {
+  World world(place.uri(), 2);
+  const Bytes data = pattern(100, 1);
+  TestTable twice{.ids = {7, 8, 7}};
+  for (const uint32_t failing : {0u, 1u}) {
+    Save bad = new_save(world.sessions[failing], "a"), good = new_save(world.sessions[1 - failing], "a");
+    twice.add(bad.get());
+    add(good.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+    const Job job = start(bad);
+    EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_MISMATCH);
+    Error error;
+    EXPECT_EQ(ckpt_save_run(good.get(), error), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
+    EXPECT_EQ(error.detail("rank"), std::to_string(failing));
+  }
+  EXPECT_EQ(committed_count(world.store), 0u);
+  world.commit("b", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); });
 }
 
 TEST_P(Async, ASaveInPlaceTakesNoCopyAndGivesTheMemoryBackOnceStaged) {
