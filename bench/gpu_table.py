@@ -41,8 +41,8 @@ def table(figures, labels):
     fake = any(got["fake"] for got in figures)
     text = ["# A dry run on the fake device: these figures mean nothing" if fake else "# Device memory, measured", ""]
     text += [f"* {label}: {words}" for label, words in labels]
-    text += ["", "Seconds are medians: " + ", ".join(f"of {got['runs']} for {got['mib'] / 1024:g} GiB" for got in figures)
-             + ". Every state came back to the bit.", "", line(HEAD),
+    runs = ", ".join(f"of {got['runs']} runs for {got['mib'] / 1024:g} GiB" for got in figures)
+    text += ["", f"Seconds are medians: {runs}. Every state came back to the bit.", "", line(HEAD),
              "|" + "---|" * len(HEAD)]
     text += [line(row) for got in figures for row in rows(got)]
     text += ["", "Memory of the host beyond the state: "

@@ -115,7 +115,7 @@ Status SaveTensor::begin_gather(uint64_t first, MutableBytes to, device::Transfe
 }
 
 void SaveTensor::end_gather(uint64_t first, MutableBytes fetched, std::vector<std::byte>* scratch) const {
-  if (gathered || contiguous) return;
+  if (comes_in_order()) return;
   const SaveMemory from = memory();
   const uint64_t count = fetched.size() / width;
   if (!device::Transfers::needs_order(from.memory, from.extent, first, count)) return;

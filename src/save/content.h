@@ -87,7 +87,8 @@ struct SaveTensor {
   void gather(uint64_t first, MutableBytes to) const;
   Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
   // The same from a device into pinned memory, and returns before; end_gather() once they are there, which may need
-  // `scratch`: see Transfers::begin_gather.
+  // `scratch`: see Transfers::begin_gather. If they come in order, end_gather() has nothing to do.
+  bool comes_in_order() const { return gathered || contiguous; }
   Status begin_gather(uint64_t first, MutableBytes to, device::Transfers& transfers) const;
   void end_gather(uint64_t first, MutableBytes fetched, std::vector<std::byte>* scratch) const;
 };

@@ -192,6 +192,7 @@ class Gpu(unittest.TestCase):
         "stall_s": 1.09,
         "durable_s": 2.2,
         "host_durable_s": 2.0,
+        "runs": 3,
         "load_s": 2.0,
         "host_load_s": 1.0,
         "h2d_s": 1.85,

@@ -88,19 +88,21 @@ TEST_F(Devices, AnyBoxAndAnyStridesGoToAndFromADeviceAsToAndFromTheHost) {
 struct Layout {
   const char* name;
   Ints shape, strides;
-  int64_t bytes, most_copies;  // of the save, and of the load
+  int64_t bytes, most_saved, most_loaded;  // copies
 };
 class FewCopies : public Devices, public ::testing::WithParamInterface<Layout> {};
-// A chunk, or a piece of pinned memory, holds a mebibyte: a part of a row, rows and a part of a row.
+// A chunk of a save, or a piece of pinned memory of a load, holds a mebibyte: a part of a row, rows and a part of a
+// row. Chunks that lie as they are wanted come as one.
 INSTANTIATE_TEST_SUITE_P(
     Of, FewCopies,
-    ::testing::Values(Layout{"rows_with_gaps", {1000, 40}, {64, 1}, 1000 * 64, 1},
-                      Layout{"a_small_transposed_matrix", {300, 200}, {1, 300}, 300 * 200, 1},
-                      Layout{"a_large_transposed_matrix", {1900, 2100}, {1, 1900}, 1900 * 2100, 4 * 3},
-                      Layout{"channels_last", {64, 32, 7, 7}, {1568, 1, 224, 32}, 64 * 1568, 1},
-                      Layout{"large_channels_last", {640, 320, 3, 3}, {2880, 1, 960, 320}, 640 * 2880, 2 * 7},
-                      Layout{"a_row_of_a_transposed_matrix", {1, 3000000}, {1, 2}, 6000000, 3},
-                      Layout{"every_second_element", {300, 200}, {600, 2}, 300 * 600, 200}),
+    ::testing::Values(Layout{"as_it_is_wanted", {3000, 2100}, {2100, 1}, 3000 * 2100, 1, 7},
+                      Layout{"rows_with_gaps", {1000, 40}, {64, 1}, 1000 * 64, 1, 1},
+                      Layout{"a_small_transposed_matrix", {300, 200}, {1, 300}, 300 * 200, 1, 1},
+                      Layout{"a_large_transposed_matrix", {1900, 2100}, {1, 1900}, 1900 * 2100, 4 * 3, 4 * 3},
+                      Layout{"channels_last", {64, 32, 7, 7}, {1568, 1, 224, 32}, 64 * 1568, 1, 1},
+                      Layout{"large_channels_last", {640, 320, 3, 3}, {2880, 1, 960, 320}, 640 * 2880, 2 * 7, 2 * 7},
+                      Layout{"a_row_of_a_transposed_matrix", {1, 3000000}, {1, 2}, 6000000, 3, 3},
+                      Layout{"every_second_element", {300, 200}, {600, 2}, 300 * 600, 200, 200}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(FewCopies, MoveATensorToAndFromADevice) {
@@ -115,7 +117,7 @@ TEST_P(FewCopies, MoveATensorToAndFromADevice) {
   add(made.get(), "t", desc, memory);
   Counts before = counts();
   run(made.get());
-  EXPECT_LE(counts().copies + counts().rows - before.copies - before.rows, the.most_copies);
+  EXPECT_LE(counts().copies + counts().rows - before.copies - before.rows, the.most_saved);
 
   const auto reader = open_reader(world.store);
   DeviceMemory to{Bytes(the.bytes, 0xee)};
@@ -124,7 +126,7 @@ TEST_P(FewCopies, MoveATensorToAndFromADevice) {
   ask(load, "t", desc, to);
   before = counts();
   run(load);
-  EXPECT_LE(counts().copies + counts().rows - before.copies - before.rows, the.most_copies);
+  EXPECT_LE(counts().copies + counts().rows - before.copies - before.rows, the.most_loaded);
   load = new_load(reader);
   ckpt_test::ask(load, "t", desc, expected.data(), expected.size());
   run(load);
@@ -180,7 +182,8 @@ TEST_F(Devices, CopiesRunBesideReadingHashingAndWriting) {
   add(made.get(), "t", desc, memory);
   fake()->reset_peaks();
   run(made.get());
-  EXPECT_GT(counts().under_way_peak, 4) << "one thread began a block of 4 MiB only when the one before was there";
+  EXPECT_GT(counts().under_way_peak, 1)
+      << "one thread began a block, which is one copy, only when the one before was there";
   const auto reader = open_reader(world.store);
   const auto load = new_load(reader, {{"staging_bytes", 16 * kMiB}, {"threads", 1}});
   ask(load, "t", desc, to);
