@@ -129,32 +129,43 @@ struct Times {
   double stall = 0, durable = 0;
 };
 
-// The median of several saves after a first one, which makes the staging memory. The last one stays.
-Times measure_saves(const ckpt::Session& session, const State& state, const OnDevice* device) {
-  std::vector<Times> all;
-  for (int run = 0; run <= runs; run++) {
-    ckpt::Options options;
-    options.set("keep_last", int64_t{1});
-    const int step = run + (device ? 0 : 100);
-    auto save = ckpt::Save::create(session, "step-" + std::to_string(step), step, options);
-    for (size_t i = 0; i < state.count(); i++) {
-      const ckpt::Memory memory(device ? (*device)[i] : state.host(i), state.size(i));
-      save.add_tensor(State::name(i), state.tensor(i), memory, {device ? CKPT_DEVICE_CUDA : CKPT_DEVICE_CPU, 0});
-    }
-    Times times;
-    const auto start = Clock::now();
-    ckpt::Job job = ckpt::detail::make<ckpt::Job>(ckpt_save_start, save.get());
-    job.wait(CKPT_JOB_STAGED, -1);
-    times.stall = seconds_since(start);
-    job.wait(CKPT_JOB_COMMITTED, -1);
-    times.durable = seconds_since(start);
-    if (run != 0) all.push_back(times);
+// Saves the state from the device, or from the host if that is null.
+Times measure_save(const ckpt::Session& session, const State& state, const OnDevice* device, int step) {
+  ckpt::Options options;
+  options.set("keep_last", int64_t{1});
+  auto save = ckpt::Save::create(session, "step-" + std::to_string(step), step, options);
+  for (size_t i = 0; i < state.count(); i++) {
+    const ckpt::Memory memory(device ? (*device)[i] : state.host(i), state.size(i));
+    save.add_tensor(State::name(i), state.tensor(i), memory, {device ? CKPT_DEVICE_CUDA : CKPT_DEVICE_CPU, 0});
   }
-  auto middle = [&](double Times::* field) {
+  Times times;
+  const auto start = Clock::now();
+  ckpt::Job job = ckpt::detail::make<ckpt::Job>(ckpt_save_start, save.get());
+  job.wait(CKPT_JOB_STAGED, -1);
+  times.stall = seconds_since(start);
+  job.wait(CKPT_JOB_COMMITTED, -1);
+  times.durable = seconds_since(start);
+  return times;
+}
+
+struct Saves {
+  std::vector<Times> on_device, on_host;
+
+  static double middle(std::vector<Times> all, double Times::* field) {
     std::sort(all.begin(), all.end(), [&](const Times& a, const Times& b) { return a.*field < b.*field; });
     return all[all.size() / 2].*field;
-  };
-  return {middle(&Times::stall), middle(&Times::durable)};
+  }
+};
+
+// In turns, since disks become slower and faster; after a first one of each, which makes the staging memory.
+Saves measure_saves(const ckpt::Session& session, const State& state, const OnDevice& device) {
+  Saves saves;
+  for (int i = 0; i < 2 * (runs + 1); i++) {
+    const bool from_device = (i % 4 == 1 || i % 4 == 2);
+    const Times times = measure_save(session, state, from_device ? &device : nullptr, i);
+    if (i >= 2) (from_device ? saves.on_device : saves.on_host).push_back(times);
+  }
+  return saves;
 }
 
 double measure_load(const ckpt::Store& store, const State& state, const OnDevice* device, std::vector<char>* host) {
@@ -182,7 +193,7 @@ int measure(const std::string& folder, size_t bytes) {
   ckpt::Options new_files;  // as the first saves of a training write
   new_files.set("recycle", "off");
   const auto store = ckpt::Store::open(folder, new_files);
-  Times on_device, on_host;
+  Saves saves;
   reset_peak();
   const long before = memory_mib("VmRSS");
   long peak = 0;
@@ -190,13 +201,12 @@ int measure(const std::string& folder, size_t bytes) {
     ckpt::Options options;
     options.set("arena_bytes", static_cast<int64_t>(bytes + (64 << 20)));
     const auto session = ckpt::Session::open(store, 0, 1, "", options);
-    begins("saves from the device");
-    on_device = measure_saves(session, state, &device);
-    std::fprintf(stderr, "          stall %.4f s, %.2f x the plain copy\n", on_device.stall, on_device.stall / d2h);
-    begins("saves from the host");
-    on_host = measure_saves(session, state, nullptr);
+    begins("saves from the device and from the host");
+    saves = measure_saves(session, state, device);
     peak = memory_mib("VmHWM") - before;
   }
+  const double stall = Saves::middle(saves.on_device, &Times::stall);
+  std::fprintf(stderr, "          stall %.4f s, %.2f x the plain copy\n", stall, stall / d2h);
   OnDevice target(state);
   begins("loads to the device");
   const double to_device = measure_load(store, state, &target, nullptr);
@@ -210,8 +220,9 @@ int measure(const std::string& folder, size_t bytes) {
       "{\"mib\": %zu, \"runs\": %d, \"d2h_s\": %.4f, \"stall_s\": %.4f, \"durable_s\": %.4f, \"host_durable_s\": %.4f, "
       "\"load_s\": %.4f, \"host_load_s\": %.4f, \"h2d_s\": %.4f, \"peak_host_mib\": %ld, \"exact\": %s, \"fake\": "
       "%s}\n",
-      bytes >> 20, runs, d2h, on_device.stall, on_device.durable, on_host.durable, to_device, to_host, h2d, peak,
-      exact ? "true" : "false", cuda_test::fake() ? "true" : "false");
+      bytes >> 20, runs, d2h, stall, Saves::middle(saves.on_device, &Times::durable),
+      Saves::middle(saves.on_host, &Times::durable), to_device, to_host, h2d, peak, exact ? "true" : "false",
+      cuda_test::fake() ? "true" : "false");
   return exact ? 0 : 1;
 }
 
