@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "interop/json.h"
+#include "interop/safetensors/file_set.h"
 #include "interop/sets/format.h"
 
 namespace ckpt::interop {
