@@ -287,11 +287,12 @@ import os, signal, sys, threading, numpy, ckpt
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell start without
 store = ckpt.Store(sys.argv[1])
 first = ckpt.Session(store, 0, 2)
-session = ckpt.Session(store, 1, 2, first.string)  # stages nothing before rank 0 has begun
+session = ckpt.Session(store, 1, 2, first.string)
 w = bytearray(1000)
 try:
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    ckpt.save_async(session, {"w": numpy.frombuffer(w, "u1")}, label="a")
+    # With held_by=some nothing is staged before rank 0 has begun.
+    ckpt.save_async(session, {"w": numpy.frombuffer(w, "u1")}, label="a", held_by="some")
 except KeyboardInterrupt:
     pass
 w.append(1)  # a buffer that somebody holds cannot be resized

@@ -117,10 +117,11 @@ fn a_panic_in_a_scope_cancels_what_still_uses_its_memory() {
     let weights = numbers(COUNT);
     let mut job = None;
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut second = Save::new(&ranks.second, "a", None).unwrap();
+        let some = Options::new().set("held_by", "some"); // not staged before the first rank begins
+        let mut second = Save::new_with(&ranks.second, "a", None, &some).unwrap();
         second.add_tensor("w", &TensorDesc::of::<f32>(&[COUNT]), &weights).unwrap();
         ckpt::scope(|scope| {
-            job = Some(second.start_in(scope).unwrap()); // not staged before the first rank begins
+            job = Some(second.start_in(scope).unwrap());
             panic!("on purpose");
         })
     }));

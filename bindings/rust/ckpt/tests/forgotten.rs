@@ -61,8 +61,9 @@ fn a_scope_waits_when_its_closure_panics() {
     let first = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
     let second = Session::open_rank(&store, 1, 2, Some(first.string().unwrap()), &Options::new()).unwrap();
     let weights = numbers(COUNT);
-    // The second rank's save is staged only after the first's has begun, which ends the closure.
-    let [mut first, mut second] = [first, second].map(|session| Save::new(&session, "one", None).unwrap());
+    // With held_by=some the second rank's save is staged only after the first's has begun, which ends the closure.
+    let some = Options::new().set("held_by", "some");
+    let [mut first, mut second] = [first, second].map(|session| Save::new_with(&session, "one", None, &some).unwrap());
     second.add_tensor("w", &desc(), &weights).unwrap();
     let (mut job, mut others) = (None, None);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
