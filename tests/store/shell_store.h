@@ -21,7 +21,12 @@ class ShellStore : public Store {
 
   explicit ShellStore(std::shared_ptr<Store> inner) : inner_(std::move(inner)) {}
   Store& inner() { return *inner_; }
-  void before(Before hook) { before_ = std::move(hook); }
+  // Others may use the store meanwhile: those that are inside the hook before finish with that one.
+  void before(Before hook) {
+    auto next = std::make_shared<const Before>(std::move(hook));
+    const std::lock_guard lock(mutex_);
+    before_.swap(next);
+  }
   // Called after each read of an opened file with its key and how many bytes were read.
   using Read = std::function<void(std::string_view key, uint64_t bytes)>;
   void on_read(Read hook) { read_ = std::move(hook); }
@@ -148,10 +153,14 @@ class ShellStore : public Store {
     const Read read_;
   };
   Status say(std::string_view operation, std::string_view key) const {
-    return before_ ? before_(operation, key) : Ok();
+    std::unique_lock lock(mutex_);
+    const auto hook = before_;
+    lock.unlock();
+    return hook && *hook ? (*hook)(operation, key) : Ok();
   }
 
-  Before before_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Before> before_;
   Read read_;
   std::function<void(std::string_view key)> opened_;
 };
