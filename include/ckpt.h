@@ -365,7 +365,7 @@ CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED.
  * _start           copies the memory, within staging_bytes. If all of it fits, STAGED waits neither for the store nor
- *                  for other ranks (but with held_by=some): a label that is taken may be told only after it.
+ *                  for other ranks (but with held_by=some): what these refuse (a label that is taken) comes after it.
  * _start_in_place  does not copy; STAGED is reached once the data has been written. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
@@ -512,7 +512,7 @@ CKPT_API int32_t ckpt_job_state(const ckpt_job* job);
 
 /* Waits until the job's state is at least `state` or final. timeout_ms < 0 waits without limit. Returns OK if `state`
  * was reached or the job ended well (a wait for COMMITTED may end as DELIVERED: ask ckpt_job_state), TIMEOUT (the job
- * goes on), or the error of a job that failed. */
+ * goes on), or the error of a job that failed before. */
 CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err);
 
 /* Asks the job to stop, and returns at once; may be called more than once. A save that is not committed yet will not

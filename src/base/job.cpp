@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/parallel.h"
+
 namespace ckpt {
 
 Status Job::take() {
@@ -26,14 +28,7 @@ Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   const OnErrand on{Errand(tally.get())};
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
-  Status status;
-  try {
-    status = work(*this);
-  } catch (const std::bad_alloc&) {
-    status = Status(CKPT_NOMEM, "out of memory");
-  } catch (const std::system_error& error) {
-    status = Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
-  }
+  const Status status = call_guarded([&] { return work(*this); });
   end(done, status);
   return status;
 }
@@ -78,7 +73,7 @@ void Job::end(int32_t done, Status status) {
 
 void Job::reach(int32_t state) {
   std::lock_guard lock(mutex_);
-  if (state_.load() < state) state_ = state;
+  if (state_.load() < state) reached_ = state_ = state;
   changed_.notify_all();
 }
 
@@ -92,7 +87,7 @@ Status Job::wait(int32_t state, int64_t timeout_ms) const {
   else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), reached))
     return Status(CKPT_TIMEOUT,
                   strformat("the job did not reach state {} within {} ms; it goes on", state, timeout_ms));
-  return status_;
+  return reached_ >= state ? Ok() : status_;
 }
 
 Status Job::check() const { return cancelled() ? Status(CKPT_CANCELLED, "the job was cancelled") : Ok(); }

@@ -38,7 +38,8 @@ class Job {
 
   int32_t state() const { return state_.load(); }
   bool ended() const { return state() >= CKPT_JOB_COMMITTED; }
-  // Returns OK once `state` is reached, TIMEOUT, or the error of a failed job. timeout_ms < 0 waits for ever.
+  // Returns OK if `state` was reached, even if the job failed later; TIMEOUT, or the error of a job that failed before.
+  // timeout_ms < 0 waits for ever.
   Status wait(int32_t state, int64_t timeout_ms) const;
   // What its work waits for of servers ends within about a second; what must not be broken off, within ten more
   // (errand.h).
@@ -65,6 +66,7 @@ class Job {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::atomic<int32_t> state_;
+  int32_t reached_ = CKPT_JOB_NEW;  // of the states before the end
   std::atomic<bool> taken_{false};
   Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.

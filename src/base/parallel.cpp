@@ -18,6 +18,16 @@ unsigned resolve_threads(int64_t wanted) {
   return std::clamp(std::thread::hardware_concurrency(), 2u, 4u);
 }
 
+Status call_guarded(const std::function<Status()>& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Status(CKPT_NOMEM, "out of memory");
+  } catch (const std::system_error& error) {
+    return Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
+  }
+}
+
 Status run_parallel(unsigned threads, const std::function<Status(unsigned, const std::atomic<bool>&)>& body) {
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -25,12 +35,7 @@ Status run_parallel(unsigned threads, const std::function<Status(unsigned, const
   const Errand errand = Errand::current();
   auto work = [&](unsigned worker) {
     const OnErrand on(errand);
-    Status status;
-    try {
-      status = body(worker, stop);
-    } catch (const std::bad_alloc&) {
-      status = Status(CKPT_NOMEM, "out of memory");
-    }
+    Status status = call_guarded([&] { return body(worker, stop); });
     if (status.ok()) return;
     std::lock_guard lock(mutex);
     if (first.ok()) first = std::move(status);

@@ -11,6 +11,9 @@ namespace ckpt {
 // The number of threads. `wanted` 0 means min(cores, 4): enough to keep a disk busy while another thread hashes.
 unsigned resolve_threads(int64_t wanted);
 
+// Calls `work`. That there is no memory, or no thread to be had, is NOMEM.
+Status call_guarded(const std::function<Status()>& work);
+
 // Calls body(worker, stop) on `threads` threads, this one included. When a body fails, `stop` becomes true; the others
 // should then return soon.
 Status run_parallel(unsigned threads,

@@ -59,11 +59,12 @@ static Status check_leader(Session& session) {
   return session.check_alive(kLeader);
 }
 
-static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings,
+                             const std::function<Status()>& go_on) {
   Turns turns;
   FaultWatch faults;
   for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
-    CKPT_TRY(job.check());
+    CKPT_TRY(go_on());
     const OnErrand within = backoff.within();
     if (turns.other()) {
       if (Status fenced = session.check_fence(); fenced.code() != CKPT_TIMEOUT) CKPT_TRY(std::move(fenced));
@@ -86,9 +87,11 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
   }
 }
 
-Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job,
+                    const std::function<Status()>& go_on) {
+  const std::function<Status()> check = [&job] { return job.check(); };
   Status opened = session.rank() == 0 ? lead_attempt(session, attempt, settings, &job.report)
-                                      : follow_attempt(session, attempt, settings, job);
+                                      : follow_attempt(session, attempt, settings, go_on ? go_on : check);
   bool others_know = session.rank() != 0 && is_closed(opened);  // whoever closed it has told everybody
   return opened.ok() || others_know ? opened : refuse_attempt(session, attempt, std::move(opened));
 }

@@ -15,6 +15,8 @@
 // Every rank learns the outcome by reading the slot. Functions may be called from any thread.
 #pragma once
 
+#include <functional>
+
 #include "base/job.h"
 #include "session/session.h"
 
@@ -30,9 +32,10 @@ struct CommitSettings {
 };
 
 // Steps 1 and 2 on rank 0, which also decides whether the label is free; other ranks wait for it. A rank that fails
-// here closes the attempt for all. EXISTS, FENCED, ABORTED, TIMEOUT, CANCELLED.
+// here closes the attempt for all. EXISTS, FENCED, ABORTED, TIMEOUT, CANCELLED, and what `go_on` says, which is asked
+// while it waits (default: whether the job was cancelled).
 Status open_attempt(session::Session& session, const session::Attempt& attempt, const CommitSettings& settings,
-                    Job& job);
+                    Job& job, const std::function<Status()>& go_on = {});
 
 // Steps 4 to 6 on rank 0 and leaders, once all parts are there; other ranks wait for the outcome, unless they are
 // told not to. MISMATCH and INCOMPLETE if the parts do not make one checkpoint; ABORTED, FENCED, TIMEOUT, CANCELLED,

@@ -344,6 +344,12 @@ Result<std::vector<std::byte>> Copy::read_manifest() const {
   return read.ok() ? std::move(read) : from_.at_manifest(std::move(read).status());
 }
 
+// Of the errors of is_committed(): whether they come from what is there, not from asking for it.
+bool tells_what_is_there(ckpt_status code) {
+  return code == CKPT_ABORTED || code == CKPT_EXISTS || code == CKPT_MISMATCH || code == CKPT_FORMAT ||
+         code == CKPT_CORRUPT;
+}
+
 Status Copy::put_manifest() {
   CKPT_ASSIGN(const std::vector<std::byte> bytes, read_manifest());
   Status put = to_.put_own(format::slot_key(id_), bytes);
@@ -351,7 +357,7 @@ Status Copy::put_manifest() {
   auto committed = is_committed();  // by this call, or by somebody who made the same copy
   if (put.code() == CKPT_NOT_FOUND && committed.ok() && !*committed) return removed_there();
   const bool lasts = put.code() == CKPT_EXISTS || (committed.ok() && to_.traits().visible_is_durable);
-  if (!lasts && (committed.ok() ? *committed : committed.status().code() == CKPT_IO))
+  if (!lasts && (committed.ok() ? *committed : !tells_what_is_there(committed.status().code())))
     return Status(CKPT_COMMIT_UNKNOWN,
                   to_.path(id_) + " may be complete, and may not last; copy again: " + put.message())
         .with("path", to_.path(id_));

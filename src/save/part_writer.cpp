@@ -1,7 +1,8 @@
 // Writes one part. A few threads stage its blocks (copy and hash them, only hash them, or encode them). The blocks get
 // their places in the file in order, so that a part's layout does not depend on timing. A queue writes them and keeps
 // several transfers in flight: the disk never waits for a hash, and no thread waits for the disk. Where rows of tables
-// are gathered there are more threads instead, which write what they staged.
+// are gathered there are more threads instead, which write what they staged. If the save copies, one thread more opens
+// the attempt and the file meanwhile.
 #include "save/part_writer.h"
 
 #include <cstring>
@@ -22,7 +23,7 @@ class PartWriter {
  public:
   PartWriter(session::Session& session, const SaveIdentity& identity, const SaveContent& content,
              const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers, bool copies,
-             const std::function<Status()>& open_attempt, Job& job)
+             const Opening& open_attempt, Job& job)
       : session_(session),
         identity_(identity),
         content_(content),
@@ -55,9 +56,14 @@ class PartWriter {
   Status make_buffers(bool encodes);
   Status populate(std::byte* buffer);
   Status open();
+  Status go_on();
   Status write_blocks();
-  Status work(const std::atomic<bool>& stop);
-  Step next_step(size_t* block, std::byte** buffer);
+  Status work(unsigned worker, const std::atomic<bool>& stop);
+  Status take(Step step, size_t block, std::byte* buffer, StageScratch& scratch);
+  Step next_step(unsigned worker, size_t* block, std::byte** buffer);
+  Step next_work(size_t* block, std::byte** buffer);
+  Step begin_opening();
+  Step end_refused();
   bool stays_in_place(size_t index) const;
   std::vector<std::vector<Bytes>> sources() const;
   Status wait_for_memory(size_t index);
@@ -80,7 +86,7 @@ class PartWriter {
   const std::span<const Digest> values_;
   device::Transfers& transfers_;
   const bool copies_;
-  const std::function<Status()>& open_attempt_;
+  const Opening& open_attempt_;
   Job& job_;
   const store::Traits traits_ = session_.store().traits();
 
@@ -97,6 +103,7 @@ class PartWriter {
   std::mutex mutex_;
   std::condition_variable changed_;
   Status error_;
+  Status refused_;  // why the file could not be opened
   StagingBuffers buffers_;
   std::vector<BlockState> blocks_;
   size_t next_stage_ = 0, next_arrive_ = 0, next_encode_ = 0, next_submit_ = 0, in_flight_ = 0, written_ = 0;
@@ -193,8 +200,14 @@ Status PartWriter::make_buffers(bool encodes) {
 
 // ---- the file, from front to back ----
 
+Status PartWriter::go_on() {
+  CKPT_TRY(job_.check());
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
 Status PartWriter::open() {
-  CKPT_TRY(open_attempt_());
+  CKPT_TRY(open_attempt_([this] { return go_on(); }));
   const std::string key = format::part_key(identity_.attempt.directory, identity_.rank);
   CKPT_ASSIGN(file_, session_.store().create(key, expected_bytes_, settings_.compression != "none"));
   job_.counters.direct_io = file_->direct();
@@ -233,61 +246,60 @@ Status PartWriter::write() {
 
 Status PartWriter::write_blocks() {
   const unsigned workers = workers_ + (opening_ ? 0 : 1);  // one of them waits for the store and for other ranks first
-  Status done = run_parallel(workers, [this](unsigned, const std::atomic<bool>& stop) { return work(stop); });
+  Status done =
+      run_parallel(workers, [this](unsigned worker, const std::atomic<bool>& stop) { return work(worker, stop); });
   if (!done.ok() && file_) file_->abandon();  // a block that has its place may never be submitted
   return done;
 }
 
-Status PartWriter::work(const std::atomic<bool>& stop) {
+Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
   StageScratch scratch;
   while (!stop) {
-    CKPT_TRY(job_.check());
     size_t block = 0;
     std::byte* buffer = nullptr;
-    switch (next_step(&block, &buffer)) {
-      case Step::kDone: {
-        std::lock_guard lock(mutex_);
-        return error_;
-      }
-      case Step::kWait:
-        break;
-      case Step::kOpen:
-        CKPT_TRY(open());
-        break;
-      case Step::kSubmit:
-        submit(block);
-        break;
-      case Step::kStage:
-        CKPT_TRY(stage(block, buffer, scratch));
-        break;
-      case Step::kArrive:
-        CKPT_TRY(arrive(block, scratch));
-        break;
-      case Step::kEncode:
-        CKPT_TRY(encode(block, buffer, scratch));
-        break;
-    }
+    const Step step = next_step(worker, &block, &buffer);
+    Status status = step == Step::kDone ? Ok() : take(step, block, buffer, scratch);
+    std::lock_guard lock(mutex_);
+    if (error_.ok()) error_ = std::move(status);
+    if (!error_.ok()) changed_.notify_all();  // who opens the file asks for it
+    if (step == Step::kDone || !error_.ok()) return error_;
   }
   return Ok();
 }
 
-// Takes the next piece of work and the buffer that it needs. Blocks are taken in order, so the first block that is not
-// written never waits for a buffer that a later one holds.
-PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
-  std::unique_lock lock(mutex_);
-  size_t count = blocks_.size();
-  if (!error_.ok() || written_ == count) return Step::kDone;
-  look_whether_staged();
-  auto take_buffer = [&] {
-    *buffer = buffers_.take();
-    const uint64_t in_use = buffers_.bytes_in_use();
-    if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
-  };
-  if (!opening_) {
-    opening_ = true;
-    return Step::kOpen;
+Status PartWriter::take(Step step, size_t block, std::byte* buffer, StageScratch& scratch) {
+  CKPT_TRY(job_.check());
+  switch (step) {
+    case Step::kSubmit:
+      submit(block);
+      break;
+    case Step::kStage:
+      return stage(block, buffer, scratch);
+    case Step::kArrive:
+      return arrive(block, scratch);
+    case Step::kEncode:
+      return encode(block, buffer, scratch);
+    case Step::kOpen: {
+      Status opened = open();
+      std::lock_guard lock(mutex_);
+      refused_ = std::move(opened);
+      changed_.notify_all();
+      break;
+    }
+    default:
+      break;
   }
-  if (is_open_ && next_submit_ < count && blocks_[next_submit_].phase == Phase::kReady &&
+  return Ok();
+}
+
+PartWriter::Step PartWriter::next_step(unsigned worker, size_t* block, std::byte** buffer) {
+  std::unique_lock lock(mutex_);
+  if (!error_.ok() || written_ == blocks_.size()) return Step::kDone;
+  look_whether_staged();
+  // The first one copies: where no other thread could be had, no copy waits for the store.
+  if (!opening_ && worker != 0) return begin_opening();
+  if (!refused_.ok() && all_staged_) return end_refused();
+  if (is_open_ && next_submit_ < blocks_.size() && blocks_[next_submit_].phase == Phase::kReady &&
       in_flight_ < traits_.write_depth) {
     *block = next_submit_++;
     blocks_[*block].offset = file_end_;
@@ -295,30 +307,54 @@ PartWriter::Step PartWriter::next_step(size_t* block, std::byte** buffer) {
     in_flight_++;
     return Step::kSubmit;
   }
-  auto begin = [&](Step step) {
-    working_++;
-    return step;
+  if (working_ < threads_)
+    if (const Step step = next_work(block, buffer); step != Step::kWait) {
+      working_++;
+      return step;
+    }
+  if (!opening_) return begin_opening();
+  if (!refused_.ok() && working_ == 0) return end_refused();
+  changed_.wait_for(lock, std::chrono::milliseconds(50));
+  return Step::kWait;
+}
+
+PartWriter::Step PartWriter::begin_opening() {
+  opening_ = true;
+  return Step::kOpen;
+}
+
+PartWriter::Step PartWriter::end_refused() {
+  error_ = refused_;
+  return Step::kDone;
+}
+
+// Takes the next piece of work and the buffer that it needs. Blocks are taken in order, so the first block that is not
+// written never waits for a buffer that a later one holds.
+PartWriter::Step PartWriter::next_work(size_t* block, std::byte** buffer) {
+  const size_t count = blocks_.size();
+  auto take_buffer = [&] {
+    *buffer = buffers_.take();
+    const uint64_t in_use = buffers_.bytes_in_use();
+    if (in_use > job_.counters.staging_peak_bytes) job_.counters.staging_peak_bytes = in_use;
   };
-  const bool may_work = working_ < threads_;
-  const bool in_place = may_work && next_stage_ < count && stays_in_place(next_stage_);
-  if (may_work && next_stage_ < count && (in_place || buffers_.has(reserve_ + 1))) {
+  const bool in_place = next_stage_ < count && stays_in_place(next_stage_);
+  if (next_stage_ < count && (in_place || buffers_.has(reserve_ + 1))) {
     *block = next_stage_++;
     if (!in_place) take_buffer();
-    return begin(Step::kStage);
+    return Step::kStage;
   }
   while (next_arrive_ < next_stage_ && !layout_.blocks[next_arrive_].on_device) next_arrive_++;
-  if (may_work && next_arrive_ < next_stage_ && blocks_[next_arrive_].phase == Phase::kFetching) {
+  if (next_arrive_ < next_stage_ && blocks_[next_arrive_].phase == Phase::kFetching) {
     *block = next_arrive_++;
-    return begin(Step::kArrive);
+    return Step::kArrive;
   }
   auto encodes_copy = [this](const Block& next) { return next.encoded && keeps_copy(next); };
   while (next_encode_ < next_stage_ && !encodes_copy(layout_.blocks[next_encode_])) next_encode_++;
-  if (may_work && next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && buffers_.has(1)) {
+  if (next_encode_ < next_stage_ && blocks_[next_encode_].phase == Phase::kCopied && buffers_.has(1)) {
     *block = next_encode_++;
     take_buffer();
-    return begin(Step::kEncode);
+    return Step::kEncode;
   }
-  changed_.wait_for(lock, std::chrono::milliseconds(50));
   return Step::kWait;
 }
 
@@ -474,7 +510,7 @@ Status PartWriter::write_tail() {
 
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
                   const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers,
-                  bool copies, const std::function<Status()>& open_attempt, Job& job) {
+                  bool copies, const Opening& open_attempt, Job& job) {
   PartWriter writer(session, identity, content, settings, values, transfers, copies, open_attempt, job);
   return writer.write();
 }

@@ -1,17 +1,16 @@
 // Writes this rank's part.
 #pragma once
 
-#include <functional>
-
 #include "save/save.h"
 
 namespace ckpt::save {
 
 // Encodes and writes this rank's part, and makes it durable under its final name. `values`: of digest_replicas.
-// `transfers` are open; nothing of them touches the staging memory when this returns. `open_attempt` is called once,
-// before the store is asked for anything; if the save copies, beside the copies, which wait for nobody.
+// `transfers` are open; nothing of them touches the staging memory when this returns. `open_attempt` is called before
+// the store is asked for anything; if the save copies, beside the copies, which wait for nobody. If it fails, what can
+// be staged is staged nevertheless: so all ranks learn it after STAGED.
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
                   const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers,
-                  bool copies, const std::function<Status()>& open_attempt, Job& job);
+                  bool copies, const Opening& open_attempt, Job& job);
 
 }  // namespace ckpt::save

@@ -299,7 +299,7 @@ Status Save::find_holders(Job& job) {
 }
 
 Status Save::write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
-  Status written = write_with_devices(identity, copies, open, job);
+  Status written = call_guarded([&] { return write_with_devices(identity, copies, open, job); });
   Status copied = transfers_.close();
   return written.ok() ? copied : written;
 }
@@ -318,14 +318,14 @@ Status Save::write_with_devices(const SaveIdentity& identity, bool copies, const
 Status Save::run_steps(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   std::optional<Status> opened;
-  const Opening open = [&] {
-    if (!opened) opened = commit::open_attempt(*session_, attempt_, settings_.commit, job);
+  const Opening open = [&](const std::function<Status()>& go_on) {
+    if (!opened) opened = commit::open_attempt(*session_, attempt_, settings_.commit, job, go_on);
     return *opened;
   };
-  if (!copies || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open());
+  if (!copies || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open({}));
   Status written = write(identity, copies, open, job);
   if (!opened) return refuse(std::move(written));
-  if (!opened->ok()) return *opened;
+  if (!opened->ok()) return written;
   const bool published = written.ok();
   if (published) written = job.check();
   if (!written.ok()) return commit::give_up(*session_, attempt_, std::move(written), published);

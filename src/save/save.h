@@ -32,6 +32,9 @@ struct SaveSettings {
 
 struct SaveIdentity;
 
+// Opens the attempt once, and says then what came of it. Asks go_on() while it waits for other ranks.
+using Opening = std::function<Status(const std::function<Status()>& go_on)>;
+
 // A rank's rows of a sparse table as the caller describes them.
 struct TableRequest {
   struct Column {
@@ -96,7 +99,6 @@ class Save {
   Status add_column(const TableRequest& request, const TableRequest::Column& column, SaveTable* table);
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
-  using Opening = std::function<Status()>;
   Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status check_attr_owners() const;

@@ -158,9 +158,27 @@ TEST_P(Async, ALabelThatIsTakenEndsTheSaveForAllThoughItsCopyWasMade) {
   EXPECT_EQ(wait(jobs[0], CKPT_JOB_STAGED), CKPT_OK);
   jobs.push_back(start(saves[0]));
   for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_EXISTS);
+  for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK) << "it was, whatever came then";
   EXPECT_EQ(ckpt_job_state(jobs[0].get()), CKPT_JOB_FAILED);
   EXPECT_EQ(committed_count(world.store), 1u);
   world.commit("b", {}, fill);
+}
+
+TEST_P(Async, ALabelThatIsTakenIsToldAfterStagedOrIfTheBudgetIsTooSmallForThatBefore) {
+  World world(place.uri(), 1);
+  const State state(2);
+  const Bytes data = pattern(100, 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); });
+  for (int i = 0; i < 20; i++) {
+    Save save = new_save(world.sessions[0], "a");
+    add(save.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+    const Job job = start(save);
+    EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK) << i;
+    EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_EXISTS) << i;
+  }
+  Save save = new_save(world.sessions[0], "a", {{"staging_bytes", static_cast<int64_t>(kBudget)}});
+  state.add_to(save.get());
+  EXPECT_EQ(wait(start(save), CKPT_JOB_STAGED), CKPT_EXISTS);
 }
 
 TEST_P(Async, ARankThatFailsBeforeItAsksTheStoreEndsTheSaveForAll) {

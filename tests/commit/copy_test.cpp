@@ -224,6 +224,37 @@ TEST(CopyFaults, ThatLoseAnswersEndInAWholeCopy) {
   }
 }
 
+// Puts the manifest, says that it did not, and cannot be asked whether it did.
+class UnsureStore : public store::ShellStore {
+ public:
+  UnsureStore(std::shared_ptr<store::Store> inner, ckpt_status says) : ShellStore(std::move(inner)), says_(says) {}
+  Status put_if_absent(std::string_view key, Bytes data) override {
+    const Status put = ShellStore::put_if_absent(key, data);
+    if (!key.ends_with(format::kManifestName)) return put;
+    asked_ = true;
+    return Status(says_, "as the test wants it");
+  }
+  Result<std::unique_ptr<store::Reader>> open(std::string_view key) const override {
+    if (asked_ && key.ends_with(format::kManifestName)) return Status(says_, "as the test wants it");
+    return ShellStore::open(key);
+  }
+
+ private:
+  const ckpt_status says_;
+  std::atomic<bool> asked_{false};
+};
+
+TEST(CopyFaults, WhoseManifestCannotBeAskedForAreUnknown) {
+  const auto source = open(small_source());
+  for (const ckpt_status says : {CKPT_IO, CKPT_NO_SPACE, CKPT_NOMEM, CKPT_TIMEOUT}) {
+    const auto inner = fresh_memory_store();
+    const Told told = copy(*source, *std::make_shared<UnsureStore>(inner, says));
+    EXPECT_EQ(told.status.code(), CKPT_COMMIT_UNKNOWN) << told.status.message();
+    EXPECT_TRUE(is_committed(*inner, "s1.1.1"));
+    EXPECT_TRUE(copy(*source, *inner).status.ok());
+  }
+}
+
 TEST(CopyFaults, OfACancelledCopyTheNextGoesOn) {
   auto source = large_source(24);
   auto inner = fresh_memory_store();

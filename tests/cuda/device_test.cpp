@@ -324,6 +324,27 @@ TEST_F(Devices, AnErrorOfADeviceEndsTheSaveOfAllRanksByName) {
   EXPECT_EQ(ckpt_test::committed_count(world.store), 0u);
 }
 
+// A background save copies before it knows whether rank 0 has come.
+TEST_F(Devices, AnErrorOfADeviceIsToldBeforeRank0HasCome) {
+  NEEDS_THE_FAKE();
+  World world(place.uri(), 2);
+  DeviceMemory memory(pattern(kMiB, 1));
+  const Bytes host = pattern(kMiB, 2);
+  auto early = new_save(world.sessions[1], "s1");
+  add(early.get(), "t", box(CKPT_DTYPE_U8, {2 * kMiB}, {kMiB}, {kMiB}), memory);
+  fake()->fail_copy(1, 700);
+  ckpt_job* started = nullptr;
+  Error error;
+  ASSERT_EQ(ckpt_save_start(early.get(), &started, error), CKPT_OK) << error.text();
+  const ckpt_test::Job job(started);
+  EXPECT_EQ(ckpt_job_wait(started, CKPT_JOB_COMMITTED, -1, error), CKPT_IO) << "at once, not at the deadline";
+  EXPECT_NE(error.text().find("cudaErrorIllegalAddress"), std::string::npos) << error.text();
+  auto late = new_save(world.sessions[0], "s1");
+  ckpt_test::add(late.get(), "t", box(CKPT_DTYPE_U8, {2 * kMiB}, {0}, {kMiB}), host);
+  EXPECT_EQ(ckpt_save_run(late.get(), error), CKPT_ABORTED) << error.text();
+  EXPECT_NE(error.text().find("cudaErrorIllegalAddress"), std::string::npos) << error.text();
+}
+
 // ---- budgets ----
 
 TEST_F(Devices, PinnedMemoryStaysWithinTheBudgetAndIsMadeOnce) {

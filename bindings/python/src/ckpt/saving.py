@@ -291,9 +291,9 @@ def save_async(
     Dropping that handle waits until the arrays may change.
 
     The handle need not be kept. A session (or a path) has one save in flight: the next save in it waits for this one,
-    and so do session.wait(), session.close(), the end of `with session` and the end of the interpreter. If it fails,
-    the logger "ckpt" says so at once, and the next call on the session (save, save_async, wait, close) raises the
-    error, once; handle.result() raises it, too, and then the session does not.
+    and so do session.wait(), session.close(), the end of `with session` and the end of the interpreter. If it fails
+    (a label that is taken, too), the logger "ckpt" says so at once, and the next call on the session (save, save_async,
+    wait, close) raises the error, once; handle.result() raises it, too, and then the session does not.
 
     A process that dies does not wait: an exception that leaves `with session`, or that ends the program, cancels the
     save, so that other ranks learn it at once. sys.exit() ends a program cleanly, whatever its code.
@@ -308,6 +308,8 @@ def save_async(
         if not in_place:
             try:
                 running.stage()
+            except Error:
+                pass  # of the save itself: told as if it had come later, so that all ranks learn it in the same call
             except BaseException:
                 running.cancel()
                 running.finish()

@@ -174,7 +174,12 @@ impl Job {
         self.raw.state()
     }
 
-    /// Blocks until the job's state is at least `state` or final. Returns the error of a job that failed.
+    /// Waits until the engine is done with a save's memory. A failure is left for who asks later.
+    pub(crate) fn until_staged(&self) {
+        let _ = self.raw.wait(JobState::STAGED, -1);
+    }
+
+    /// Blocks until the job has reached `state` or ended. Returns the error of a job that failed before it reached it.
     pub fn wait(&self, state: JobState) -> Result<()> {
         let result = self.raw.wait(state, -1);
         self.tell(&result);

@@ -274,7 +274,8 @@ impl<'a> Save<'a> {
 
     /// Starts the save and returns as soon as the data is staged: the memory may change, and writing and committing go
     /// on in the background, which belongs to the session: the job may be dropped. This takes as long as a copy, if
-    /// option `staging_bytes` (or the session's `arena_bytes`) is at least the size of the data.
+    /// option `staging_bytes` (or the session's `arena_bytes`) is somewhat larger than the data. If the save fails
+    /// meanwhile (a label that is taken), the job tells it, not this.
     ///
     /// ```
     /// # let store = ckpt::Store::open("mem:stage")?;
@@ -289,8 +290,7 @@ impl<'a> Save<'a> {
     /// ```
     pub fn stage(&mut self) -> Result<Job> {
         let job = self.begin(sys::ckpt_save_start)?;
-        // A failure is told here, and then the engine is done with the memory.
-        job.wait_staged()?;
+        job.until_staged();
         Ok(job)
     }
 
