@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -213,6 +214,17 @@ def test_a_result_that_does_not_come_in_time_is_a_timeout_and_the_save_goes_on(s
     ckpt.save(ckpt.Session(store, 1, 2, first.string), 1, label="a")
     first.wait()
     assert handle.result() == "a.1.1"
+
+
+def test_a_label_that_is_taken_is_told_by_the_next_call_on_every_rank(store: ckpt.Store) -> None:
+    first = ckpt.Session(store, 0, 2)
+    second = ckpt.Session(store, 1, 2, first.string)
+    for taken in (False, True):
+        for session in (second, first):
+            ckpt.save_async(session, {"w": np.arange(10)}, label="a")
+        for session in (first, second):
+            with pytest.raises(ckpt.ExistsError) if taken else contextlib.nullcontext():
+                session.wait()
 
 
 # ---- unwinding ----

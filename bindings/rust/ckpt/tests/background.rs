@@ -112,6 +112,18 @@ fn a_panic_that_drops_the_session_cancels_its_saves_at_once() {
 }
 
 #[test]
+fn a_label_that_is_taken_is_told_by_the_job_on_every_rank() {
+    let ranks = ranks();
+    for taken in [false, true] {
+        let jobs = [&ranks.second, &ranks.first].map(|session| save(session, "a").stage().unwrap());
+        for job in jobs {
+            let told = job.wait_committed().map_err(|error| error.status());
+            assert_eq!(told, if taken { Err(Status::EXISTS) } else { Ok(()) });
+        }
+    }
+}
+
+#[test]
 fn a_panic_in_a_scope_cancels_what_still_uses_its_memory() {
     let ranks = ranks();
     let weights = numbers(COUNT);
