@@ -8,6 +8,8 @@ namespace ckpt::store {
 class TailReader : public Reader {
  public:
   Status read_at(uint64_t offset, MutableBytes out) const final;
+  // What is here may be what was damaged on its way.
+  Status read_again(uint64_t offset, MutableBytes out) const final;
   // Whatever is not here already is worth waiting for several at a time.
   Way way(uint64_t offset, uint64_t size) const final { return {.queued = !cached(offset, size)}; }
   bool cached(uint64_t offset, uint64_t /*size*/) const final { return offset >= size() - tail().size(); }
@@ -18,6 +20,9 @@ class TailReader : public Reader {
   virtual Bytes tail() const = 0;
   // Fills `out` with bytes of the server's.
   virtual Status fetch(uint64_t offset, MutableBytes out) const = 0;
+
+ private:
+  Status check_range(uint64_t offset, uint64_t bytes) const;
 };
 
 }  // namespace ckpt::store
