@@ -42,9 +42,12 @@ Status make_root(const Root& root) {
         .with("path", root.path());
   if (!status.ok()) return status;
   if (!there) return fail(errno, "open", root.path());
-  // Another rank may have made the root a moment ago without syncing it yet. Failure is ignored: "/" may be unreadable.
-  (void)sync_parent_of(root.path());
-  return Ok();
+  // Another rank may have made the root a moment ago without syncing it yet. That a parent cannot be opened or synced
+  // is ignored: "/" may be unreadable, or read-only. That its disk fails is not.
+  const std::string parent = parent_of(root.path());
+  const Fd directory(retry([&] { return open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const bool failed = directory && retry([&] { return fsync(directory.get()); }) != 0;
+  return failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT) ? fail(errno, "sync directory", parent) : Ok();
 }
 
 Status make_directory(const Root& root, std::string_view key) {

@@ -140,6 +140,18 @@ TEST_F(PosixFaults, FailedSyncsOfDirectoriesAreIo) {
   EXPECT_EQ(code(open_posix(scratch_ / "new", {}).take()->prepare()), "IO");
 }
 
+// Somebody else may have made the store's directory, and not have synced it yet.
+TEST_F(PosixFaults, AFailedSyncOfWhatHoldsTheStoreIsIoUnlessItsDiskIsReadOnly) {
+  for (const int error : {EIO, ENOSPC, EROFS, EINVAL}) {
+    int syncs = 0;
+    Faults faults;
+    faults.fsync = [&](int) { return syncs++ == 0 ? error : 0; };
+    const bool ignored = error == EROFS || error == EINVAL;
+    EXPECT_EQ(code(store_->make_root()), ignored ? "OK" : error == EIO ? "IO" : "NO_SPACE");
+    EXPECT_EQ(syncs, 1);
+  }
+}
+
 TEST_F(PosixFaults, AFileSystemWithoutSyncOfDirectoriesIsFine) {
   Faults faults;
   faults.fsync = [](int fd) { return is_directory(fd) ? EINVAL : 0; };
