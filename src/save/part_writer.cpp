@@ -258,7 +258,7 @@ Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
     size_t block = 0;
     std::byte* buffer = nullptr;
     const Step step = next_step(worker, &block, &buffer);
-    Status status = step == Step::kDone ? Ok() : take(step, block, buffer, scratch);
+    Status status = step == Step::kDone ? Ok() : call_guarded([&] { return take(step, block, buffer, scratch); });
     std::lock_guard lock(mutex_);
     if (error_.ok()) error_ = std::move(status);
     if (!error_.ok()) changed_.notify_all();  // who opens the file asks for it
