@@ -135,6 +135,8 @@ Result<PartHeader> decode_part_header(Bytes first_bytes) {
   CKPT_TRY(check_revision("part", raw.revision));
   if (raw.data_start != kPartHeaderSize)
     return bad_layout("part header", "expected data from 4096, found " + std::to_string(raw.data_start));
+  if (raw.rank >= raw.world_size)
+    return bad_layout("part header", strformat("rank {} in a world of {}", raw.rank, raw.world_size));
   if (!all_zero(first_bytes.subspan(sizeof raw)))
     return Status(CKPT_CORRUPT, "part header: expected zeros from byte 80 to 4096, found others");
   return PartHeader{raw.revision, raw.save_id, raw.rank, raw.world_size, raw.store_id, raw.token, raw.attempt};

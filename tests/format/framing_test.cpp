@@ -45,8 +45,8 @@ void expect_every_flip_refused(std::array<std::byte, kSize> bytes, size_t magic,
 }
 
 TEST(PartHeader, RoundTrips) {
-  PartHeader extreme{CKPT_FORMAT_REVISION, {kMax, kMax}, 0xffffffff, 0xffffffff, {kMax, kMax}, kMax, kMax};
-  for (const PartHeader& header : {PartHeader{}, some_header(), extreme}) {
+  PartHeader extreme{CKPT_FORMAT_REVISION, {kMax, kMax}, 0xfffffffe, 0xffffffff, {kMax, kMax}, kMax, kMax};
+  for (const PartHeader& header : {PartHeader{CKPT_FORMAT_REVISION, {}, 0, 1, {}, 0, 0}, some_header(), extreme}) {
     auto decoded = decode_part_header(encode_part_header(header));
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(*decoded, header);
@@ -88,6 +88,14 @@ TEST(PartHeader, RefusesANewerRevisionOnlyIfItIsSound) {
   reseal(bytes, 72);
   bytes[100] = std::byte{1};  // a newer revision may use bytes that are zero today
   EXPECT_EQ(decode_part_header(bytes).status().code(), CKPT_REVISION);
+}
+
+TEST(PartHeader, RefusesARankThatItsWorldDoesNotHave) {
+  for (const uint32_t world_size : {0u, 3u}) {
+    PartHeader header = some_header();
+    header.world_size = world_size;
+    EXPECT_EQ(decode_part_header(encode_part_header(header)).status().code(), CKPT_FORMAT);
+  }
 }
 
 TEST(PartHeader, RefusesAnotherStartOfData) {
