@@ -105,8 +105,8 @@ Status Checkpoint::read_manifest_once(unsigned threads) {
     CKPT_TRY(format::check_manifest_gaps(bytes, trailer_));
     CKPT_ASSIGN(manifest_, IndexFile::open(place, Bytes(bytes).first(trailer_.index_size)));
   } else {
-    CKPT_ASSIGN(manifest_, IndexFile::open(place, [file = file_](uint64_t offset, MutableBytes out, bool) {
-                  return file->read_at(offset, out);
+    CKPT_ASSIGN(manifest_, IndexFile::open(place, [file = file_](uint64_t offset, MutableBytes out, bool again) {
+                  return file->read(offset, out, again);
                 }));
   }
   if (!(summary() == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
@@ -239,13 +239,9 @@ static Status other_part(const std::string& text, const Id& expected, const Id& 
   return Status(CKPT_MISMATCH, text).with("expected", to_hex(expected)).with("found", to_hex(found));
 }
 
-static Status read_part(const store::Reader& file, uint64_t offset, MutableBytes out, bool again) {
-  return again ? file.read_again(offset, out) : file.read_at(offset, out);
-}
-
 Status Checkpoint::check_header(const store::Reader& file, const fb::Part& expected, bool again) const {
   std::vector<std::byte> head(kAlign);
-  CKPT_TRY(read_part(file, 0, head, again));
+  CKPT_TRY(file.read(0, head, again));
   CKPT_ASSIGN(const auto header, format::decode_part_header(head));
   if (header.save_id == summary().save_id &&
       (header.world_size != summary().world_size || header.store_id != summary().store_id ||
@@ -262,7 +258,7 @@ Status Checkpoint::check_header(const store::Reader& file, const fb::Part& expec
 // request.
 Status Checkpoint::check_end(const store::Reader& file, const fb::Part& expected, bool again) const {
   std::vector<std::byte> end(format::kPartTrailerSize);
-  CKPT_TRY(read_part(file, file.size() - end.size(), end, again));
+  CKPT_TRY(file.read(file.size() - end.size(), end, again));
   CKPT_ASSIGN(const auto found, format::decode_part_trailer(end));
   const format::PartTrailer wanted{expected.index_offset(), expected.index_size(), expected.root_size(),
                                    format::id_of(expected.root_digest()), format::id_of(expected.save_id())};

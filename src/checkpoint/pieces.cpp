@@ -25,8 +25,8 @@ Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) 
     if (!bytes_.bytes().empty())
       return IndexFile::open(place, Bytes(bytes_.bytes()).subspan(begin + record.copy_offset(), place.size));
     return IndexFile::open(
-        place, [file = file_, begin = begin + record.copy_offset()](uint64_t offset, MutableBytes out, bool) {
-          return file->read_at(begin + offset, out);
+        place, [file = file_, begin = begin + record.copy_offset()](uint64_t offset, MutableBytes out, bool again) {
+          return file->read(begin + offset, out, again);
         });
   }
   // Only a part that is as large as the record says makes us allocate what the record says.
@@ -34,7 +34,7 @@ Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) 
   return IndexFile::open(
       place, [this, number, at = record.index_offset()](uint64_t offset, MutableBytes out, bool again) -> Status {
         CKPT_ASSIGN(const PartReader file, part(number));
-        return again ? file->read_again(at + offset, out) : file->read_at(at + offset, out);
+        return file->read(at + offset, out, again);
       });
 }
 

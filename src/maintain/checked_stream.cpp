@@ -212,7 +212,7 @@ Status CheckedStream::checked(const Span* span, uint64_t begin, uint64_t end) {
   Status found = check_range(span, begin, end);
   if (!found.ok() && from_.store.traits().remote) {
     Status read = in_pieces(begin, end, [&](uint64_t at, MutableBytes bytes) {
-      return checkpoint::plain_read(job_, from_.file, at, bytes);
+      return checkpoint::read_again(job_, from_.file, at, bytes);
     });
     found = read.ok() ? check_range(span, begin, end) : std::move(read);
   }

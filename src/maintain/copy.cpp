@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <utility>
 
 #include "base/parallel.h"
 #include "checkpoint/catalog.h"
@@ -333,11 +334,12 @@ Result<std::vector<Span>> Copy::manifest_spans(uint64_t size) const {
 }
 
 Result<std::vector<std::byte>> Copy::read_manifest() const {
+  bool again = false;
   auto read = store::read_checked(from_.store(), [&]() -> Result<std::vector<std::byte>> {
     const store::Reader& file = from_.manifest_file();
     CKPT_ASSIGN(const std::vector<Span> spans, manifest_spans(file.size()));
     std::vector<std::byte> bytes(file.size());
-    CKPT_TRY(file.read_at(0, bytes));
+    CKPT_TRY(file.read(0, bytes, std::exchange(again, true)));
     CKPT_TRY(check_spans(spans, bytes));
     return bytes;
   });

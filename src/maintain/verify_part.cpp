@@ -240,7 +240,7 @@ Status PartVerifier::check_again(const fb::Chunk& chunk, Status found) const {
   if (!checkpoint_.store().traits().remote) return found;
   std::vector<std::byte> stored(chunk.stored_size());
   CKPT_ASSIGN(const checkpoint::PartReader file, this->file());
-  const Status read = checkpoint::plain_read(job_, *file, chunk.offset(), stored);
+  const Status read = checkpoint::read_again(job_, *file, chunk.offset(), stored);
   return read.ok() ? checkpoint::check_chunk(chunk, stored) : found;
 }
 

@@ -194,7 +194,7 @@ bool CacheReader::keep(const Claim& claim, Bytes bytes) const {
 
 // Past the cache, which then has what the store has.
 Status CacheReader::read_again(uint64_t offset, MutableBytes out) const {
-  CKPT_TRY(source_->read_at(offset, out));
+  CKPT_TRY(source_->read_again(offset, out));
   const uint64_t end = offset + out.size();
   for (uint64_t at = offset, next; at < end; at = next) {
     next = std::min(end, (at / kCacheBlock + 1) * kCacheBlock);

@@ -24,6 +24,10 @@ class LateReader final : public Reader {
     CKPT_ASSIGN(const Reader* const object, opened());
     return object->read_at(offset, out);
   }
+  Status read_again(uint64_t offset, MutableBytes out) const override {
+    CKPT_ASSIGN(const Reader* const object, opened());
+    return object->read_again(offset, out);
+  }
   Way way(uint64_t /*offset*/, uint64_t /*size*/) const override { return {.queued = true}; }
   bool cached(uint64_t /*offset*/, uint64_t /*size*/) const override { return false; }
   Result<Bytes> map() const override {

@@ -99,6 +99,9 @@ class Reader {
   virtual Status read_at(uint64_t offset, MutableBytes out) const = 0;
   // The same for what did not match its checksum: from where the file really is.
   virtual Status read_again(uint64_t offset, MutableBytes out) const { return read_at(offset, out); }
+  Status read(uint64_t offset, MutableBytes out, bool again) const {
+    return again ? read_again(offset, out) : read_at(offset, out);
+  }
 
   // How a range is best read: at once by read_at, on the thread that needs it, or through an IoQueue, several at a
   // time, while threads do other things. The store decides: what lies in memory, or is too little to wait for, is read

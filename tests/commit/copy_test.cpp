@@ -8,6 +8,7 @@
 #include "commit/commit.h"
 #include "commit/retention.h"
 #include "maintain/verify.h"
+#include "store/remote_store.h"
 
 namespace ckpt::commit {
 namespace {
@@ -224,34 +225,22 @@ TEST(CopyFaults, ThatLoseAnswersEndInAWholeCopy) {
   }
 }
 
-// Puts the manifest, says that it did not, and cannot be asked whether it did.
-class UnsureStore : public store::ShellStore {
- public:
-  UnsureStore(std::shared_ptr<store::Store> inner, ckpt_status says) : ShellStore(std::move(inner)), says_(says) {}
-  Status put_if_absent(std::string_view key, Bytes data) override {
-    const Status put = ShellStore::put_if_absent(key, data);
-    if (!key.ends_with(format::kManifestName)) return put;
-    asked_ = true;
-    return Status(says_, "as the test wants it");
-  }
-  Result<std::unique_ptr<store::Reader>> open(std::string_view key) const override {
-    if (asked_ && key.ends_with(format::kManifestName)) return Status(says_, "as the test wants it");
-    return ShellStore::open(key);
-  }
-
- private:
-  const ckpt_status says_;
-  std::atomic<bool> asked_{false};
-};
-
+// It is put, the store says that it was not, and cannot be asked whether it was.
 TEST(CopyFaults, WhoseManifestCannotBeAskedForAreUnknown) {
-  const auto source = open(small_source());
+  const auto source = small_source();
   for (const ckpt_status says : {CKPT_IO, CKPT_NO_SPACE, CKPT_NOMEM, CKPT_TIMEOUT}) {
     const auto inner = fresh_memory_store();
-    const Told told = copy(*source, *std::make_shared<UnsureStore>(inner, says));
+    auto target = std::make_shared<store::ShellStore>(inner);
+    std::atomic<bool> put{false};
+    target->before([&](std::string_view operation, std::string_view key) {
+      if (!key.ends_with(format::kManifestName)) return Ok();
+      if (operation == "put" && !put.exchange(true)) (void)inner->put_if_absent(key, *source->get(key, 1 << 20));
+      return put ? Status(says, "as the test wants it") : Ok();
+    });
+    const Told told = copy(*open(source), *target);
     EXPECT_EQ(told.status.code(), CKPT_COMMIT_UNKNOWN) << told.status.message();
     EXPECT_TRUE(is_committed(*inner, "s1.1.1"));
-    EXPECT_TRUE(copy(*source, *inner).status.ok());
+    EXPECT_TRUE(copy(*open(source), *inner).status.ok());
   }
 }
 
@@ -367,6 +356,24 @@ TEST(DamagedOnItsWay, AChunkIsAskedForOnceMore) {
     auto refused = fresh_memory_store();
     EXPECT_EQ(copy(*open(worse), *refused).status.code(), CKPT_CORRUPT);
     EXPECT_FALSE(is_committed(*refused, "s1.1.1"));
+  }
+}
+
+// Not of what was kept of the opening, which would be damaged again.
+TEST(DamagedOnItsWay, AChunkThatCameWithTheOpeningIsAskedOfTheServerOnceMore) {
+  for (const int64_t chunk : {1 << 20, 16 << 20}) {
+    const auto source = large_source(20, chunk);
+    const store::Requests requests;
+    const auto remote = std::make_shared<store::RemoteStore>(source, requests);
+    remote->tail(1 << 20, 4096 + (20 << 20) - 1);
+    const auto checkpoint = open(remote);
+    const auto target = fresh_memory_store();
+    const Told told = copy(*checkpoint, *target);
+    ASSERT_TRUE(told.status.ok()) << told.status.message();
+    EXPECT_EQ(files_of(*target, "s1.1.1"), files_of(*source, "s1.1.1"));
+    Job job;
+    ASSERT_TRUE(maintain::verify_checkpoint(*checkpoint, {}, job).ok());
+    EXPECT_TRUE(job.report.findings.empty()) << job.report.findings[0].text;
   }
 }
 

@@ -319,6 +319,20 @@ TEST_F(Cache, WhatIsAskedForAgainIsMendedInTheCache) {
   EXPECT_EQ(requests.take(), "0 0 0");
 }
 
+TEST_F(Cache, WhatCameDamagedWithTheOpeningIsAskedOfTheServerAgain) {
+  const Pattern data(3 * kMiB, 1);
+  put(data);
+  const auto source = remote();
+  source->tail(5000, 3 * kMiB - 1);
+  const auto store = cached(source);
+  const auto reader = opened(*store);
+  std::vector<std::byte> found(1000);
+  ASSERT_EQ(code(reader->read_at(3 * kMiB - 1000, found)), "OK");
+  EXPECT_FALSE(std::equal(found.begin(), found.end(), data.bytes().end() - 1000)) << "or this test shows nothing";
+  ASSERT_EQ(code(reader->read_again(3 * kMiB - 1000, found)), "OK");
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), data.bytes().end() - 1000));
+}
+
 TEST_F(Cache, AFileThatWasCutIsMadeAnewAndOneThatIsCutMeanwhileIsReadFromTheStore) {
   const Pattern data(3 * kMiB, 1);
   put(data);

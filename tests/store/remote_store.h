@@ -43,8 +43,11 @@ class RemoteStore : public ShellStore {
       : ShellStore(std::move(inner)), requests_(requests) {}
   // Called with what each read of a part brings.
   void on_answer(Answer answer) { answer_ = std::move(answer); }
-  // The last bytes of a file come with its opening.
-  void tail(uint64_t bytes) { tail_ = bytes; }
+  // The last bytes of a file come with its opening; a bit of the byte at `damaged` flipped on the way.
+  void tail(uint64_t bytes, uint64_t damaged = UINT64_MAX) {
+    tail_ = bytes;
+    damaged_ = damaged;
+  }
 
   Traits traits() const override {
     Traits traits = inner_->traits();
@@ -58,11 +61,12 @@ class RemoteStore : public ShellStore {
  private:
   class RemoteReader : public Reader {
    public:
-    RemoteReader(std::unique_ptr<Reader> inner, std::string version, uint64_t tail, const Requests& requests,
-                 Answer answer)
+    RemoteReader(std::unique_ptr<Reader> inner, std::string version, uint64_t tail, uint64_t damaged,
+                 const Requests& requests, Answer answer)
         : inner_(std::move(inner)),
           version_(std::move(version)),
           tail_(std::min(tail, inner_->size())),
+          damaged_(damaged),
           requests_(requests),
           answer_(std::move(answer)) {}
     uint64_t size() const override { return inner_->size(); }
@@ -70,8 +74,14 @@ class RemoteStore : public ShellStore {
     bool cached(uint64_t offset, uint64_t) const override { return offset >= size() - tail_; }
     Way way(uint64_t offset, uint64_t size) const override { return {.queued = !cached(offset, size)}; }
     Status read_at(uint64_t offset, MutableBytes out) const override {
+      const bool is_here = out.empty() || cached(offset, out.size());
+      CKPT_TRY(is_here ? inner_->read_at(offset, out) : read_again(offset, out));
+      if (tail_ != 0 && damaged_ - offset < out.size()) out[damaged_ - offset] ^= std::byte{1};
+      return Ok();
+    }
+    Status read_again(uint64_t offset, MutableBytes out) const override {
       CKPT_TRY(inner_->read_at(offset, out));
-      if (out.empty() || cached(offset, out.size())) return Ok();
+      if (out.empty()) return Ok();
       requests_->reads++;
       requests_->bytes += out.size();
       for (uint64_t i = offset >> 20; i <= (offset + out.size() - 1) >> 20; i++) requests_->of_block[i]++;
@@ -83,6 +93,7 @@ class RemoteStore : public ShellStore {
     const std::unique_ptr<Reader> inner_;
     const std::string version_;
     const uint64_t tail_;
+    const uint64_t damaged_;
     const Requests& requests_;
     const Answer answer_;
   };
@@ -96,12 +107,13 @@ class RemoteStore : public ShellStore {
     (void)stat(inner_->path(key).c_str(), &found);  // in memory there is one version of each
     const std::string version = strformat("etag {} {}", uint64_t{found.st_ino}, int64_t{found.st_mtim.tv_nsec});
     return std::unique_ptr<Reader>(
-        std::make_unique<RemoteReader>(std::move(inner), version, lazily ? 0 : tail_, requests_, answer_));
+        std::make_unique<RemoteReader>(std::move(inner), version, lazily ? 0 : tail_, damaged_, requests_, answer_));
   }
 
   const Requests& requests_;
   Answer answer_;
   uint64_t tail_ = 0;
+  uint64_t damaged_ = UINT64_MAX;
 };
 
 }  // namespace ckpt::store
