@@ -30,13 +30,13 @@ void must(int error, const char* what) {
   std::exit(1);
 }
 
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 // Says what comes next, for whoever waits, or may not wait long enough.
 void begins(const char* what) {
   static const auto start = Clock::now();
-  std::fprintf(stderr, "%6.1f s: %s\n", std::chrono::duration<double>(Clock::now() - start).count(), what);
+  std::fprintf(stderr, "%6.1f s: %s\n", seconds_since(start), what);
 }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 template <typename Work>
 double median(Work&& work) {

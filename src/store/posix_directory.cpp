@@ -17,9 +17,13 @@ static std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+static Fd open_plain(const std::string& directory) {
+  return Fd(retry([&] { return open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+}
+
 static Status sync_parent_of(const std::string& path) {
-  std::string parent = parent_of(path);
-  Fd directory(retry([&] { return open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const std::string parent = parent_of(path);
+  const Fd directory = open_plain(parent);
   return directory ? sync_directory(directory.get(), parent) : fail(errno, "open", parent);
 }
 
@@ -45,7 +49,7 @@ Status make_root(const Root& root) {
   // Another rank may have made the root a moment ago without syncing it yet. That a parent cannot be opened or synced
   // is ignored: "/" may be unreadable, or read-only. That its disk fails is not.
   const std::string parent = parent_of(root.path());
-  const Fd directory(retry([&] { return open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const Fd directory = open_plain(parent);
   const bool failed = directory && retry([&] { return fsync(directory.get()); }) != 0;
   return failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT) ? fail(errno, "sync directory", parent) : Ok();
 }
