@@ -169,9 +169,10 @@ TEST_P(Async, ALabelThatIsTakenIsToldAfterStagedOrIfTheBudgetIsTooSmallForThatBe
   const State state(2);
   const Bytes data = pattern(100, 1);
   world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {100}), data); });
-  for (int i = 0; i < 20; i++) {
+  const Bytes large = pattern(64 << 20, 1);  // the refusal is there before the copy
+  for (int i = 0; i < 5; i++) {
     Save save = new_save(world.sessions[0], "a");
-    add(save.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
+    add(save.get(), "w", whole(CKPT_DTYPE_U8, {64 << 20}), large);
     const Job job = start(save);
     EXPECT_EQ(wait(job, CKPT_JOB_STAGED), CKPT_OK) << i;
     EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_EXISTS) << i;
