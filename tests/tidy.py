@@ -241,6 +241,15 @@ def check_calls(code, in_library):
                 yield number, f"{name}() is not used here"
 
 
+# ---- what runs elsewhere ----
+def check_actions(root):
+    """Somebody else can move a tag of his repository to other code; nobody can move a hash."""
+    for path in sorted(root.glob(".github/workflows/*.yml")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"uses: (?!.*@[0-9a-f]{40}\b)", line):
+                yield f"{path.relative_to(root)}:{number}: an action that is not pinned by a hash"
+
+
 # ---- the tree ----
 def sources(root):
     for tree in TREES:
@@ -280,6 +289,7 @@ def check_tree(root):
         if not UNSEEN & set(path.parts):
             problems += [f"{path.relative_to(root)}:{n}: {what}" for n, what in check_names(path, path.read_text(), known)]
     problems += [f"{path}:{number}: {what}" for path, number, what in check_headers(root)]
+    problems += check_actions(root)
     return problems, count
 
 
@@ -314,6 +324,7 @@ BAD = {
     "strcpy": "void f(char* a) { strcpy(a, a); }\n",
     "exit": "void f() { std::exit(1); }\n",
     "no row": None,
+    "not pinned": {"file.cpp": F, "../../.github/workflows/ci.yml": "- uses: actions/checkout@v4\n"},
     "names plan/nowhere.cpp": "/* As in\n * plan/nowhere.cpp. */\n",
     "f() is declared": {"other.h": "int f(int a);\n", "file.cpp": F},
     "A::f() is declared": {"other.h": "namespace b {\nclass A {\n public:\n  int f(int a);\n};\n}\n", "other.cpp": "",
@@ -331,7 +342,9 @@ def self_test():
             (root / "src" / "README.md").write_text(
                 f"{TABLE_HEADING}\n\n| room | may include |\n|---|---|\n| `base` | |\n| `plan` | base |\n\n## Next\n")
             for name, content in (text if isinstance(text, dict) else {"file.cpp": text or "int a;\n"}).items():
-                (root / "src" / room / name).write_text(content)
+                path = root / "src" / room / name
+                path.parent.resolve().mkdir(parents=True, exist_ok=True)
+                path.resolve().write_text(content)
             problems, _ = check_tree(root)
             if len(problems) != bool(expected) or not all(expected in problem for problem in problems):
                 failures.append(f"expected '{expected}', found {problems}")

@@ -3,6 +3,7 @@
 
   abi_test.py symbols    headers, map and library have the same functions; SONAME
   abi_test.py dialects   each header compiles alone without a warning, C99 to C++20, included twice by two files
+  abi_test.py hardened   the library has stack protector, fortified calls and full RELRO
   abi_test.py layout     sizes and offsets of every public struct, and all constants, are those in layout.txt
   abi_test.py record     writes layout.txt (read the diff: fields may only be appended)
 
@@ -76,6 +77,16 @@ def check_symbols():
     return problems
 
 
+def check_hardened():
+    """Of a library that was built with optimisation by a compiler and libc that have all of these, as GCC and glibc."""
+    library = os.environ["CKPT_LIBRARY"]
+    asked = {"full RELRO": "BIND_NOW", "read-only relocations": "GNU_RELRO", "stack protector": "__stack_chk_fail",
+             "fortified calls": r"__mem\w+_chk"}
+    found = run("readelf", "-W", "-d", "-l", "--dyn-syms", library)
+    return [f"the library lacks {what}: nothing in it matches {sign}" for what, sign in asked.items()
+            if not re.search(sign, found)]
+
+
 def check_dialects():
     dialects = [(CC, "c", s) for s in ("c99", "c11", "c17")]
     dialects += [(CXX, "c++", s) for s in ("c++11", "c++14", "c++17", "c++20")]
@@ -145,7 +156,8 @@ def main():
     if command == "record":
         LAYOUT.write_text(layout())
         return
-    checks = {"symbols": check_symbols, "dialects": check_dialects, "layout": check_layout}
+    checks = {"symbols": check_symbols, "dialects": check_dialects, "layout": check_layout,
+              "hardened": check_hardened}
     if command not in checks:
         sys.exit(__doc__)
     problems = checks[command]()
