@@ -59,8 +59,8 @@ typedef struct ckpt_table_desc {
  * aligned as uint64_t is, to 8 bytes (else INVALID); ids and columns may be at any address.
  * Columns lie on the device that device_type and device_id name, and are copied behind what is in `stream` (as
  * ckpt_tensor_desc has it) when the save is run or started; ids and positions always lie in memory of the host. On a
- * device, rows that are neighbours in memory and in the order of saving are one copy, others a copy each, which is
- * slow.
+ * device, rows that are adjacent both in memory and in saving order are copied together; all others one by one, which
+ * is slow.
  * The save sorts row numbers, in 8 bytes of memory for each row, and copies no column. An id that is there twice is
  * MISMATCH when the save runs, before it writes; of an id on two ranks see ckpt_load_add_table and ckpt_reader_verify.
  * Statuses: INVALID, EXISTS (the name of the table or of one of its tensors was added before), UNSUPPORTED. */
@@ -128,10 +128,10 @@ typedef struct ckpt_share_desc {
 /* The rows of a table that a rank wants, counted before memory is made for them. It reads what tells where buckets
  * begin; of MOD all ids, of IDS those near to what is looked for. Rows come in windows, ranges of buckets (IDS: of the
  * list), of which each is loaded by itself, so a table larger than memory can be passed through. `ids`, `id_count`: of
- * IDS, in any order; rows come in that order, without what is missing. Of a job of the options (ckpt_options_set_job)
- * bytes_total and bytes_done are those of the ids that MOD reads, and of the list of IDS.
- * Options: threads. Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT
- * (its rows are not sorted), GONE, IO, CANCELLED. */
+ * IDS, in any order; rows come in that order, without what is missing. If the options carry a job
+ * (ckpt_options_set_job), its bytes_total and bytes_done count the ids that are read (MOD) or looked up (IDS). Options:
+ * threads. Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT (its rows
+ * are not sorted), GONE, IO, CANCELLED. */
 typedef struct ckpt_share ckpt_share;
 CKPT_API ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const char* table,
                                      const ckpt_share_desc* desc, const uint64_t* ids, uint64_t id_count,
