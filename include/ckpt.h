@@ -10,8 +10,8 @@
  *   ckpt_save_add_tensor(save, "w", &d, w, sizeof w, CKPT_DEVICE_CPU, 0, &err);
  *   ckpt_save_run(save, &err);                    OK: durable, complete, committed
  *
- * Read in this order: statuses and errors, options, store, session, save, reader, load, job, report; then
- * ckpt_maintain.h and ckpt_table.h, which this file includes.
+ * Read in this order: statuses and errors, options, store, session, save, reader, load, job; then ckpt_maintain.h (with
+ * reports) and ckpt_table.h, which this file includes.
  *
  * CONVENTIONS
  *   Errors      Every fallible call returns a ckpt_status and takes a nullable `ckpt_error **err`, always its last
@@ -143,8 +143,8 @@ CKPT_API const char* ckpt_dtype_name(int32_t dtype); /* "bf16"; "dtype" for an u
 CKPT_API int32_t ckpt_dtype_bits(int32_t dtype);     /* bits of one element; 0 if `dtype` cannot be one */
 CKPT_API int32_t ckpt_dtype_find(const char* name);  /* the inverse of ckpt_dtype_name; -1 if unknown */
 
-/* Devices, as in DLPack: the CPU's, CUDA_HOST (pinned), and what needs libcudart 13 or 12, found when the first such
- * tensor is added (see ABI.md): UNSUPPORTED where it is not. INVALID: memory that is not on device `device_id`. */
+/* Device types, numbered as in DLPack. CUDA and CUDA_MANAGED need libcudart 12 or 13, which is loaded with the first
+ * such tensor (UNSUPPORTED if it is missing). INVALID: memory that is not on device `device_id`. */
 enum { CKPT_DEVICE_CPU = 1, CKPT_DEVICE_CUDA = 2, CKPT_DEVICE_CUDA_HOST = 3, CKPT_DEVICE_CUDA_MANAGED = 13 };
 
 /* ---- options ---------------------------------------------------------------------------------------------- */
@@ -183,8 +183,8 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
  * ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked, since it may hold
  * something newer (an id that the store has is opened without asking); all else concerns the store alone.
  * Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store or mirror on a server: a directory of
- * this machine that keeps what loads read, which is made then); endpoint, region, path_style, profile,
- * conditional_puts, prune_grace_ms (s3: for so long what this handle removes can be read by those who have it open);
+ * this machine that keeps what loads read; it is made if it is missing); endpoint, region, path_style, profile,
+ * conditional_puts, prune_grace_ms (s3: how long open readers can still read what this handle removes);
  * ca_file (s3, https); http_header (https). */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
@@ -195,7 +195,8 @@ enum {
   CKPT_CHECKPOINT_OPEN = 2,      /* an attempt without a commit record: being written, or left by a crash */
   CKPT_CHECKPOINT_ABORTED = 3,   /* an attempt that will never be committed */
   CKPT_CHECKPOINT_DAMAGED = 4,   /* its commit record cannot be read; `ckpt repair` may rebuild it */
-  CKPT_CHECKPOINT_REVISION = 5   /* sound, as far as this library can tell, but of a format revision that it lacks */
+  CKPT_CHECKPOINT_REVISION = 5,  /* sound, as far as this library can tell, but of a format revision that it lacks */
+  CKPT_CHECKPOINT_UNREADABLE = 6 /* its commit record may be sound, but this user or machine cannot read it now */
 };
 enum {
   CKPT_CHECKPOINT_FOREIGN = 1, /* flag: written into another store and copied here; never "latest" */
@@ -252,7 +253,7 @@ typedef struct ckpt_job ckpt_job;
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
  * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes,
  * large_tensor_bytes and heartbeat_ms are rank 0's and travel in the string; setting another value here is MISMATCH.
- * Options: run, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3), arena_bytes,
+ * Options: run, purpose, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3), arena_bytes,
  * mirror_keep_last.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
@@ -269,7 +270,7 @@ enum {
   CKPT_REGION_WHOLE = 0, /* the memory is the whole tensor */
   CKPT_REGION_BOX = 1,   /* the memory is the box `offset`, `extent` of it (FSDP2, TP, PP, EP; any tiling) */
   CKPT_REGION_FLAT = 2,  /* elements [flat_offset, flat_offset + flat_size) in row-major order (FSDP); may be empty */
-  CKPT_REGION_ROWS = 3   /* save: shape[0] rows, maybe none, of this rank alone; the tensor is all ranks' in order */
+  CKPT_REGION_ROWS = 3 /* save only: this rank's own rows (shape[0], may be 0); the tensor: all ranks' rows, in order */
 };
 enum {
   CKPT_TENSOR_STRIDED = 1, /* `strides` holds; otherwise the memory is row-major and contiguous. Not with FLAT. */
@@ -298,7 +299,7 @@ typedef struct ckpt_tensor_desc {
   int64_t flat_offset;           /* FLAT */
   int64_t flat_size;             /* FLAT */
   int64_t strides[CKPT_MAX_NDIM]; /* of the memory, in elements; 0 repeats; negative is INVALID */
-  /* Memory of a CUDA device: copied behind what is in this stream when the save or load is run or started. DLPack's
+  /* Memory of a CUDA device: the copy waits for the work that is in this stream when the save or load starts. DLPack's
    * numbers: 1 or 0 the legacy default stream, 2 that of the calling thread, -1 none, else a cudaStream_t. */
   int64_t stream;
 } ckpt_tensor_desc;
@@ -312,8 +313,8 @@ typedef struct ckpt_save ckpt_save;
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
  * keep_every, protect. Retention removes numbered checkpoints only, whose label has their step in it (see
- * ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for another reason
- * than the label, the other ranks' saves of that label end with ABORTED. */
+ * ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for any reason but an
+ * invalid label, the save also ends on the other ranks, with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 
@@ -364,8 +365,8 @@ CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the che
 CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED.
- * _start           copies the memory, within staging_bytes. If all of it fits, STAGED waits neither for the store nor
- *                  for other ranks (but with held_by=some): what these refuse (a label that is taken) comes after it.
+ * _start           copies the memory, within staging_bytes. If all of it fits, STAGED waits for neither the store nor
+ *                  other ranks; their errors, such as a taken label, come after it. (held_by=some waits for the ranks.)
  * _start_in_place  does not copy; STAGED is reached once the data has been written. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
@@ -555,46 +556,16 @@ typedef struct ckpt_job_stats {
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);
 
-/* What a verify job that has ended found, a mirror's will not copy, or ckpt_save_report; UNSUPPORTED for loads. */
+/* The report of an ended job. Verify: the damage found. Mirror: what will not be copied. Save: see ckpt_save_report.
+ * UNSUPPORTED for loads. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
 /* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory. */
 CKPT_API void ckpt_job_free(ckpt_job* job);
-
-/* ---- report ----------------------------------------------------------------------------------------------- */
-
-enum {
-  CKPT_FINDING_DAMAGED = 1,    /* verify: bytes that do not match; repair: a part that cannot be used;
-                                * save: an older checkpoint of its label */
-  CKPT_FINDING_MISSING = 2,    /* verify: a part; load: a name asked for; diff: only in a */
-  CKPT_FINDING_EXTRA = 3,      /* load: a name not asked for; diff: only in b */
-  CKPT_FINDING_DIFFERENT = 4,  /* diff; copy: is foreign there */
-  CKPT_FINDING_REMOVED = 5,    /* prune */
-  CKPT_FINDING_KEPT = 6,       /* prune: not removed, and why; copy: was there */
-  CKPT_FINDING_REPAIRED = 7,   /* repair: was written, or with dry_run would be */
-  CKPT_FINDING_PASSED_OVER = 8 /* open: a newer checkpoint that cannot be loaded */
-};
-typedef struct ckpt_finding {
-  uint32_t struct_size;
-  int32_t kind;       /* CKPT_FINDING_* */
-  ckpt_status status; /* CORRUPT, FORMAT, INCOMPLETE, … where it is an error */
-  int32_t reserved;
-  const char* text;                    /* one line for people; borrowed from the report, as the others */
-  const char* name;                    /* tensor, object, checkpoint id; NULL where none */
-  const char* part;                    /* "PART_003"; NULL where none */
-  uint64_t offset;                     /* in the part */
-  uint64_t size;                       /* bytes there */
-  int64_t first_element, last_element; /* in the flattened tensor, inclusive; -1 where none */
-  double max_abs, max_rel;             /* diff of values; NaN where none */
-  uint64_t count;                      /* diff of values: elements that differ; copy: parts that were there */
-} ckpt_finding;
-CKPT_API size_t ckpt_report_count(const ckpt_report* report);
-CKPT_API ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding* out, ckpt_error** err);
-CKPT_API void ckpt_report_free(ckpt_report* report);
 
 #ifdef __cplusplus
 }
 #endif
 
-#include "ckpt_maintain.h" /* verify, list, prune, repair, mirror: needs what is declared above, as does */
+#include "ckpt_maintain.h" /* reports, verify, list, prune, repair, mirror: needs what is above, as does */
 #include "ckpt_table.h"    /* sparse tables */
 #endif                     /* CKPT_H */

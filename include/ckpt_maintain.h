@@ -12,6 +12,36 @@
 extern "C" {
 #endif
 
+/* ---- report ----------------------------------------------------------------------------------------------- */
+
+enum {
+  CKPT_FINDING_DAMAGED = 1,    /* verify: bytes that do not match; save: an older checkpoint of its label */
+  CKPT_FINDING_MISSING = 2,    /* verify: a part; load: a name asked for; diff: only in a */
+  CKPT_FINDING_EXTRA = 3,      /* load: a name not asked for; diff: only in b */
+  CKPT_FINDING_DIFFERENT = 4,  /* diff; copy: is foreign there */
+  CKPT_FINDING_REMOVED = 5,    /* prune */
+  CKPT_FINDING_KEPT = 6,       /* prune: not removed, and why; copy: was there */
+  CKPT_FINDING_REPAIRED = 7,   /* repair: was written, or with dry_run would be */
+  CKPT_FINDING_PASSED_OVER = 8 /* open: a newer checkpoint that cannot be loaded */
+};
+typedef struct ckpt_finding {
+  uint32_t struct_size;
+  int32_t kind;       /* CKPT_FINDING_* */
+  ckpt_status status; /* CORRUPT, FORMAT, INCOMPLETE, … where it is an error */
+  int32_t reserved;
+  const char* text;                    /* one line for people; borrowed from the report, as the others */
+  const char* name;                    /* tensor, object, checkpoint id; NULL where none */
+  const char* part;                    /* "PART_003"; NULL where none */
+  uint64_t offset;                     /* in the part */
+  uint64_t size;                       /* bytes there */
+  int64_t first_element, last_element; /* in the flattened tensor, inclusive; -1 where none */
+  double max_abs, max_rel;             /* diff of values; NaN where none */
+  uint64_t count;                      /* diff of values: elements that differ; copy: parts that were there */
+} ckpt_finding;
+CKPT_API size_t ckpt_report_count(const ckpt_report* report);
+CKPT_API ckpt_status ckpt_report_at(const ckpt_report* report, size_t index, ckpt_finding* out, ckpt_error** err);
+CKPT_API void ckpt_report_free(ckpt_report* report);
+
 /* ---- checkpoints ------------------------------------------------------------------------------------------ */
 
 /* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only sizes,

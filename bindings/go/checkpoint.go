@@ -19,14 +19,16 @@ const (
 	CheckpointDamaged   CheckpointState = C.CKPT_CHECKPOINT_DAMAGED   // its commit record cannot be read; see Repair
 	// Sound, as far as this library can tell, but of a format revision that it lacks.
 	CheckpointRevision CheckpointState = C.CKPT_CHECKPOINT_REVISION
+	// Its commit record may be sound, but this user or machine cannot read it now.
+	CheckpointUnreadable CheckpointState = C.CKPT_CHECKPOINT_UNREADABLE
 )
 
-// String returns "COMMITTED", "OPEN", "ABORTED", "DAMAGED" or "REVISION".
+// String returns "COMMITTED", "OPEN", "ABORTED", "DAMAGED", "REVISION" or "UNREADABLE".
 func (s CheckpointState) String() string {
 	return nameOf("CheckpointState", int32(s), map[int32]string{
 		C.CKPT_CHECKPOINT_COMMITTED: "COMMITTED", C.CKPT_CHECKPOINT_OPEN: "OPEN",
 		C.CKPT_CHECKPOINT_ABORTED: "ABORTED", C.CKPT_CHECKPOINT_DAMAGED: "DAMAGED",
-		C.CKPT_CHECKPOINT_REVISION: "REVISION",
+		C.CKPT_CHECKPOINT_REVISION: "REVISION", C.CKPT_CHECKPOINT_UNREADABLE: "UNREADABLE",
 	})
 }
 

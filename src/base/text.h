@@ -30,6 +30,8 @@ void put_text(char (&out)[N], std::string_view text) {
 
 // "3, 5" or, of more than 20, "0, 1, … 19 and 7 more", for errors.
 std::string list_ranks(const std::vector<uint32_t>& ranks);
+// "a, b, c and 2 more", for errors: the first `most`.
+std::string list_some(const std::vector<std::string>& texts, size_t most, std::string_view between = ", ");
 
 inline char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

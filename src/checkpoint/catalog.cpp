@@ -39,7 +39,8 @@ static bool holds_parts(const std::vector<store::Entry>& files) {
 }
 
 int32_t state_of(const Status& problem) {
-  return problem.code() == CKPT_REVISION ? CKPT_CHECKPOINT_REVISION : CKPT_CHECKPOINT_DAMAGED;
+  if (problem.code() == CKPT_REVISION) return CKPT_CHECKPOINT_REVISION;
+  return problem.code() == CKPT_IO ? CKPT_CHECKPOINT_UNREADABLE : CKPT_CHECKPOINT_DAMAGED;
 }
 
 struct Peek {
@@ -129,7 +130,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id, bool keep_open) {
   auto entry = look_at(store, id, keep_open);
   if (entry.ok() || entry.status().code() != CKPT_GONE) return entry;
-  return Status(CKPT_NOT_FOUND, entry.status().message());
+  return Status(CKPT_NOT_FOUND, store.path(id) + ": no such checkpoint").with("path", store.path(id));
 }
 
 // The id that most checkpoints carry; in a tie, that of the highest token (FORMAT §7).

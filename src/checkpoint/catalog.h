@@ -23,7 +23,11 @@ struct CheckpointEntry {
   uint32_t mirror = 0;      // CKPT_CHECKPOINT_MIRRORED and its like, if the store has a mirror
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;       // see measure in select.h
-  Status problem;           // why it is DAMAGED or ABORTED
+  Status problem;           // why it is DAMAGED, UNREADABLE, REVISION or ABORTED
+  // Whether it was or may have been committed, and cannot be loaded here and now.
+  bool unusable() const {
+    return state == CKPT_CHECKPOINT_DAMAGED || state == CKPT_CHECKPOINT_UNREADABLE || state == CKPT_CHECKPOINT_REVISION;
+  }
   // MANIFEST as it was opened for this, for `load` of a selection by its id: on a server, opening it again is a
   // request.
   std::shared_ptr<const store::Reader> manifest{};
@@ -52,7 +56,8 @@ void settle(const store::Store& store);
 inline constexpr int64_t kPatienceMs = 3000;
 
 // All checkpoints and attempts, ordered by run, token, sequence, attempt, id: a picture that held at one moment of the
-// call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED; only the root must be readable.
+// call, whatever is committed and removed meanwhile. What cannot be read is DAMAGED or UNREADABLE; only the
+// root must be readable.
 // `keep_open`: on a server, the one that by its name is the newest comes with its manifest.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store, bool keep_open = false);
 
@@ -62,7 +67,7 @@ Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view i
 // The names of all directories that may be checkpoints.
 Result<std::vector<std::string>> list_ids(const store::Store& store);
 
-// DAMAGED or REVISION: what becomes of an entry with this problem.
+// DAMAGED, UNREADABLE or REVISION: what becomes of an entry with this problem.
 int32_t state_of(const Status& problem);
 
 // The highest token in owner files and checkpoint directories; 0 if there is none. Their names tell it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/job.h"
 #include "format/checksum.h"
 #include "format/names.h"
 
@@ -35,14 +36,25 @@ Status Checkpoint::at_manifest(Status status) const {
 Status Checkpoint::load(const CheckpointEntry& entry, unsigned threads) {
   selection_.entry = entry;
   const std::string path = store_->path(entry.id);
-  auto lock = store_->lock_shared(format::slot_key(entry.id));
+  auto lock = lock_slot();
   Status status = lock.ok() ? read_manifest(threads) : lock.status();
   // It was found a moment ago and is not there now: it was removed in between.
-  if (status.code() == CKPT_NOT_FOUND || status.code() == CKPT_CONFLICT)
+  if (status.code() == CKPT_NOT_FOUND)
     return Status(CKPT_GONE, path + " was removed while it was being opened").with("path", path);
   if (!status.ok()) return at_manifest(std::move(status));
   lock_ = lock.take();
   return Ok();
+}
+
+// Whoever removes a checkpoint holds its lock for a moment, and then it is not there any more. A lock that stays is
+// another program's, maybe of somebody who may only read: then nobody can remove it, and it is read without a lock.
+Result<std::unique_ptr<store::Lock>> Checkpoint::lock_slot() const {
+  constexpr int64_t kRemovalMs = 1000;
+  for (Backoff backoff(kRemovalMs);; backoff.sleep()) {
+    auto lock = store_->lock_shared(format::slot_key(entry().id));
+    if (lock.status().code() != CKPT_CONFLICT) return lock;
+    if (backoff.expired()) return std::unique_ptr<store::Lock>();
+  }
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open_quietly(const store::Store& store, std::string_view id) {

@@ -161,6 +161,7 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   Status load(const CheckpointEntry& entry, unsigned threads);
+  Result<std::unique_ptr<store::Lock>> lock_slot() const;  // null: another program holds it
   Status read_manifest(unsigned threads);
   Status read_manifest_once(unsigned threads);
   Status check_all(unsigned threads) const;

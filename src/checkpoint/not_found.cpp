@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/text.h"
 #include "checkpoint/catalog.h"
 #include "format/names.h"
 
@@ -14,14 +15,6 @@ namespace ckpt::checkpoint {
 namespace {
 
 constexpr size_t kNamed = 3;  // names in one message; the others are counted
-
-// "a", "b", "c" and 2 more.
-std::string some_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kNamed); i++) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > kNamed) text += strformat(" and {} more", names.size() - kNamed);
-  return text;
-}
 
 std::vector<std::string> quote_all(std::vector<std::string> names) {
   for (std::string& name : names) name = quoted(name);
@@ -71,10 +64,7 @@ class NotFound {
   Status explain() {
     auto files = store_.list("");
     if (!files.ok()) return no_place(files.status());
-    auto entries = list_checkpoints(store_);
-    if (!entries.ok()) return std::move(entries).status();
-    entries_ = entries.take();
-    std::stable_sort(entries_.begin(), entries_.end(), is_newer);
+    CKPT_TRY(list_entries());
     for (const CheckpointEntry& entry : entries_)
       if (entry.counts() && entry.summary.run == run_) ours_.push_back(&entry);
     if (entries_.empty()) return nothing_there(*files);
@@ -85,7 +75,31 @@ class NotFound {
     return id ? no_id(id->label) : no_label();
   }
 
+  // Nothing has this id, of whatever run.
+  Status explain_id() {
+    CKPT_TRY(list_entries());
+    const auto parsed = format::parse_checkpoint_dir(selector_);
+    std::vector<std::string> ids = ids_of(parsed ? std::string_view(parsed->label) : selector_);
+    const std::string none = "no checkpoint has the id " + quoted(selector_);
+    if (!ids.empty()) return say(none + "; of its label there is " + list_some(ids, kNamed), ids[0]);
+    for (const CheckpointEntry& entry : entries_) ids.push_back(entry.id);
+    return ids.empty() ? say(none + "; the store is empty") : say(none + "; newest: " + list_some(ids, kNamed), ids[0]);
+  }
+
  private:
+  Status list_entries() {
+    CKPT_ASSIGN(entries_, list_checkpoints(store_));
+    std::stable_sort(entries_.begin(), entries_.end(), is_newer);
+    return Ok();
+  }
+
+  std::vector<std::string> ids_of(std::string_view label) const {
+    std::vector<std::string> ids;
+    for (const CheckpointEntry& entry : entries_)
+      if (entry.summary.label == label) ids.push_back(entry.id);
+    return ids;
+  }
+
   Status say(const std::string& text, std::string found = "") const {
     Status status = Status(CKPT_NOT_FOUND, store_.uri() + ": " + text).with("path", store_.uri());
     status = std::move(status).with("expected", std::string(selector_));
@@ -123,7 +137,8 @@ class NotFound {
       return say(text + "the only run is " + quoted(runs[0]) + ", its newest label " + quoted(newest->summary.label) +
                      " (option run chooses it)",
                  runs[0]);
-    return say(text + "runs, newest first: " + some_of(quote_all(runs)) + " (option run chooses one)", runs[0]);
+    return say(text + "runs, newest first: " + list_some(quote_all(runs), kNamed) + " (option run chooses one)",
+               runs[0]);
   }
 
   Status nothing_committed() const {
@@ -164,19 +179,18 @@ class NotFound {
       if (bare && entry->summary.step >= 0 && std::to_string(entry->summary.step) == wanted_.label)
         return say(text + strformat("; step:{} is {}", entry->summary.step, quoted(entry->summary.label)),
                    entry->summary.label);
-    const std::string newest = some_of(quote_all(names));
+    const std::string newest = list_some(quote_all(names), kNamed);
     if (bare) names.push_back("latest");
     const std::vector<std::string> near = near_names(wanted_.label, names);
-    if (!near.empty()) text += "; near: " + some_of(quote_all(near));
+    if (!near.empty()) text += "; near: " + list_some(quote_all(near), kNamed);
     return say(text + "; newest: " + newest, near.empty() ? names.front() : near.front());
   }
 
   Status no_id(std::string_view label) const {
-    std::vector<std::string> ids;
-    for (const CheckpointEntry& entry : entries_)
-      if (entry.summary.label == label) ids.push_back(entry.id);
+    const std::vector<std::string> ids = ids_of(label);
     if (ids.empty()) return no_label();
-    return say("no checkpoint has the id " + quoted(selector_) + "; of its label there is " + some_of(ids), ids[0]);
+    return say("no checkpoint has the id " + quoted(selector_) + "; of its label there is " + list_some(ids, kNamed),
+               ids[0]);
   }
 
   Status no_step() const {
@@ -185,14 +199,15 @@ class NotFound {
       if (entry->summary.step >= 0) steps.push_back(entry->summary.step);
     const std::string text =
         strformat("run {} has no checkpoint of step {}", quoted(run_), static_cast<uint64_t>(*wanted_.step));
-    if (steps.empty()) return say(text + "; none has a step; newest: " + some_of(quote_all(labels())));
+    if (steps.empty()) return say(text + "; none has a step; newest: " + list_some(quote_all(labels()), kNamed));
     const int64_t newest = steps.front();
     std::sort(steps.begin(), steps.end());
     const auto above = std::lower_bound(steps.begin(), steps.end(), *wanted_.step);
     std::vector<std::string> nearest;
     if (above != steps.begin()) nearest.push_back(std::to_string(above[-1]));
     if (above != steps.end()) nearest.push_back(std::to_string(*above));
-    return say(text + "; nearest: " + some_of(nearest) + "; newest: " + std::to_string(newest), nearest.front());
+    return say(text + "; nearest: " + list_some(nearest, kNamed) + "; newest: " + std::to_string(newest),
+               nearest.front());
   }
 
   const store::Store& store_;
@@ -216,6 +231,10 @@ Status explain_not_found(const store::Store& store, std::string_view selector, s
   auto wanted = parse_selector(selector);
   if (!wanted.ok()) return std::move(wanted).status();
   return NotFound(store, selector, run, *wanted).explain();
+}
+
+Status explain_no_id(const store::Store& store, std::string_view id) {
+  return NotFound(store, id, "", {}).explain_id();
 }
 
 }  // namespace ckpt::checkpoint

@@ -10,6 +10,9 @@ namespace ckpt::checkpoint {
 // path, expected, and found, which is what the caller may have meant.
 Status explain_not_found(const store::Store& store, std::string_view selector, std::string_view run);
 
+// NOT_FOUND: no directory has this id; names those of its label, if the caller gave a label or an older id.
+Status explain_no_id(const store::Store& store, std::string_view id);
+
 // NOT_FOUND: of a store that does not tell what it holds, the checkpoint that was named has no MANIFEST.
 Status no_manifest(const store::Store& store, std::string_view id);
 

@@ -14,10 +14,6 @@ static bool eligible(const CheckpointEntry& entry, std::string_view run) {
   return entry.counts() && entry.summary.run == run;
 }
 
-static bool is_unusable(const CheckpointEntry& entry) {
-  return entry.state == CKPT_CHECKPOINT_DAMAGED || entry.state == CKPT_CHECKPOINT_REVISION;
-}
-
 // Whether a listing calls it a copy. A directory that bears the save's name never is one, so it needs no listing.
 static bool is_copy(const store::Store& store, const CheckpointEntry& entry) {
   if (entry.own_name()) return false;
@@ -34,7 +30,7 @@ static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEnt
     entry.copy = is_copy(store, entry);
     return entry;
   }
-  if (is_unusable(entry)) return entry.problem;
+  if (entry.unusable()) return entry.problem;
   const char* why =
       entry.state == CKPT_CHECKPOINT_ABORTED ? "was aborted" : "has no MANIFEST: it was never committed, or lost it";
   return Status(entry.state == CKPT_CHECKPOINT_ABORTED ? CKPT_ABORTED : CKPT_INCOMPLETE,
@@ -59,7 +55,8 @@ static bool may_hold(const CheckpointEntry& entry, const LabelQuestion& question
   if (summary.label != question.label) return false;
   if (entry.state == CKPT_CHECKPOINT_COMMITTED)
     return summary.store_id == question.store_id && summary.run == question.run;
-  return entry.state == CKPT_CHECKPOINT_DAMAGED && (summary.run.empty() || summary.run == question.run);
+  const bool damaged = entry.state == CKPT_CHECKPOINT_DAMAGED || entry.state == CKPT_CHECKPOINT_UNREADABLE;
+  return damaged && (summary.run.empty() || summary.run == question.run);
 }
 
 Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& question,
@@ -81,7 +78,7 @@ Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& 
         continue;
       }
       if (!is_damage(loaded)) return loaded;
-      entry->state = CKPT_CHECKPOINT_DAMAGED;
+      entry->state = state_of(loaded);
       entry->problem = std::move(loaded);
     }
     holders.damaged.push_back(entry.take());
@@ -93,7 +90,7 @@ Result<LabelHolders> find_label(const store::Store& store, const LabelQuestion& 
 // token is known.
 static bool may_be_newer(const CheckpointEntry& damaged, const CheckpointEntry* chosen, std::string_view run) {
   const format::Summary& summary = damaged.summary;
-  if (!is_unusable(damaged) || (!summary.run.empty() && summary.run != run)) return false;
+  if (!damaged.unusable() || (!summary.run.empty() && summary.run != run)) return false;
   if (!chosen || summary.token != chosen->summary.token) return !chosen || summary.token > chosen->summary.token;
   return summary.run.empty() || summary.sequence > chosen->summary.sequence;
 }

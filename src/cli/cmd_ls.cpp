@@ -17,8 +17,8 @@ constexpr Words kWords = {
     "Lists every checkpoint and every attempt to save one, oldest first. "
     "STATE is committed (can be loaded), open (being\n"
     "written, or left by a crash), aborted (given up), damaged (its MANIFEST cannot be read; "
-    "see ckpt repair) or newer\n"
-    "revision (this ckpt is too old for it). "
+    "see ckpt repair),\n"
+    "unreadable (this user cannot read it, or the disk fails now) or newer revision (this ckpt is too old for it). "
     "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
     "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).\n"
     "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
@@ -77,6 +77,7 @@ Color state_color(int32_t state) {
     case CKPT_CHECKPOINT_COMMITTED:
       return Color::kNone;
     case CKPT_CHECKPOINT_DAMAGED:
+    case CKPT_CHECKPOINT_UNREADABLE:
       return Color::kRed;
     case CKPT_CHECKPOINT_OPEN:
     case CKPT_CHECKPOINT_REVISION:

@@ -1,4 +1,6 @@
 // ckpt prune: removes the old checkpoints of a run.
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -24,7 +26,7 @@ constexpr Words kWords = {"prune", "remove old checkpoints",
                           "lists them. It prunes run \"main\", or the run that --run names, and no other.",
                           "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
                           "  ckpt prune /data/run7 --keep-last 3 --protect step-1000 --write\n",
-                          "0 done, 2 error"};
+                          "0 done, 1 some could not be removed, 2 error"};
 
 ckpt::Options options_of(const Args& args) {
   ckpt::Options options = make_options(args);
@@ -38,15 +40,23 @@ ckpt::Options options_of(const Args& args) {
   return options;
 }
 
+// What should have gone and could not. One that is being read is kept on purpose.
+bool is_left_behind(const ckpt::Finding& finding) {
+  return finding.kind == CKPT_FINDING_KEPT && finding.status != CKPT_OK && finding.status != CKPT_CONFLICT;
+}
+
 void print_findings(const Args& args, const ckpt::Report& report) {
   Table table({{args.write ? "DONE" : "WOULD BE"}, {"CHECKPOINT", Align::kLeft, true}, {"WHY", Align::kLeft, true}});
-  size_t removed = 0;
+  size_t removed = 0, left = 0;
   for (const ckpt::Finding& finding : report) {
     removed += finding.kind == CKPT_FINDING_REMOVED ? 1 : 0;
+    left += is_left_behind(finding) ? 1 : 0;
     table.add({finding_name(finding.kind), escaped(text_of(finding.name)), escaped(text_of(finding.text))});
   }
   if (!table.empty()) print(table.render(terminal_width()));
-  if (removed == 0)
+  if (left > 0)
+    print(format("{} could not be removed\n", counted(left, "checkpoint")));
+  else if (removed == 0)
     print("nothing to remove\n");
   else if (!args.write)
     print(
@@ -68,7 +78,7 @@ int run(const Args& args) {
     print_findings(args, report);
     print(requests_line(work.stats));
   }
-  return kExitOk;
+  return std::any_of(report.begin(), report.end(), is_left_behind) ? kExitNo : kExitOk;
 }
 
 }  // namespace

@@ -25,7 +25,9 @@ constexpr Words kWords = {"verify", "check a checkpoint for damage",
                           "indexes. --sample 1/10 checks a tenth of the data, 2/10 … 10/10 the other tenths: "
                           "one each night checks all in ten.\n"
                           "Each damage is printed with its part, offset, tensor and elements; of a sparse table with\n"
-                          "its rows and the range of their ids.",
+                          "its rows and the range of their ids. Of a STORE the newest must be sound: if it cannot be "
+                          "loaded, an older one is\n"
+                          "checked, and the answer is damaged all the same.",
                           "  ckpt verify /data/run7\n"
                           "  ckpt verify /data/run7/step-100.7.1 --quick\n"
                           "  ckpt verify /data/run7@step:100 --sample 3/10 --json\n",
@@ -55,13 +57,15 @@ struct Outcome {
   std::string id;  // what the user typed, if the checkpoint could not be opened
   std::string mode;
   ckpt::Report report{nullptr};
-  std::vector<std::string> rows;  // of each finding: which rows of a sparse table it is about; "" for none
-  std::string unreadable;         // why the manifest could not be read, which is damage too
-  uint64_t bytes = 0;             // checked
+  std::vector<std::string> rows;      // of each finding: which rows of a sparse table it is about; "" for none
+  std::string unreadable;             // why the manifest could not be read, which is damage too
+  ckpt::Report passed_over{nullptr};  // newer checkpoints that cannot be loaded: what was asked for was the newest
+  uint64_t bytes = 0;                 // checked
   double seconds = 0;
   ckpt::JobStats stats{};
 
-  bool sound() const { return report.empty() && unreadable.empty(); }
+  bool damaged() const { return !report.empty() || !unreadable.empty(); }
+  bool sound() const { return !damaged() && passed_over.empty(); }
 };
 
 bool ends_within(const ckpt::Job& job, int64_t timeout_ms) {
@@ -143,7 +147,7 @@ void print_outcome(const Outcome& outcome) {
     if (!outcome.rows[i].empty()) print("  " + escaped(outcome.rows[i]) + "\n");
   }
   if (!outcome.unreadable.empty()) print(colored("damaged", Color::kRed) + ": " + outcome.unreadable + "\n");
-  if (!outcome.sound()) {
+  if (outcome.damaged()) {
     size_t count = outcome.report.size() + (outcome.unreadable.empty() ? 0 : 1);
     print(format("{}: {} {} in {} ({} check)\n", colored("DAMAGED", Color::kRed), count,
                  count == 1 ? "damage" : "damages", escaped(outcome.id), outcome.mode));
@@ -153,6 +157,9 @@ void print_outcome(const Outcome& outcome) {
       outcome.seconds > 0.2 ? ", " + human_rate(static_cast<double>(outcome.bytes) / outcome.seconds) : "";
   print(format("{}: {} ({} check, {}{})\n", colored("sound", Color::kGreen), escaped(outcome.id), outcome.mode,
                human_bytes(outcome.bytes), rate));
+  if (!outcome.passed_over.empty())
+    print(format("{}: {} newer than it cannot be loaded\n", colored("DAMAGED", Color::kRed),
+                 counted(outcome.passed_over.size(), "checkpoint")));
 }
 
 void print_outcome_json(const Outcome& outcome) {
@@ -164,7 +171,8 @@ void print_outcome_json(const Outcome& outcome) {
               {"sound", outcome.sound()},
               {"bytes_checked", outcome.bytes},
               {"requests", requests_json(outcome.stats)},
-              {"damages", damages}});
+              {"damages", damages},
+              {"passed_over", findings_json(outcome.passed_over)}});
 }
 
 // These errors prove that bytes are wrong, so the answer is "damaged".
@@ -175,6 +183,7 @@ bool is_damage(ckpt_status status) {
 void check(const Args& args, const ckpt::Options& options, Outcome* outcome) {
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   outcome->id = opened.info.id;
+  outcome->passed_over = opened.reader.report();
   const ckpt::Job job = opened.reader.verify(options);
   wait_for(job, outcome);
   outcome->report = job.report();
@@ -205,7 +214,10 @@ int run(const Args& args) {
   }
   args.json ? print_outcome_json(outcome) : print_outcome(outcome);
   if (!args.json) print(requests_line(outcome.stats));
-  return outcome.sound() ? kExitOk : kExitNo;
+  const bool damage = outcome.damaged() || std::any_of(outcome.passed_over.begin(), outcome.passed_over.end(),
+                                                       [](const auto& one) { return is_damage(one.status); });
+  if (damage) return kExitNo;
+  return outcome.sound() ? kExitOk : kExitError;
 }
 
 }  // namespace

@@ -117,6 +117,8 @@ const char* state_name(int32_t state) {
       return "damaged";
     case CKPT_CHECKPOINT_REVISION:
       return "newer revision";
+    case CKPT_CHECKPOINT_UNREADABLE:
+      return "unreadable";
     default:
       return "unknown";
   }

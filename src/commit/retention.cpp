@@ -5,6 +5,7 @@
 #include "base/job.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 #include "session/leftovers.h"
@@ -35,7 +36,9 @@ static Result<std::unique_ptr<store::Lock>> lock_for_removal(store::Store& store
   for (Backoff backoff(kRivalMs);; backoff.sleep()) {
     auto lock = store.try_lock_exclusive(format::slot_key(id));
     if (lock.ok() || lock.status().code() != CKPT_CONFLICT) return lock;
-    if (backoff.expired()) return Status(CKPT_CONFLICT, store.path(id) + " is being read").with("path", store.path(id));
+    if (!backoff.expired()) continue;
+    return Status(CKPT_CONFLICT, store.path(id) + " is being read: somebody holds a lock on its MANIFEST")
+        .with("path", store.path(id));
   }
 }
 
@@ -88,7 +91,9 @@ Status remove_attempt(store::Store& store, std::string_view id, std::string_view
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
     return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
-  CKPT_ASSIGN(auto entry, checkpoint::read_entry(store, id));
+  auto found = checkpoint::read_entry(store, id);
+  if (found.status().code() == CKPT_NOT_FOUND && store.traits().lists) return checkpoint::explain_no_id(store, id);
+  CKPT_ASSIGN(const auto entry, std::move(found));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     CKPT_TRY(remove_committed(store, entry, nullptr));
     store.finish_removals();

@@ -245,8 +245,6 @@ std::optional<RunSession> parse_run_session_name(std::string_view name) {
 
 std::string import_key(std::string_view run) { return below(run_dir(run), "import.lock"); }
 
-std::string import_mark(uint64_t token) { return "import." + std::to_string(token); }
-
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return below(kAttemptsDir, std::to_string(token) + "." + std::to_string(attempt) + "." + std::string(label));
 }

@@ -75,7 +75,6 @@ struct RunSession {
 };
 std::optional<RunSession> parse_run_session_name(std::string_view name);
 std::string import_key(std::string_view run);  // ".ckpt/runs/import/import.lock": the import that has its turn locks it
-std::string import_mark(uint64_t token);       // "import.7" beside it: the session with that token was an import's
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
 std::optional<DirName> parse_attempt_name(std::string_view name);
 // What such a record says of a directory that is being copied: "/copy <save id>". That of a save says its run, and no

@@ -62,7 +62,7 @@ static Status import_under(Job& job, const ckpt_store& store, const char* path, 
   CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
   CKPT_ASSIGN(const ImportTurn turn, take_turn(store.store, wanted, request.options.integer("timeout_ms"), job));
   CKPT_TRY(request.options.set_str("run", turn.run));
-  request.opened = [&](uint64_t token) { return session::mark_import(*store.store, turn.run, token); };
+  CKPT_TRY(request.options.set_str("purpose", "import"));
   const Borrowed<client::Store> into(&store);
   auto id = import_checkpoint(*into, from, request, job);
   if (!id.ok()) return explain_fence(std::move(id).status(), turn.run);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "api/handles.h"
-#include "format/names.h"
 #include "interop/feed.h"
 
 namespace ckpt::interop {
@@ -48,8 +47,6 @@ class Importer {
     for (const ForeignTensor& tensor : from_.tensors)
       if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
     CKPT_TRY(open(0));
-    const auto name = format::parse_checkpoint_dir(save().id());
-    if (request_.opened && name) CKPT_TRY(request_.opened(name->token));
     CKPT_TRY(add_share(0));
     CKPT_TRY(add_tree());
     for (const auto& [key, value] : from_.attributes) CKPT_TRY(set_text(save(), key, value));

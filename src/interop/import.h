@@ -14,8 +14,7 @@ namespace ckpt::interop {
 struct ImportRequest {
   std::string label;
   int64_t step = -1;
-  Options options;                                    // those that are for imports; `run` is set
-  std::function<Status(uint64_t token)> opened = {};  // called with the token of the import's session; may be empty
+  Options options;  // those that are for imports; `run` is set
 };
 
 // The id of what was saved. Elements go from the mapped files to the save. `job` tells how far it is, and can cancel

@@ -3,14 +3,22 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "commit/merge.h"
+#include "commit/retention.h"
 #include "format/names.h"
 
 namespace ckpt::maintain {
 
+// What keeps a part from being used, for people.
+static std::string trouble_of(const Status& status, uint32_t number) {
+  const bool missing = status.code() == CKPT_NOT_FOUND;
+  return format::part_name(number) + (missing ? " is missing" : ": " + status.message());
+}
+
 static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Store& store, std::string_view id,
-                                                                Report* report, const Job& job) {
+                                                                const Job& job) {
   CKPT_ASSIGN(checkpoint::PartFile leader, checkpoint::open_part(store, id, 0));
   uint32_t world_size = leader.header.world_size;
   checkpoint::settle(store);
@@ -20,7 +28,8 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
   uint32_t limit = static_cast<uint32_t>(std::min<uint64_t>(world_size, files.size() + 1));
   std::vector<checkpoint::PartFile> parts(limit);
   parts[0] = std::move(leader);
-  Status first;
+  std::vector<std::string> troubles;
+  ckpt_status code = CKPT_INCOMPLETE;  // of the first that is not missing
   for (uint32_t i = 1; i < limit; i++) {
     CKPT_TRY(job.check());
     auto part = checkpoint::open_part(store, id, i);
@@ -29,15 +38,16 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
       parts[i].file.reset();
       continue;
     }
-    Status status = part.status().code() == CKPT_NOT_FOUND
-                        ? checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, i)
-                        : part.status();
-    report->add(CKPT_FINDING_DAMAGED, status.code(), format::part_name(i), status.message());
-    if (first.ok()) first = std::move(status);
+    if (part.status().code() != CKPT_NOT_FOUND && code == CKPT_INCOMPLETE) code = part.status().code();
+    troubles.push_back(trouble_of(part.status(), i));
   }
-  CKPT_TRY(std::move(first));
-  if (limit < world_size) return checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), store, id, limit);
-  return parts;
+  if (limit < world_size) troubles.push_back(strformat("{} and what follows are missing", format::part_name(limit)));
+  if (troubles.empty()) return parts;
+  return Status(code, strformat("{}: {} of {} parts cannot be used, and only another copy of the checkpoint has what "
+                                "they hold: {}",
+                                store.path(id), troubles.size() + (limit < world_size ? world_size - limit - 1 : 0),
+                                world_size, list_some(troubles, 5, "; ")))
+      .with("path", store.path(id));
 }
 
 // Whether this directory was committed in this store. A copy of an attempt, or one from another store, shows nothing.
@@ -70,13 +80,20 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
   if (present.status().code() == CKPT_ABORTED) return std::move(present).status();
   if (present.ok())
     if (Status damaged = (*present)->check_manifest(); !damaged.ok()) present = std::move(damaged);
-  if (present.ok()) return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
+  if (present.ok()) {
+    Status whole = commit::check_quick(store, id);  // no repair brings back a part
+    if (whole.code() == CKPT_NOT_FOUND)
+      return Status(CKPT_INCOMPLETE, "MANIFEST is sound, but a part is missing: " + whole.message())
+          .with("path", store.path(id));
+    CKPT_TRY(std::move(whole));
+    return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
+  }
   const bool had_manifest = present.status().code() != CKPT_NOT_FOUND;
   // What cannot be read, or only by a newer library, may be sound.
   if (const ckpt_status code = present.status().code();
       had_manifest && code != CKPT_CORRUPT && code != CKPT_FORMAT && code != CKPT_INCOMPLETE)
     return std::move(present).status();
-  auto parts = open_all_parts(store, id, report, job);
+  auto parts = open_all_parts(store, id, job);
   if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
     return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
         .with("path", store.path(id));

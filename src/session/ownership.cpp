@@ -31,19 +31,38 @@ static constexpr uint64_t kMaxRivals = 1000;
 
 static std::string owner_record(const SessionPlan& plan) { return to_session_string(plan) + "\n"; }
 
+// What the record says that a session of an import takes a run by. A trainer's is empty.
+static constexpr std::string_view kOfImport = "import\n";
+
 static Status take_run(store::Store& store, const SessionPlan& plan) {
   const std::string directory = format::run_dir(plan.run);
   CKPT_TRY(store.make_directory(directory));
-  return store.put_own(directory + "/" + format::run_session_name(plan.token, plan.session_id), as_bytes("\n"));
+  return store.put_own(directory + "/" + format::run_session_name(plan.token, plan.session_id),
+                       as_bytes(plan.is_import ? kOfImport : "\n"));
 }
 
-Result<uint64_t> owner_of(const store::Store& store, std::string_view run) {
-  uint64_t token = 0;
+// The record of the session that owns a run; token 0 if none does.
+static Result<format::RunSession> owner_record_of(const store::Store& store, std::string_view run) {
+  format::RunSession owner{};
   auto sessions = store.list(format::run_dir(run));
   if (!sessions.ok() && sessions.status().code() != CKPT_NOT_FOUND) return std::move(sessions).status();
   for (size_t i = 0; sessions.ok() && i < sessions->size(); i++)
-    if (auto session = format::parse_run_session_name((*sessions)[i].name)) token = std::max(token, session->token);
-  return token;
+    if (auto session = format::parse_run_session_name((*sessions)[i].name); session && session->token > owner.token)
+      owner = *session;
+  return owner;
+}
+
+Result<uint64_t> owner_of(const store::Store& store, std::string_view run) {
+  CKPT_ASSIGN(const auto owner, owner_record_of(store, run));
+  return owner.token;
+}
+
+Result<bool> is_owned_by_import(const store::Store& store, std::string_view run) {
+  CKPT_ASSIGN(const auto owner, owner_record_of(store, run));
+  if (owner.token == 0) return false;
+  CKPT_ASSIGN(const auto text,
+              store.get(format::run_dir(run) + "/" + format::run_session_name(owner.token, owner.session), 64));
+  return as_text(text) == kOfImport;
 }
 
 // The highest token that a store knows of.

@@ -22,6 +22,9 @@ Status take_token(store::Store& store, SessionPlan* plan, store::Store* mirror =
 // The highest token of the sessions that have taken a run; 0 if none has.
 Result<uint64_t> owner_of(const store::Store& store, std::string_view run);
 
+// Whether the session that owns a run was opened with purpose=import: another import may take the run again.
+Result<bool> is_owned_by_import(const store::Store& store, std::string_view run);
+
 // FENCED if another session owns the plan's run. Sets `*recorded` if the store has the plan's own record. One listing.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded = nullptr);
 

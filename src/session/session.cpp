@@ -69,6 +69,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   plan_.large_tensor_bytes = static_cast<uint64_t>(options.integer("large_tensor_bytes"));
   plan_.heartbeat_ms = static_cast<uint64_t>(options.integer("heartbeat_ms"));
   plan_.session_id = random_id();
+  plan_.is_import = options.str("purpose") == "import";
   CKPT_TRY(store_->make_directory(format::kControlDir));
   CKPT_TRY(prepare_mirror());
   CKPT_ASSIGN(plan_.store_id, ensure_store_id(*store_, mirror_.get()));

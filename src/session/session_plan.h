@@ -14,6 +14,7 @@ struct SessionPlan {
   uint32_t world_size = 1;
   Id session_id, store_id;
   uint64_t chunk_bytes = 0, large_tensor_bytes = 0, heartbeat_ms = 0;
+  bool is_import = false;  // rank 0's, for its records; not in the string
 };
 
 // "ckpt1;run;token;world size;session id;store id;chunk bytes;large tensor bytes;heartbeat ms;checksum"

@@ -29,20 +29,9 @@ Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::
   }
 }
 
-Status mark_import(store::Store& store, std::string_view run, uint64_t token) {
-  const std::string directory = format::run_dir(run) + "/", own = format::import_mark(token);
-  CKPT_TRY(store.put_if_absent(directory + own, as_bytes("\n")));
-  CKPT_ASSIGN(auto files, store.list(format::run_dir(run)));
-  for (const store::Entry& file : files) {
-    const bool mark = file.name.starts_with("import.") && directory + file.name != format::import_key(run);
-    if (mark && file.name != own) (void)store.remove(directory + file.name, false);
-  }
-  return Ok();
-}
-
 Result<bool> is_free_for_import(const store::Store& store, std::string_view run) {
   CKPT_ASSIGN(const uint64_t token, owner_of(store, run));
-  if (token > 0) return store.exists(format::run_dir(run) + "/" + format::import_mark(token));
+  if (token > 0) return is_owned_by_import(store, run);
   CKPT_ASSIGN(const auto runs, list_runs(store));  // .ckpt may have been deleted
   return std::none_of(runs.begin(), runs.end(), [&](const RunEntry& entry) { return entry.name == run; });
 }

@@ -12,10 +12,6 @@ namespace ckpt::session {
 Result<std::unique_ptr<store::Lock>> take_import_turn(store::Store& store, std::string_view run, int64_t timeout_ms,
                                                       const Job& job);
 
-// Remembers that the session with this token was an import's, and forgets the imports before it. For whoever has the
-// turn. An import that dies before it did this is taken for a trainer.
-Status mark_import(store::Store& store, std::string_view run, uint64_t token);
-
 // Whether an import into the run would fence no trainer: nobody has used it, or the last session was an import's. For
 // whoever has the turn: then that import has ended.
 Result<bool> is_free_for_import(const store::Store& store, std::string_view run);

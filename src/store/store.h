@@ -76,7 +76,7 @@ class Writer {
   // A descriptor to which IoQueue may write directly, as write_at would; -1 if only write_at will do. The writer owns
   // it and closes it in publish.
   virtual int descriptor() const { return -1; }
-  // Whether it overwrites a retired file (Store::retire_directory): bytes that are not written then are old bytes, not
+  // Whether it overwrites a retired file (Store::retire): bytes that are not written then are old bytes, not
   // zeros.
   virtual bool recycled() const { return false; }
   // Cuts or extends the file to `size`, makes it durable, and creates `key` if it is absent, durably.

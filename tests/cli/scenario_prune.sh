@@ -23,3 +23,16 @@ expect 0 prune store --keep-last 1 --run else; says 'nothing to remove'
 import a.safetensors store best --step 3 -o run=main
 expect 0 prune store --keep-last 1; says '^removed +step-1'; says_not '^removed +best'; says_not 'step-6'
 [ -e "store/$other/MANIFEST" ] || fail "another run was pruned"
+
+# What should go and cannot is no success. Root may remove anything, so another user tries.
+if [ "$(id -u)" -eq 0 ]; then
+  expect 0 ls store --run main --json; count=$(json 'len(d["checkpoints"])')
+  import a.safetensors store step-7 --step 7 -o run=main
+  chmod 755 "$SCRATCH"
+  setpriv --reuid=65534 --regid=65534 --clear-groups "$CKPT" prune store --keep-last 1 --write >.out 2>.err
+  [ $? -eq 1 ] || fail "prune of somebody else's store did not exit with 1"
+  says '^kept +step-'; says 'could not be removed$'
+  # What this user cannot read is not damaged.
+  chmod 700 "store/$ID"; setpriv --reuid=65534 --regid=65534 --clear-groups "$CKPT" ls store >.out 2>.err
+  says "$ID .* unreadable "
+fi

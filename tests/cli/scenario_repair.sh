@@ -17,6 +17,12 @@ expect 0 verify "$dir"
 flip "$dir/MANIFEST" 64
 expect 0 repair "$dir" -o dry_run=0; says '^repaired: '
 cmp "$dir/MANIFEST" kept || fail "MANIFEST is not what it was"
+# A sound MANIFEST of which a part is gone is nothing to be glad of.
+mv "$dir/PART_000" part
+expect 1 repair "$dir"; says '^cannot be repaired: '; says 'part is missing.*PART_000'
+mv part "$dir/PART_000"
+# A label is no id, and what was never there was not removed.
+expect 2 rm "store@$ID.9"; complains 'no checkpoint'
 # Without its only part nothing can be rebuilt.
 rm "$dir/MANIFEST"; truncate -s 100 "$dir/PART_000"
 expect 1 repair "$dir" --write; says '^cannot be repaired: '

@@ -44,3 +44,17 @@ expect 1 verify "torn/$ID"; says DAMAGED
 flip "torn/$ID/MANIFEST" $(($(stat -c %s "torn/$ID/MANIFEST") - 20))
 expect 0 ls torn --json; json_is 'd["checkpoints"][0]["state"]' damaged
 expect 2 info "torn/$ID"; complains '^ckpt: '
+
+# The newest cannot be loaded: an older one is sound, and the answer is not.
+import a.safetensors two step-1 --step 1 -o run=main
+import a.safetensors two step-2 --step 2 -o run=main; newest=$ID
+flip "two/$newest/MANIFEST" 100
+expect 1 verify two; says "^sound: step-1"; complains "$newest"
+says "^DAMAGED: 1 checkpoint newer than it cannot be loaded$"
+expect 1 verify two@latest --json; json_is '(d["sound"], len(d["damages"]), len(d["passed_over"]))' '(False, 0, 1)'
+expect 0 verify two@label:step-1
+
+# Another program's lock on MANIFEST neither removes the checkpoint nor keeps it from being read.
+flock -x "store/$ID/MANIFEST" true 2>/dev/null
+flock -x "$dir/MANIFEST" "$CKPT" verify "$dir" >.out 2>.err || fail "it cannot be read under a lock of another program"
+says '^sound: '

@@ -82,6 +82,27 @@ TEST_F(ImportTurns, OneThatWaitsTooLongNamesTheLockAndTheNextOneGetsIt) {
   EXPECT_EQ(import("third", 50).code, CKPT_OK);
 }
 
+// As an import that dies right after it took the run.
+TEST_F(ImportTurns, OneThatWasInterruptedLeavesTheRunToTheNextOne) {
+  for (const char* purpose : {"import", "training"}) {
+    ckpt_store* store = nullptr;
+    ckpt_options* options = nullptr;
+    ckpt_session* session = nullptr;
+    const std::string uri = path(purpose);
+    must([&](auto** err) { return ckpt_store_open(&store, uri.c_str(), nullptr, err); });
+    must([&](auto** err) { return ckpt_options_new(&options, err); });
+    must([&](auto** err) { return ckpt_options_set_str(options, "purpose", purpose, err); });
+    must([&](auto** err) { return ckpt_session_open(&session, store, 0, 1, nullptr, options, err); });
+    ckpt_session_free(session);
+    ckpt_checkpoint_info info = {};
+    info.struct_size = sizeof info;
+    must([&](auto** err) { return ckpt_import(store, path("w.safetensors").c_str(), "a", -1, nullptr, &info, err); });
+    EXPECT_STREQ(info.run, std::string(purpose) == "import" ? "main" : "import");
+    ckpt_options_free(options);
+    ckpt_store_free(store);
+  }
+}
+
 TEST_F(ImportTurns, OneThatIsFencedSaysWhatToDo) {
   std::atomic<bool> stop{false};
   std::thread trainer([&] { take_the_run(stop); });

@@ -15,7 +15,8 @@ One checkpoint of a store, or an attempt at one.
 
 * `id`: the name of its directory, unique in the store; `label`, `run`; `step`, which may be `nothing`
 * `state`: `:COMMITTED`, `:OPEN` (no commit record yet), `:ABORTED`, `:DAMAGED`, `:REVISION` (of a format revision that
-  the library lacks); `flags`: `:FOREIGN`, `:REBUILT`, `:COPY` (another directory holds the same save),
+  the library lacks), `:UNREADABLE` (it may be sound, but cannot be read by this user or machine now);
+  `flags`: `:FOREIGN`, `:REBUILT`, `:COPY` (another directory holds the same save),
   `:MIRRORED`, `:MIRRORING`, `:MIRROR_ONLY` (what a mirror has of it)
 * `token`, `attempt`, `sequence`: the order of sessions, attempts and commits
 * `world_size`: how many ranks wrote it; `bytes`: size of all parts and the manifest; `created_unix_ms`: by the writer's

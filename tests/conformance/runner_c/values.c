@@ -14,7 +14,7 @@ const char* const finding_kinds[] = {"",        "DAMAGED", "MISSING",  "EXTRA", 
 const char* const node_kinds[] = {"null", "bool",  "int", "bigint", "float",  "text", "bytes", "tensor",
                                   "",     "",      "",    "",       "",       "",     "",      "",
                                   "list", "tuple", "set", "dict",   "record", NULL};
-const char* const checkpoint_states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED", "REVISION", NULL};
+const char* const checkpoint_states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED", "REVISION", "UNREADABLE", NULL};
 const char* const scopes[] = {"shared", "per-rank", "tree", NULL};
 
 const char* word(runner* r, size_t i) { return r->tokens[i].text; }

@@ -19,11 +19,9 @@ const Names kNodeKinds = {{CKPT_NODE_NULL, "null"},     {CKPT_NODE_BOOL, "bool"}
                           {CKPT_NODE_BYTES, "bytes"},   {CKPT_NODE_TENSOR, "tensor"}, {CKPT_NODE_LIST, "list"},
                           {CKPT_NODE_TUPLE, "tuple"},   {CKPT_NODE_SET, "set"},       {CKPT_NODE_DICT, "dict"},
                           {CKPT_NODE_RECORD, "record"}};
-const Names kCheckpointStates = {{CKPT_CHECKPOINT_COMMITTED, "COMMITTED"},
-                                 {CKPT_CHECKPOINT_OPEN, "OPEN"},
-                                 {CKPT_CHECKPOINT_ABORTED, "ABORTED"},
-                                 {CKPT_CHECKPOINT_DAMAGED, "DAMAGED"},
-                                 {CKPT_CHECKPOINT_REVISION, "REVISION"}};
+const Names kCheckpointStates = {{CKPT_CHECKPOINT_COMMITTED, "COMMITTED"}, {CKPT_CHECKPOINT_OPEN, "OPEN"},
+                                 {CKPT_CHECKPOINT_ABORTED, "ABORTED"},     {CKPT_CHECKPOINT_DAMAGED, "DAMAGED"},
+                                 {CKPT_CHECKPOINT_REVISION, "REVISION"},   {CKPT_CHECKPOINT_UNREADABLE, "UNREADABLE"}};
 const Names kScopes = {{CKPT_OBJECT_SHARED, "shared"}, {CKPT_OBJECT_PER_RANK, "per-rank"}, {CKPT_OBJECT_TREE, "tree"}};
 
 int32_t number_of(const Names& names, const std::string& name) {

@@ -119,14 +119,16 @@ class Device(OpenEnum):
 
 
 class CheckpointState(OpenEnum):
-    """COMMITTED can be loaded. OPEN and ABORTED are attempts: not committed yet, and never to be. The commit record of
-    DAMAGED cannot be read. REVISION is of a format revision that this library lacks."""
+    """COMMITTED can be loaded. OPEN and ABORTED are attempts: not committed yet, and never to be. DAMAGED has a bad
+    commit record. REVISION is of a format revision that this library lacks. UNREADABLE
+    may be sound, but cannot be read by this user or machine now."""
 
     COMMITTED = 1
     OPEN = 2
     ABORTED = 3
     DAMAGED = 4
     REVISION = 5
+    UNREADABLE = 6
 
 
 class CheckpointFlags(enum.IntFlag):

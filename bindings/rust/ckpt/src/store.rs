@@ -210,6 +210,8 @@ numbers! {
         DAMAGED = CKPT_CHECKPOINT_DAMAGED;
         /// Sound, as far as this library can tell, but of a format revision that it lacks.
         REVISION = CKPT_CHECKPOINT_REVISION;
+        /// Its commit record may be sound, but this user or machine cannot read it now.
+        UNREADABLE = CKPT_CHECKPOINT_UNREADABLE;
     }
 }
 
