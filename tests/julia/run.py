@@ -1,123 +1,114 @@
 #!/usr/bin/env python3
-"""All checks of Ckpt.jl (bindings/julia) that are possible without a Julia.
+"""The checks of Ckpt.jl (bindings/julia) that need no Julia. A Julia runs its tests in .github/workflows/ci.yml.
 
-  run.py --library LIBCKPT_SO [--include FOLDER] [--no-conformance]
+  run.py --library LIBCKPT_SO [--include FOLDER]
 
-  generated   src/api.jl is what gen/generate.py makes of the headers
-  syntax      every file, and every program of the README, parses with Julia's own parser (julia_ast.py)
-  sources     the ASTs: calls, structs, memory, docstrings (static_checks.py)
-  evaluated   the tests, the examples and the conformance suite are carried out by an evaluator: evaluator/README.md
-  planted     each check finds the mistake that it is for
-
-One line per claim; the last line is "N passed, N failed". Needs the packages of requirements.txt (pip install
---no-deps) and a C compiler (CC, else cc). Without the package that has Julia's parser, tree-sitter-julia looks at the
-syntax, nothing else is checked, and a line that begins with FALLBACK says so.
+One line per claim; the last line is "N passed, N failed". Needs the packages of requirements.txt.
 """
 import argparse
+import ctypes
 import os
+import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-sys.setrecursionlimit(50_000)
-sys.dont_write_bytecode = True
+import tree_sitter
+import tree_sitter_julia
 
-import evaluator.checks  # noqa: E402
-import planted  # noqa: E402
-import static_checks  # noqa: E402
-from common import PACKAGE, ROOT, RUNNER, Claims, readme_blocks, run  # noqa: E402
-from julia_ast import WHEEL, Missing, find_parser  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "bindings" / "julia"
+MAX_FUNCTION = 70
 
 
-def sources():
-    folders = [*(PACKAGE / name for name in ("src", "ext", "test", "examples")), RUNNER]
-    return sorted(path for folder in folders for path in folder.rglob("*.jl"))
+def sources(*names):
+    return sorted(path for name in names for path in (ROOT / name).rglob("*.jl"))
 
 
-def relative(path):
-    return str(path.relative_to(ROOT))
+def generated(package, include):
+    done = subprocess.run([sys.executable, package / "gen" / "generate.py", "--check"], text=True, capture_output=True,
+                          env={**os.environ, "CKPT_INCLUDE_DIR": str(include)})
+    return [done.stdout + done.stderr or "it differs"] if done.returncode else []
 
 
-def check_generated(claims, include):
-    status, out, err = run(
-        [sys.executable, PACKAGE / "gen" / "generate.py", "--check"],
-        env={**os.environ, "CKPT_INCLUDE_DIR": str(include)},
-    )
-    problems = [out + err or "it differs"] if status else []
-    claims.claim("src/api.jl is what gen/generate.py makes of the headers", problems)
-
-
-def check_syntax(claims, parser):
-    """path -> AST of each file."""
-    trees = {}
-    for path in sources():
-        tree, problem = parser.parse(path.read_text(), relative(path))
-        trees[path] = tree
-        claims.claim(
-            f"{relative(path)} parses with the parser of Julia {parser.version}",
-            [f"line {problem[0]}: {problem[1]}"] if problem else [],
-        )
-    problems = []
-    for number, block in enumerate(readme_blocks(), 1):
-        _, problem = parser.parse(block, f"README.md block {number}")
-        problems += [f"block {number}, line {problem[0]}: {problem[1]}"] if problem else []
-    claims.claim(f"the {len(readme_blocks())} Julia blocks of README.md parse", problems)
-    return trees
-
-
-def check_syntax_fallback(claims, why):
-    import tree_sitter
-    import tree_sitter_julia
-
-    print(
-        f"FALLBACK: {WHEEL}: {why}. Syntax is checked by tree-sitter-julia; "
-        "calls, memory, names, tests, examples and conformance are NOT checked.",
-        flush=True,
-    )
+def unparsed(texts):
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_julia.language()))
-    for path in sources():
-        tree = parser.parse(path.read_bytes())
-        problems = [str(tree.root_node)[:200]] if tree.root_node.has_error else []
-        claims.claim(f"{relative(path)} parses with tree-sitter-julia", problems)
+    return [name for name, text in texts.items() if parser.parse(text.encode()).root_node.has_error]
 
 
-def check_sources(claims, trees, library, include):
-    package = {relative(path): tree for path, tree in trees.items() if path.parent.name in ("src", "ext")}
-    claims.claim(
-        "every call is in the headers, exported, and has their number and types of arguments",
-        static_checks.check_calls(package, include, library),
-    )
-    structs = static_checks.layouts(trees[PACKAGE / "src" / "api.jl"])
-    claims.claim(
-        f"all {len(structs)} structs are laid out as a C compiler lays them out",
-        static_checks.check_layouts(structs, include),
-    )
-    claims.claim("memory is held wherever its address is used", static_checks.check_memory(package))
-    claims.claim("every exported name has a docstring", static_checks.check_docs(package))
-    claims.claim(
-        f"no function has more than {static_checks.MAX_FUNCTION} lines", static_checks.check_functions(sources())
-    )
+def uncalled(package, include, library):
+    """Functions that the headers and the library have and api.jl does not call, or the other way round."""
+    headers = "\n".join(path.read_text() for path in Path(include).glob("ckpt*.h"))
+    declared = set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", re.sub(r"/\*.*?\*/", " ", headers, flags=re.S)))
+    called = set(re.findall(r"libckpt\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
+    called = {name for pair in called for name in pair if name}
+    exported = ctypes.CDLL(str(library))
+    return ([f"{name} is in the headers and has no call" for name in sorted(declared - called)] +
+            [f"{name} is called and not exported" for name in sorted(called & declared) if not hasattr(exported, name)])
+
+
+def undocumented(package):
+    text = "\n".join(path.read_text() for path in sorted((package / "src").glob("*.jl")))
+    exported = {name for names in re.findall(r"^export ((?:[^\n]*,\n\s*)*[^\n]*)", text, flags=re.M)
+                for name in re.findall(r"@?[\w!]+", names)}
+    kinds = r"(?:mutable struct |struct |function |const |abstract type |macro |module |primitive type )?"
+    return [name for name in sorted(exported)
+            if not re.search(rf'"\n(?:@\w+ )*{kinds}(?:\w+\.)?{re.escape(name.lstrip("@"))}(?![\w!])', text)]
+
+
+def long_functions(paths):
+    for path in paths:
+        lines = path.read_text().splitlines()
+        for start, line in enumerate(lines):
+            if found := re.match(r"(\s*)(?:function|macro)\b", line):
+                end = next((i for i in range(start, len(lines)) if lines[i] == found.group(1) + "end"), start)
+                if end - start >= MAX_FUNCTION:
+                    yield f"{path}:{start + 1}: function of {end - start + 1} lines, at most {MAX_FUNCTION}"
+
+
+def claims(package, include, library):
+    paths = [*package.rglob("*.jl"), *sources("tests/conformance/runner_julia")]
+    files = {str(path): path.read_text() for path in paths}
+    readme = re.findall(r"^```julia\n(.*?)^```", (package / "README.md").read_text(), flags=re.M | re.S)
+    files.update({f"README.md block {i}": block for i, block in enumerate(readme, 1)})
+    yield "src/api.jl is what gen/generate.py makes of the headers", generated(package, include)
+    yield f"{len(files)} files and blocks of the README parse", unparsed(files)
+    yield "every function of the headers is called, and exported", uncalled(package, include, library)
+    yield "every exported name has a docstring", undocumented(package)
+    yield f"no function has more than {MAX_FUNCTION} lines", list(long_functions(package.rglob("*.jl")))
+
+
+def planted(include, library):
+    """Each check finds the mistake that it is for: (file, what stands there, what is put in its place)."""
+    mistakes = (("src/api.jl", "ckpt_version_string", "ckpt_version_text"), ("src/stores.jl", "end\n", "\n"),
+                ("src/stores.jl", '"""\nstruct Session', '"""\n\nstruct Session'),
+                ("src/stores.jl", "struct Session", "function f()\n" + "\n" * MAX_FUNCTION + "end\nstruct Session"))
+    for file, before, after in mistakes:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "julia"
+            subprocess.run(["cp", "-r", PACKAGE, copy], check=True)
+            text = (copy / file).read_text()
+            (copy / file).write_text(text.replace(before, after, 1))
+            found = before in text and any(problems for _, problems in claims(copy, include, library))
+            yield found, f"{after!r} in {file}"
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser()
     arguments.add_argument("--library", required=True, type=Path)
     arguments.add_argument("--include", type=Path, default=ROOT / "include")
-    arguments.add_argument("--no-conformance", action="store_true")
-    given, claims = arguments.parse_args(), Claims()
-    library, include = given.library.resolve(), given.include.resolve()
-    check_generated(claims, include)
-    try:
-        parser = find_parser()
-    except (Missing, OSError, AttributeError) as problem:
-        parser = None
-        check_syntax_fallback(claims, problem)
-    if parser:
-        trees = check_syntax(claims, parser)
-        check_sources(claims, trees, library, include)
-        planted.check(claims, parser, library, include)
-        evaluator.checks.check(claims, parser, library, include, not given.no_conformance)
-    print(f"{claims.passed} passed, {claims.failed} failed", flush=True)
-    os._exit(claims.failed > 0)  # libjulia cannot be taken down in order
+    given = arguments.parse_args()
+    results = list(claims(PACKAGE, given.include.resolve(), given.library.resolve()))
+    missed = [what for found, what in planted(given.include.resolve(), given.library.resolve()) if not found]
+    results.append(("each check finds the mistake that it is for", missed))
+    for name, problems in results:
+        print(f"{name} ... {'FAILED' if problems else 'ok'}")
+        for problem in problems[:40]:
+            print("    " + str(problem).replace("\n", "\n    "))
+    failed = sum(bool(problems) for _, problems in results)
+    print(f"{len(results) - failed} passed, {failed} failed")
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -117,28 +117,17 @@ test_python() {
   counted pytest "Python tests on a fake device" env CKPT_CUDART="$fake" CKPT_TEST_CUDART="$fake" \
     "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests/test_device.py"
 }
-# Installed without dependencies: one package is needed only for the Julia parser in it. If it cannot be installed, the
-# others are enough for some of the checks; then there is no stamp, so that the next run tries again.
 make_julia_checks() {
   local requirements=tests/julia/requirements.txt stamp=$work/julia/made-with
   [[ ! -e $stamp || $(<"$stamp") != "$(<"$requirements")" ]] || return 0
   rm -rf "$work/julia"
   quietly build/log/languages-julia-venv.txt python3 -m venv "$work/julia"
-  local install=("$work/julia/bin/pip" install -q --no-deps -r)
-  if quietly build/log/languages-julia-pip.txt "${install[@]}" "$requirements" </dev/null; then
-    cp "$requirements" "$stamp"
-  else
-    grep -v ace-jax-coupling "$requirements" >build/log/languages-julia-rest.txt
-    quietly build/log/languages-julia-pip.txt "${install[@]}" build/log/languages-julia-rest.txt </dev/null
-  fi
+  quietly build/log/languages-julia-pip.txt "$work/julia/bin/pip" install -q -r "$requirements" </dev/null
+  cp "$requirements" "$stamp"
 }
 test_julia() {
   make_julia_checks
   counted claims languages-julia "$work/julia/bin/python3" tests/julia/run.py --library "$prefix/lib/libckpt.so"
-  # Without the package with Julia's parser it checks less, and says so.
-  if grep '^FALLBACK' build/log/languages-julia.txt | sed 's/^/   NOT TESTED: /' | grep .; then
-    [[ ${CKPT_DEMAND_ALL:-} != 1 ]] || record failed "languages-julia: checked without Julia's parser"
-  fi
 }
 
 # ---- all of them together ----
