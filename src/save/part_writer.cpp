@@ -53,6 +53,8 @@ class PartWriter {
 
   Status prepare();
   Status lay_out_in(uint64_t block_bytes);
+  // What of so much memory is for buffers; the rest is for the store's writer.
+  uint64_t budget(uint64_t all) const { return all - std::min(traits_.copied_bytes, all / 2); }
   Status make_buffers(bool encodes);
   Status populate(std::byte* buffer);
   Status open();
@@ -129,14 +131,15 @@ Status PartWriter::lay_out_in(uint64_t block_bytes) {
                                           settings_.replicas == ReplicaCheck::kSample,
                                           settings_.memory.get(),
                                           &transfers_,
-                                          traits_.least_block_bytes}));
+                                          std::min(traits_.least_block_bytes, block_bytes)}));
   return Ok();
 }
 
 Status PartWriter::prepare() {
   uint64_t chunk_bytes = session_.plan().chunk_bytes;
-  uint64_t block_bytes = std::max({chunk_bytes, traits_.least_block_bytes,
-                                   std::min(traits_.block_bytes, settings_.staging_bytes / 4 / kAlign * kAlign)});
+  const uint64_t preferred = std::max(std::min(traits_.least_block_bytes, budget(settings_.staging_bytes) / 2),
+                                      std::min(traits_.block_bytes, settings_.staging_bytes / 4));
+  const uint64_t block_bytes = std::max(chunk_bytes, preferred / kAlign * kAlign);
   CKPT_TRY(lay_out_in(block_bytes));
   const uint64_t larger =
       std::min(round_up(layout_.data_bytes / traits_.most_blocks, kAlign), settings_.staging_bytes / 4);
@@ -174,8 +177,14 @@ Status PartWriter::make_buffers(bool encodes) {
   const size_t at_once = threads_ + traits_.write_depth;
   const uint64_t had = session_.arena_size();
   const uint64_t all = grows ? std::max(settings_.staging_bytes, had) : settings_.staging_bytes;
-  const uint64_t budget = all - std::min(traits_.copied_bytes, all / 2);  // the rest is for the store's writer
-  const size_t sure = std::max<size_t>(budget / buffer_bytes_, 1);
+  const size_t least = encodes ? 2 : 1;  // a copy, and what it is encoded to
+  if (!settings_.staging_grows && least * buffer_bytes_ > all)
+    return Status(CKPT_INVALID, strformat("option staging_bytes: this save needs at least {}, for the names of the "
+                                          "tensors that ranks share, found {}",
+                                          least * buffer_bytes_, all))
+        .with("expected", least * buffer_bytes_)
+        .with("found", std::to_string(all));
+  const size_t sure = std::max<size_t>(budget(all) / buffer_bytes_, least);
   if (encodes) reserve_ = std::clamp<size_t>(sure / 2, 1, grows ? threads_ : at_once);
   size_t count = copies_ ? blocks + reserve_ : std::min(blocks + reserve_, at_once + reserve_);
   const uint64_t room = grows ? session_.arena_room() : 0;
