@@ -269,6 +269,11 @@ std::string claim_key(uint64_t token, uint32_t rank) {
 }
 std::optional<uint32_t> parse_claim_name(std::string_view name) { return parse_suffix<uint32_t>(name, "rank."); }
 
+std::string refusal_key(uint64_t token, uint32_t rank) {
+  return below(session_dir(token), "refused." + std::to_string(rank));
+}
+std::optional<uint32_t> parse_refusal_name(std::string_view name) { return parse_suffix<uint32_t>(name, "refused."); }
+
 std::string beats_dir(uint64_t token) { return below(kBeatsDir, std::to_string(token)); }
 std::string beat_key(uint64_t token, uint32_t rank) { return below(beats_dir(token), std::to_string(rank)); }
 std::optional<uint32_t> parse_beat_name(std::string_view name) { return parse_number<uint32_t>(name); }

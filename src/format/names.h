@@ -86,6 +86,8 @@ std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold
 std::string claim_key(uint64_t token, uint32_t rank);     // ".ckpt/sessions/7/rank.3"
 std::optional<uint32_t> parse_claim_name(std::string_view name);
+std::string refusal_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/refused.3": why that rank does not come
+std::optional<uint32_t> parse_refusal_name(std::string_view name);
 std::string beats_dir(uint64_t token);                // ".ckpt/beats/7": of ranks that save, see session/liveness.h
 std::string beat_key(uint64_t token, uint32_t rank);  // ".ckpt/beats/7/3"
 std::optional<uint32_t> parse_beat_name(std::string_view name);

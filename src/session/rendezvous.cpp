@@ -15,25 +15,48 @@ static std::string start_key(const SessionPlan& plan) { return format::session_d
 // ---- welcomes ----
 
 // A welcome is the session string and a line feed, filled up with zeros, and for each rank the nonce of the hello that
-// it answers, as text with a line feed, or spaces. So a rank reads these few bytes, whatever the number of ranks.
+// it answers, as text with a line feed, or spaces. So a rank reads these few bytes, whatever the number of ranks. What
+// else ranks said, such as hellos of dead starts, has its nonces behind that: however many they are, there is one
+// welcome for them all.
 static constexpr uint64_t kWelcomeHead = 4096, kNonceLine = 33;
+static constexpr uint64_t kMostNonces = 1 << 20;  // behind those of the ranks
 
 static std::string welcome_key(std::string_view run, const format::WelcomeName& name) {
   return format::welcomes_dir(run) + "/" + format::welcome_name(name);
 }
 
+// Whether a nonce is behind those of the ranks.
+static Result<bool> is_behind(const store::Reader& file, const Id& nonce) {
+  std::vector<std::byte> head(kWelcomeHead);
+  CKPT_TRY(file.read_at(0, head));
+  auto plan = parse_session_string(as_text(head).substr(0, as_text(head).find('\n')));
+  const uint64_t from = kWelcomeHead + kNonceLine * (plan.ok() ? plan->world_size : 0);
+  if (!plan.ok() || file.size() <= from) return false;
+  std::vector<std::byte> rest(std::min(file.size() - from, kMostNonces * kNonceLine));
+  CKPT_TRY(file.read_at(from, rest));
+  return as_text(rest).find(to_hex(nonce) + "\n") != std::string_view::npos;
+}
+
 // The answer of one welcome to a rank's hello; "" if it answers others.
-static Result<std::string> read_welcome(const store::Store& store, const std::string& key, uint32_t rank,
+static Result<std::string> read_welcome(const store::Store& store, const std::string& key, Newcomer newcomer,
                                         const Id& nonce) {
   CKPT_ASSIGN(auto file, store.open(key));
-  const uint64_t at = kWelcomeHead + kNonceLine * rank;
-  if (file->size() < at + kNonceLine) return std::string();
+  const uint64_t at = kWelcomeHead + kNonceLine * newcomer.rank,
+                 expected = kWelcomeHead + kNonceLine * newcomer.world_size;
+  if (file->size() < kWelcomeHead) return std::string();
   std::vector<std::byte> line(kNonceLine), head(kWelcomeHead);
-  CKPT_TRY(file->read_at(at, line));
-  if (as_text(line) != to_hex(nonce) + "\n") return std::string();
+  const bool has_line = file->size() >= at + kNonceLine;
+  if (has_line) CKPT_TRY(file->read_at(at, line));
+  if (!has_line || as_text(line) != to_hex(nonce) + "\n") {
+    if (file->size() == expected) return std::string();
+    CKPT_ASSIGN(const bool behind, is_behind(*file, nonce));
+    if (!behind) return std::string();
+  }
   CKPT_TRY(file->read_at(0, head));
   return std::string(as_text(head).substr(0, as_text(head).find('\n')));
 }
+
+static constexpr size_t kMostLeftovers = 1000;  // hellos that one start removes beside those of its ranks
 
 // Rank 0's side: the hellos that have an answer by now.
 class Reception {
@@ -72,45 +95,65 @@ Status Reception::answer() {
   auto listed = store_.list(format::rendezvous_dir(plan_.run));
   if (listed.status().code() == CKPT_NOT_FOUND) return Ok();  // nobody yet
   CKPT_ASSIGN(const auto files, std::move(listed));
-  // A rank that died and came again has two hellos. A welcome answers one of them.
-  std::vector<std::map<uint32_t, Id>> batches;
-  std::map<uint32_t, size_t> hellos;
+  std::map<uint32_t, Id> first;
+  std::string more;  // a rank that died and came again has two hellos; one of another world learns that it is
   for (const auto& file : files) {
     auto hello = format::parse_hello_name(file.name);
-    if (!hello || hello->rank >= plan_.world_size || !answered_.insert(file.name).second) continue;
-    const size_t batch = hellos[hello->rank]++;
-    if (batch == batches.size()) batches.emplace_back();
-    batches[batch][hello->rank] = hello->nonce;
+    if (!hello || more.size() >= kMostNonces * kNonceLine || !answered_.insert(file.name).second) continue;
+    const bool is_first = hello->rank < plan_.world_size && first.try_emplace(hello->rank, hello->nonce).second;
+    if (!is_first) more += to_hex(hello->nonce) + "\n";
   }
-  for (const auto& nonces : batches) {
-    std::string welcome = head_;
-    welcome.append(kNonceLine * plan_.world_size, ' ');
-    for (const auto& [rank, nonce] : nonces)
-      welcome.replace(kWelcomeHead + kNonceLine * rank, kNonceLine, to_hex(nonce) + "\n");
-    CKPT_TRY(store_.put_own(welcome_key(plan_.run, {plan_.token, ++batches_}), as_bytes(welcome)));
-  }
-  return Ok();
+  if (first.empty() && more.empty()) return Ok();
+  std::string welcome = head_;
+  welcome.append(kNonceLine * plan_.world_size, ' ');
+  for (const auto& [rank, nonce] : first)
+    welcome.replace(kWelcomeHead + kNonceLine * rank, kNonceLine, to_hex(nonce) + "\n");
+  return store_.put_own(welcome_key(plan_.run, {plan_.token, ++batches_}), as_bytes(welcome + more));
 }
 
 void Reception::close() {
   for (uint64_t batch = 1; batch <= batches_; batch++)
     (void)store_.remove(welcome_key(plan_.run, {plan_.token, batch}), false);
   auto files = store_.list(format::rendezvous_dir(plan_.run));
-  for (size_t i = 0; files.ok() && i < files->size(); i++)
-    if (answered_.contains((*files)[i].name)) (void)store_.remove(hello_key((*files)[i].name), false);
+  size_t left = plan_.world_size + kMostLeftovers;
+  for (size_t i = 0; files.ok() && i < files->size() && left > 0; i++)
+    if (answered_.contains((*files)[i].name)) {
+      (void)store_.remove(hello_key((*files)[i].name), false);
+      left--;
+    }
 }
 
-// ---- claims ----
+// ---- claims and refusals ----
 
-static Result<std::vector<uint32_t>> missing_claims(store::Store& store, const SessionPlan& plan) {
+void refuse_start(store::Store& store, const SessionPlan& plan, uint32_t rank, bool claimed, const Status& cause) {
+  if (cause.code() == CKPT_FENCED || cause.code() == CKPT_ABORTED) return;  // rank 0 knows, or told it
+  const GoingOn also_when_cancelled;
+  auto taken = claimed ? Result<bool>(false) : store.exists(format::claim_key(plan.token, rank));
+  if (rank >= plan.world_size || !taken.ok() || *taken) return;
+  const std::string text = strformat("rank {} ({}): {}", rank, status_name(cause.code()), cause.message());
+  (void)store.put_if_absent(format::refusal_key(plan.token, rank), as_bytes(text));
+}
+
+static Status read_refusal(const store::Store& store, const SessionPlan& plan, uint32_t rank) {
+  CKPT_ASSIGN(const auto text, store.get(format::refusal_key(plan.token, rank), 65536));
+  return Status(CKPT_ABORTED, std::string(as_text(text))).with("rank", uint64_t{rank});
+}
+
+struct Ranks {
+  std::vector<uint32_t> here, missing;  // of those that came, all but rank 0
+};
+
+static Result<Ranks> look_for_ranks(const store::Store& store, const SessionPlan& plan) {
   std::vector<bool> claimed(plan.world_size, false);
   CKPT_ASSIGN(auto files, store.list(format::session_dir(plan.token)));
-  for (const auto& file : files)
+  for (const auto& file : files) {
     if (auto rank = format::parse_claim_name(file.name); rank && *rank < plan.world_size) claimed[*rank] = true;
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < plan.world_size; rank++)
-    if (!claimed[rank]) missing.push_back(rank);
-  return missing;
+    if (auto rank = format::parse_refusal_name(file.name)) CKPT_TRY(read_refusal(store, plan, *rank));
+  }
+  Ranks ranks;
+  for (uint32_t rank = 0; rank < plan.world_size; rank++) (claimed[rank] ? ranks.here : ranks.missing).push_back(rank);
+  std::erase(ranks.here, 0);
+  return ranks;
 }
 
 // Rank 0 lists names for all ranks, so its pauses grow more slowly than theirs.
@@ -118,57 +161,79 @@ static constexpr uint32_t kRanksPerListing = 10;
 
 // One step of rank 0's waiting: a fence check, the hellos or the claims. True once all ranks have claimed their place.
 static Result<bool> await_ranks(store::Store& store, const SessionPlan& plan, Reception& reception, Turns& turns,
-                                std::vector<uint32_t>* missing) {
+                                const Alive& alive, Ranks* ranks) {
   if (turns.other()) {
     CKPT_TRY(check_fence(store, plan));
+    CKPT_TRY(alive(ranks->here));
     return false;
   }
   if (turns.odd()) {
     CKPT_TRY(reception.answer());
     return false;
   }
-  CKPT_ASSIGN(*missing, missing_claims(store, plan));
-  return missing->empty();
+  CKPT_ASSIGN(*ranks, look_for_ranks(store, plan));
+  return ranks->missing.empty();
 }
 
-Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
-                       int64_t timeout_ms, const Job& job) {
-  Reception reception(store, plan, session_string);
+static Status await_all(store::Store& store, const SessionPlan& plan, Reception& reception, int64_t timeout_ms,
+                        const Job& job, const Alive& alive) {
   CKPT_TRY(reception.open());
-  CKPT_ASSIGN(auto missing, missing_claims(store, plan));
+  CKPT_ASSIGN(auto ranks, look_for_ranks(store, plan));
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size / kRanksPerListing);; backoff.sleep()) {
     const OnErrand within = backoff.within();
-    auto complete = await_ranks(store, plan, reception, turns, &missing);
-    if (complete.ok() && *complete) break;
+    auto complete = await_ranks(store, plan, reception, turns, alive, &ranks);
+    if (complete.ok() && *complete) return check_fence(store, plan);
     if (complete.status().code() != CKPT_TIMEOUT) CKPT_TRY(complete.status());
-    if (Status cancelled = job.check(); !cancelled.ok()) {
-      (void)store.put_own(start_key(plan), as_bytes("stop: rank 0 was cancelled"));
-      return cancelled;
-    }
+    CKPT_TRY(job.check());
     if (!backoff.expired()) continue;
-    std::string text = strformat("{} of {} ranks did not come to the rendezvous within {} ms: ", missing.size(),
-                                 plan.world_size, timeout_ms) +
-                       list_ranks(missing);
-    (void)store.put_own(start_key(plan), as_bytes("stop: " + text));
-    return Status(CKPT_TIMEOUT, text).with("ranks", list_ranks(missing));
+    return Status(CKPT_TIMEOUT, strformat("{} of {} ranks did not come to the rendezvous within {} ms: {}",
+                                          ranks.missing.size(), plan.world_size, timeout_ms, list_ranks(ranks.missing)))
+        .with("ranks", list_ranks(ranks.missing));
   }
-  CKPT_TRY(check_fence(store, plan));
+}
+
+static constexpr const char* kNotStarted = "the session did not start";
+
+static void say_stop(store::Store& store, const SessionPlan& plan, const Status& cause) {
+  const GoingOn also_when_cancelled;
+  const bool of_another = cause.code() == CKPT_ABORTED;
+  const std::string whose = of_another ? "" : strformat("rank 0 ({}): ", status_name(cause.code()));
+  (void)store.put_own(start_key(plan), as_bytes("stop: " + whose + cause.message()));
+}
+
+Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
+                       int64_t timeout_ms, const Job& job, const Alive& alive) {
+  Reception reception(store, plan, session_string);
+  if (Status failed = await_all(store, plan, reception, timeout_ms, job, alive); !failed.ok()) {
+    say_stop(store, plan, failed);
+    return failed.code() == CKPT_ABORTED ? std::move(failed).in(kNotStarted) : failed;
+  }
   CKPT_TRY(store.put_own(start_key(plan), as_bytes("go")));
   reception.close();
   return Ok();
 }
 
+void call_off_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
+                         const Status& cause) {
+  const GoingOn also_when_cancelled;
+  Reception reception(store, plan, session_string);
+  if (reception.open().ok()) (void)reception.answer();
+  say_stop(store, plan, cause);
+}
+
 // Looks through the welcomes that this rank has not looked through yet.
-static Result<std::string> find_welcome(const store::Store& store, std::string_view run, uint32_t rank, const Id& nonce,
-                                        std::set<std::string>* seen) {
+static Result<std::string> find_welcome(const store::Store& store, std::string_view run, Newcomer newcomer,
+                                        const Id& nonce, std::set<std::string>* seen) {
   auto files = store.list(format::welcomes_dir(run));
   if (files.status().code() == CKPT_NOT_FOUND) return std::string();
   CKPT_TRY(files.status());
   for (const auto& file : *files) {
     auto name = format::parse_welcome_name(file.name);
-    if (!name || !seen->insert(file.name).second) continue;
-    auto answer = read_welcome(store, welcome_key(run, *name), rank, nonce);
+    if (!name || seen->contains(file.name)) continue;
+    CKPT_TRY(Errand::current().check());
+    seen->insert(file.name);
+    auto answer = read_welcome(store, welcome_key(run, *name), newcomer, nonce);
     if (answer.status().code() == CKPT_NOT_FOUND) continue;  // a dead session's, removed meanwhile
     if (!answer.ok() || !answer->empty()) return answer;
   }
@@ -180,7 +245,7 @@ static Result<std::string> await_welcome(store::Store& store, std::string_view r
   std::set<std::string> seen;
   for (Backoff backoff(timeout_ms, newcomer.world_size);; backoff.sleep()) {
     const OnErrand within = backoff.within();
-    auto answer = find_welcome(store, run, newcomer.rank, nonce, &seen);
+    auto answer = find_welcome(store, run, newcomer, nonce, &seen);
     const bool late = answer.status().code() == CKPT_TIMEOUT;
     if (!late && (!answer.ok() || !answer->empty())) return answer;
     CKPT_TRY(job.check());
@@ -222,8 +287,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
                     strformat("not all ranks of session {} were there within {} ms", plan.token, timeout_ms));
   }
   CKPT_ASSIGN(auto word, store.get(key, 65536));
-  if (as_text(word) == "go") return Ok();
-  return Status(CKPT_ABORTED, "the session did not start: " + std::string(as_text(word)));
+  return as_text(word) == "go" ? Ok() : Status(CKPT_ABORTED, std::string(as_text(word))).in(kNotStarted);
 }
 
 }  // namespace ckpt::session

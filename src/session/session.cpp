@@ -77,6 +77,17 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   CKPT_TRY(take_token(*store_, &plan_, mirror_.get()));
   string_ = to_session_string(plan_);
   CKPT_TRY(store_->make_directory(format::session_dir(plan_.token)));
+  const bool meet = options.integer("rendezvous") && world_size > 1;
+  Status tidied = claim_and_tidy(job);
+  if (!tidied.ok() && meet && tidied.code() != CKPT_FENCED) call_off_rendezvous(*store_, plan_, string_, tidied);
+  CKPT_TRY(std::move(tidied));
+  if (!meet) return check_fence();
+  return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"), job,
+                         [this](std::span<const uint32_t> ranks) { return check_alive(ranks); });
+}
+
+// Rank 0 takes its place, and closes what older sessions left.
+Status Session::claim_and_tidy(const Job& job) {
   CKPT_TRY(claim());
   // Twice the delay of a listing: a session that does not see this one yet opens no attempt after the first, and what
   // it opened before is listed after the second.
@@ -88,11 +99,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   CKPT_TRY(job.check());
   CKPT_TRY(forget_older_owners(*store_, plan_));
   if (mirror_) CKPT_TRY(forget_older_owners(*mirror_, plan_));
-  CKPT_TRY(job.check());
-  if (options.integer("rendezvous") && world_size > 1)
-    return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"), job);
-  CKPT_TRY(job.check());
-  return check_fence();
+  return job.check();
 }
 
 Status Session::claim() {
@@ -121,15 +128,26 @@ static Status check_own_option(const Options& options, const char* key, uint64_t
 }
 
 Status Session::join(const char* session_string, uint32_t world_size, const Options& options, const Job& job) {
-  std::string text;
   int64_t timeout_ms = options.integer("timeout_ms");
   if (session_string) {
-    text = session_string;
+    string_ = session_string;
   } else {
-    CKPT_ASSIGN(text, join_rendezvous(*store_, options.str("run"), {rank_, world_size}, timeout_ms, job));
+    CKPT_ASSIGN(string_, join_rendezvous(*store_, options.str("run"), {rank_, world_size}, timeout_ms, job));
   }
-  CKPT_ASSIGN(plan_, parse_session_string(text));
-  string_ = text;
+  CKPT_ASSIGN(plan_, parse_session_string(string_));
+  Status joined = check_plan(world_size, options);
+  const bool fits = joined.ok();
+  if (fits) joined = claim();
+  const bool claimed = fits && joined.code() != CKPT_CONFLICT;
+  if (joined.ok()) joined = check_fence();
+  if (session_string) return joined;
+  if (joined.ok()) joined = await_start(*store_, plan_, timeout_ms, job);
+  if (!joined.ok() && (!fits || claimed)) refuse_start(*store_, plan_, rank_, claimed, joined);
+  return joined;
+}
+
+// What this rank was told must fit what rank 0 was told.
+Status Session::check_plan(uint32_t world_size, const Options& options) const {
   if (plan_.world_size != world_size)
     return Status(CKPT_MISMATCH, strformat("world size: this rank has {}, rank 0 has {}", world_size, plan_.world_size))
         .with("expected", uint64_t{plan_.world_size})
@@ -141,14 +159,11 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
   CKPT_TRY(check_own_option(options, "large_tensor_bytes", plan_.large_tensor_bytes));
   CKPT_TRY(check_own_option(options, "heartbeat_ms", plan_.heartbeat_ms));
   CKPT_ASSIGN(Id store_id, checkpoint::find_store_id(*store_));
-  if (store_id != plan_.store_id)
-    return Status(CKPT_CONFLICT, strformat("the session string is of store {}, {} is store {}", to_hex(plan_.store_id),
-                                           store_->uri(), to_hex(store_id)))
-        .with("expected", to_hex(plan_.store_id))
-        .with("found", to_hex(store_id));
-  CKPT_TRY(claim());
-  CKPT_TRY(check_fence());
-  return session_string ? Ok() : await_start(*store_, plan_, timeout_ms, job);
+  if (store_id == plan_.store_id) return Ok();
+  return Status(CKPT_CONFLICT, strformat("the session string is of store {}, {} is store {}", to_hex(plan_.store_id),
+                                         store_->uri(), to_hex(store_id)))
+      .with("expected", to_hex(plan_.store_id))
+      .with("found", to_hex(store_id));
 }
 
 // ---- counters ----

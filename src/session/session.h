@@ -78,6 +78,8 @@ class Session {
   Status lead(uint32_t world_size, const Options& options, const Job& job);
   Status join(const char* session_string, uint32_t world_size, const Options& options, const Job& job);
   Status claim();
+  Status claim_and_tidy(const Job& job);
+  Status check_plan(uint32_t world_size, const Options& options) const;
 
   std::shared_ptr<store::Store> store_, mirror_;
   uint32_t rank_ = 0;

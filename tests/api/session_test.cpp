@@ -20,6 +20,12 @@ size_t hello_count(const std::string& uri) {
   return count;
 }
 
+std::string nonce_of(int number) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%032x", static_cast<unsigned>(number));
+  return text;
+}
+
 uint64_t token_of(const std::string& session_string) {
   size_t start = session_string.find(';', session_string.find(';') + 1) + 1;
   return std::stoull(session_string.substr(start));
@@ -164,6 +170,53 @@ TEST_F(Rendezvous, MissingRankIsTimeoutThatNamesItAndTheOthersLearnItAtOnce) {
     EXPECT_EQ(other.status, "ABORTED") << other;
     return true;
   });
+}
+
+TEST_F(Rendezvous, RankThatIsRefusedEndsItForAllAtOnce) {
+  for (const char* other : {" chunk_bytes=8192", " heartbeat_ms=77"}) {
+    Scratch place;
+    const std::string store = place / "store";
+    Program leader(store), refused(store), waiting(store);
+    leader.send(opening(0, 4) + " rendezvous=1" + kLong);
+    waiting.send(opening(2, 4) + " rendezvous=1" + kLong);
+    ASSERT_TRUE(await([&] { return exists(store + "/.ckpt/sessions/1/rank.2"); }));
+    EXPECT_EQ(refused.call(opening(1, 4) + " rendezvous=1" + kLong + other).status, "MISMATCH");
+    const Reply led = leader.read();
+    EXPECT_EQ(led.status, "ABORTED") << led;
+    EXPECT_EQ(led.rank, "1");
+    EXPECT_EQ(waiting.read().status, "ABORTED");
+  }
+}
+
+TEST_F(Rendezvous, RankOfALargerWorldLearnsItAtOnceAndEndsNothing) {
+  Program leader(uri), stranger(uri), rank(uri);
+  leader.send(opening(0, 2) + " rendezvous=1" + kLong);
+  EXPECT_EQ(stranger.call(opening(3, 4) + " rendezvous=1" + kLong).status, "MISMATCH");
+  EXPECT_EQ(rank.call(opening(1, 2) + " rendezvous=1" + kLong).status, "OK");
+  EXPECT_EQ(leader.read().status, "OK");
+}
+
+TEST_F(Rendezvous, RankThatDiesAfterItCameEndsItForAllAtOnce) {
+  Program leader(uri), dead(uri);
+  leader.send(opening(0, 3) + " rendezvous=1" + kLong);
+  dead.send(opening(1, 3) + " rendezvous=1" + kLong);
+  ASSERT_TRUE(await([&] { return exists(uri + "/.ckpt/sessions/1/rank.1"); }));
+  dead.kill();
+  const Reply led = leader.read();
+  EXPECT_EQ(led.status, "ABORTED") << led;
+  EXPECT_EQ(led.ranks, "1");
+}
+
+TEST_F(Rendezvous, VeryManyLeftoverHellosAreAnsweredTogether) {
+  std::filesystem::create_directories(rendezvous_folder(uri));
+  for (int i = 1; i <= 3000; i++) write_file(rendezvous_folder(uri) + "/hello.1." + nonce_of(i), "");
+  Program leader(uri), rank(uri);
+  rank.send(opening(1, 2) + " rendezvous=1" + kLong);
+  ASSERT_TRUE(await([&] { return hello_count(uri) == 3001; }));
+  leader.send(opening(0, 2) + " rendezvous=1" + kLong);
+  EXPECT_EQ(rank.read().status, "OK");
+  EXPECT_EQ(leader.read().status, "OK");
+  EXPECT_LE(hello_count(uri), 2000u);
 }
 
 TEST_F(Rendezvous, MissingRankZeroIsTimeoutThatNamesIt) {
