@@ -171,7 +171,6 @@ TEST(PtTensor, UntypedStoragesTakeTheDtypeOfTheTensor) {
   EXPECT_TRUE(marked->neg);
   EXPECT_FALSE(marked->conj);
   expect_refused(v3("uint99", ""), "unknown dtype \"torch uint99\"", CKPT_UNSUPPORTED);
-  expect_refused(v3("uint1", ""), "torch keeps no elements of dtype torch.uint1", CKPT_UNSUPPORTED);
 }
 
 std::string rebuilt_v3(const std::string& dtype, int64_t offset, const std::vector<int64_t>& size,
@@ -179,6 +178,17 @@ std::string rebuilt_v3(const std::string& dtype, int64_t offset, const std::vect
   return call(torch_util("_rebuild_tensor_v3"),
               {storage("0", "UntypedStorage", 10), integer(offset), integers(size), integers(stride), boolean(false),
                ordered_dict(), global("torch", dtype)});
+}
+
+TEST(PtTensor, IntegersOfFewBitsAreBytesWithTorchsName) {
+  for (const char* name : {"uint1", "int7", "uint4"}) {
+    const Opened opened(pt_of(rebuilt_v3(name, 2, {3}, {1}), {{"0", kTen}}));
+    auto found = opened.tensor();
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_EQ(found->dtype, *name == 'u' ? CKPT_DTYPE_U8 : CKPT_DTYPE_I8);
+    EXPECT_STREQ(found->torch_dtype, name);
+    EXPECT_EQ(as_text(found->bytes()), "234");
+  }
 }
 
 // torch counts a byte of two as one element of float4_e2m1fn_x2.

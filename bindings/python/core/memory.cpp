@@ -326,6 +326,8 @@ PlainArrays::PlainArrays() {
   if (!numpy.is_none()) numpy_array_ = nb::getattr(numpy, "ndarray", nb::none());
   if (torch.is_none()) return;
   torch_tensor_ = nb::getattr(torch, "Tensor", nb::none());
+  torch_int8_ = nb::getattr(torch, "int8", nb::none());
+  torch_uint8_ = nb::getattr(torch, "uint8", nb::none());
   torch_strided_ = nb::getattr(torch, "strided", nb::none());
   to_dlpack_ = nb::getattr(nb::getattr(torch, "_C", nb::none()), "_to_dlpack", nb::none());
 }
@@ -359,6 +361,10 @@ nb::object PlainArrays::of_torch(nb::handle tensor) const {
   const dlpack::DataType type = managed->tensor.dtype;
   const bool complex32 = type.code == 5 && type.bits == 32;  // it may be one of two dtypes of torch
   if (managed->tensor.device.type != dlpack::kCpu || type.lanes != 1 || type.bits < 8 || complex32) return nb::object();
+  if (type.bits == 8 && type.code < 2) {  // so are integers of fewer bits exported
+    const nb::object dtype = tensor.attr("dtype");
+    if (!dtype.is(type.code == 0 ? torch_int8_ : torch_uint8_)) return nb::object();
+  }
   Memory* memory = new Memory();
   nb::object made = nb::cast(memory, nb::rv_policy::take_ownership);
   Taker(*memory, tensor, false).take_capsule<dlpack::Managed>(capsule);

@@ -51,7 +51,7 @@ class PlainArrays {
 
  private:
   nanobind::object of_torch(nanobind::handle tensor) const;
-  nanobind::object numpy_array_, torch_tensor_, torch_strided_, to_dlpack_;
+  nanobind::object numpy_array_, torch_tensor_, torch_strided_, torch_int8_, torch_uint8_, to_dlpack_;
 };
 
 void bind_memory(nanobind::module_& m);

@@ -130,7 +130,7 @@ class Unused {
   void find(nb::handle value, nb::list& out) {
     PyObject* object = value.ptr();
     const bool dict = PyDict_CheckExact(object), list = PyList_CheckExact(object) || PyTuple_CheckExact(object);
-    if ((dict || list) && !seen_.insert(object).second) return;
+    if ((dict || list) && (!seen_.insert(object).second || keys_.size() > kMostLevels)) return;
     if (dict) {
       for (const auto& [key, item] : nb::borrow<nb::dict>(value)) find_at(nb::borrow(key), item, out);
     } else if (list) {
@@ -150,6 +150,7 @@ class Unused {
     keys_.pop_back();
   }
 
+  static constexpr size_t kMostLevels = 200;  // of a tree: no checkpoint has anything deeper
   nb::set used_;
   std::vector<nb::object> keys_;        // that lead to the current value
   std::unordered_set<PyObject*> seen_;  // values may contain themselves

@@ -98,7 +98,7 @@ def test_every_dtype_of_torch_is_saved_imported_and_given_back(store: ckpt.Store
     found = {str(value)[6:]: value for value in vars(torch).values() if isinstance(value, torch.dtype)}
     assert set(ONLY_TORCH) <= set(found) and shells <= set(found)
     for name, dtype in sorted(found.items()):
-        if name in shells | quantized:
+        if name in quantized:
             continue
         width = torch.empty(0, dtype=dtype).element_size()
         data = torch.arange(8 * width, dtype=torch.uint8).reshape(2, -1)
@@ -110,9 +110,6 @@ def test_every_dtype_of_torch_is_saved_imported_and_given_back(store: ckpt.Store
             assert (back["x"].dtype, back["x"].shape, back["dtype"]) == (dtype, state["x"].shape, dtype), (name, run)
             assert raw(torch, back["x"]) == raw(torch, state["x"]), (name, run)
         assert saved_dtype(store, name, "main") == saved_dtype(store, name, "import")
-    for name in shells:
-        ckpt.save(store, {"dtype": found[name]}, label=name)
-        assert ckpt.load(store, f"label:{name}", framework="torch")["dtype"] == found[name]
 
 
 def saved_dtype(store: ckpt.Store, label: str, run: str) -> str:

@@ -97,6 +97,5 @@ def test_an_object_with_a_state_is_filled_in_place_and_given_the_rest(tmp_path: 
     assert ckpt.load(tmp_path / "s", into={"sampler": mine})["sampler"] is mine
     assert mine.count == 7 and mine.memory.tolist() == [1, 1]
     assert ckpt.load(tmp_path / "s")["sampler"]["count"] == 7
-    for into, said in (({"absent": mine}, "Counter"), ({"sampler": Counter(0, np.zeros(3))}, "sampler/memory")):
-        with pytest.raises((ckpt.NotFoundError, ckpt.MismatchError), match=said):
-            ckpt.load(tmp_path / "s", into=into)
+    with pytest.raises(ckpt.NotFoundError, match="Counter"):
+        ckpt.load(tmp_path / "s", into={"absent": mine})

@@ -99,11 +99,9 @@ def test_sets_are_written_in_an_order_that_all_processes_agree_on(tmp_path: Path
 
 @pytest.mark.parametrize("value,place", [
     ({"a": [1, {"x": object()}]}, "state at 'a/1/x': a value of type builtins.object"),
-    ({"a": defaultdict(lambda: 1)}, "state at 'a': .*default_factory.*function"),
+    ({"a": defaultdict(lambda: 1)}, "state at 'a/args/0': .*function"),
     ({"a": {"b": {object()}}}, "state at 'a/b': a value of type builtins.object"),
-    ({"a": [frozenset({(1, len)})]}, "state at 'a/0.*builtin_function"),
-    ({"f": len}, "builtin_function"),
-    (np.longdouble(1), "numpy.longdouble|numpy.float128"),
+    ({"a": [frozenset({(1, "x".join)})]}, "state at 'a/0.*builtin_function"),
     ({"m": np.ma.masked_array([1])}, "MaskedArray"),
 ])
 def test_other_types_are_refused_by_their_place(tmp_path: Path, value: Any, place: str) -> None:

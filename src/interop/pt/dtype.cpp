@@ -46,6 +46,20 @@ constexpr TorchDtypeRow kTorchDtypes[] = {
     {"bits1x8", nullptr, CKPT_DTYPE_U8, false},
     {"bits2x4", nullptr, CKPT_DTYPE_U8, false},
     {"bits4x2", nullptr, CKPT_DTYPE_U8, false},
+    {"int1", nullptr, CKPT_DTYPE_I8, false},  // a byte each
+    {"int2", nullptr, CKPT_DTYPE_I8, false},
+    {"int3", nullptr, CKPT_DTYPE_I8, false},
+    {"int4", nullptr, CKPT_DTYPE_I8, false},
+    {"int5", nullptr, CKPT_DTYPE_I8, false},
+    {"int6", nullptr, CKPT_DTYPE_I8, false},
+    {"int7", nullptr, CKPT_DTYPE_I8, false},
+    {"uint1", nullptr, CKPT_DTYPE_U8, false},
+    {"uint2", nullptr, CKPT_DTYPE_U8, false},
+    {"uint3", nullptr, CKPT_DTYPE_U8, false},
+    {"uint4", nullptr, CKPT_DTYPE_U8, false},
+    {"uint5", nullptr, CKPT_DTYPE_U8, false},
+    {"uint6", nullptr, CKPT_DTYPE_U8, false},
+    {"uint7", nullptr, CKPT_DTYPE_U8, false},
     {"bcomplex32", nullptr, CKPT_DTYPE_U32, false},  // two bf16, which DLPack has no code for
 };
 
@@ -82,15 +96,7 @@ TorchDtype torch_dtype_of_name(std::string_view name) {
   return {};
 }
 
-// int1 to int7 and uint1 to uint7: no tensor of torch itself has elements of them.
-bool is_torch_shell(std::string_view name) {
-  if (!is_torch(name)) return false;
-  std::string_view word = last_word(name);
-  if (word.starts_with('u')) word.remove_prefix(1);
-  return word.size() == 4 && word.starts_with("int") && word[3] >= '1' && word[3] <= '7';
-}
-
-bool names_torch_dtype(std::string_view name) { return torch_dtype_of_name(name).dtype != 0 || is_torch_shell(name); }
+bool names_torch_dtype(std::string_view name) { return torch_dtype_of_name(name).dtype != 0; }
 
 static const TorchDtypeRow* plain_row(uint16_t dtype) {
   for (const TorchDtypeRow& row : kTorchDtypes)

@@ -13,9 +13,7 @@ struct TorchDtype {
 // Of "torch FloatStorage", "torch.FloatStorage"; "torch.bfloat16".
 TorchDtype torch_dtype_of_storage(std::string_view class_name);
 TorchDtype torch_dtype_of_name(std::string_view name);
-// A dtype that torch has a name for, and no elements: "torch.uint4".
-bool is_torch_shell(std::string_view name);
-// Any of these: a value that is a dtype.
+// A value that is a dtype.
 bool names_torch_dtype(std::string_view name);
 // The inverses: "FloatStorage" for f32, null for dtypes that only torch >= 2 has (by untyped storages); "float32".
 const char* storage_of_dtype(uint16_t dtype);

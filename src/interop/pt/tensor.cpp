@@ -103,9 +103,6 @@ Status set_flags(const PickleDocument& pickle, PickleRef metadata, PtTensor* ten
 Status set_dtype(const PickleDocument& pickle, PickleRef ref, PtTensor* tensor) {
   const std::string_view name = pickle[ref].kind == PickleKind::kName ? pickle[ref].text : "";
   const TorchDtype dtype = torch_dtype_of_name(name);
-  if (is_torch_shell(name))
-    return tensor_error(CKPT_UNSUPPORTED, *tensor, "torch keeps no elements of dtype " + dotted(name))
-        .with("found", dotted(name));
   if (dtype.dtype == 0)
     return tensor_error(CKPT_UNSUPPORTED, *tensor, "unknown dtype " + shown(pickle[ref].text))
         .with("found", std::string(pickle[ref].text));

@@ -6,16 +6,14 @@ object of a Record, or returns the Record if it cannot.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from .enums import Status
 from .errors import Error, error_of
 from .frameworks import MEMORY_FORMATS, FrameworkName, framework_name_of, loaded, memory_format_of
-from .generators import generator_of, record_of
-from .objects import is_object, record_of_object
+from .kinds import FUNCTIONS, KINDS, bytes_of, class_name, described, is_plain, make
+from .objects import record_of_object
 from .regions import Regions, Shard
 from .trees import Record, TreeSet, TreeWriter, place
 
@@ -46,23 +44,20 @@ def odd_dict(value: dict[Any, Any]) -> Record:
 def simplify(value: Any, path: tuple[str, ...]) -> Any:
     """What stands for the value in a tree; None if its type is unknown. `path` is its place, for errors."""
     kind = type(value)
-    if kind in (set, frozenset):
-        elements = _of_set(value, path)
-        return elements if kind is set else Record("builtins.frozenset", {"items": elements})
-    if kind is defaultdict:
-        return _of_defaultdict(value, path)
-    simple = _SIMPLE.get(kind)
-    if simple is not None:
-        return simple(value)
+    if kind is set:
+        return _of_set(value, path)
+    if kind in (Shard, Regions):
+        return Leaf(value)
+    if kind is Leaf:
+        return value
     found = _of_framework(value)
     return record_of_object(value) if found is None else found
 
 
 def is_value(value: Any) -> bool:
     """Whether a load replaces the value instead of filling it."""
-    kind = type(value)
-    plain = kind in (bool, int, float, str, bytes, set, frozenset) or kind in _SIMPLE
-    return plain or is_object(value) or _of_framework(value) is not None
+    plain = type(value) in (bool, int, float, str, bytes, set, frozenset, Shard, Regions, Leaf)
+    return plain or _of_framework(value) is not None or record_of_object(value) is not None
 
 
 def _of_framework(value: Any) -> Any:
@@ -73,8 +68,29 @@ def _of_framework(value: Any) -> Any:
     return None
 
 
+def way_out(value: Any) -> str:
+    """What the caller may do about a value that simplify() does not know."""
+    numpy, torch = loaded("numpy"), loaded("torch")
+    if isinstance(value, FUNCTIONS):
+        return "a function that no module has under its name (a lambda, or one inside of another); leave it out"
+    if numpy is not None and isinstance(value, numpy.ma.MaskedArray):
+        return "give its .data and its .mask"
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        plain = type(value) is numpy.ndarray
+        return f"elements of dtype {value.dtype}; give a list (.tolist())" if plain else "give numpy.asarray(…) of it"
+    if torch is not None and isinstance(value, torch.Tensor):
+        return "give a plain tensor, such as its .detach().clone() or .to_dense()"
+    if hasattr(value, "__next__"):
+        return "an iterator; give what is left of it as a list, or its position"
+    return ("give its numbers, text and arrays (a dict, a dataclass), or give it state_dict() and load_state_dict(), or "
+            "leave it out")
+
+
 class _ElementWriter(TreeWriter):
     """Writes an element of a set, which may not be a tensor."""
+
+    def way_out(self, value: Any) -> str:
+        return way_out(value)
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         simple = simplify(value, path)
@@ -96,64 +112,21 @@ def _of_set(value: Any, path: tuple[str, ...]) -> TreeSet:
     return TreeSet(sorted(value, key=order))
 
 
-_FACTORIES = {f"{kind.__module__}.{kind.__name__}": kind for kind in (
-    bool, bytearray, bytes, complex, dict, float, frozenset, int, list, set, str, tuple, Counter, OrderedDict)}
-
-
-def _of_defaultdict(value: defaultdict[Any, Any], path: tuple[str, ...]) -> Record:
-    """As in a pickle: the arguments of the constructor, and the entries set afterwards."""
-    items: dict[str, Any] = {}
-    factory: Any = value.default_factory
-    if factory is not None:
-        name = f"{factory.__module__}.{factory.__name__}" if isinstance(factory, type) else ""
-        if _FACTORIES.get(name) is not factory:
-            raise TypeError(f"{place(path)}: a defaultdict whose default_factory is a {type(factory).__name__} "
-                            f"({factory!r}) cannot be saved; {', '.join(sorted(_FACTORIES))} can")
-        items["args"] = (Record("builtins.type", {"name": name}),)
-    if value:
-        items["entries"] = dict(value)
-    return Record("collections.defaultdict", items)
-
-
-def _of_ordered_dict(value: OrderedDict[Any, Any]) -> Record:
-    attributes = dict(vars(value))
-    items: dict[str, Any] = {"items": dict(value)}
-    if "_metadata" in attributes:  # of a torch module's state_dict()
-        items["metadata"] = attributes.pop("_metadata")
-    if attributes:
-        items["state"] = attributes
-    return Record("collections.OrderedDict", items)
-
-
-_SIMPLE: dict[type, Callable[[Any], Any]] = {
-    Counter: lambda value: Record("collections.Counter", {"args": (dict(value),)}),
-    bytearray: lambda value: Record("builtins.bytearray", {"value": bytes(value)}),
-    complex: lambda value: Record("builtins.complex", {"args": (value.real, value.imag)}),
-    OrderedDict: _of_ordered_dict,
-    Shard: Leaf,
-    Regions: Leaf,
-    Leaf: lambda value: value,
-}
-
-
 def _of_numpy(numpy: Any, value: Any) -> Any:
-    if type(value) is numpy.ndarray:
+    if type(value) not in (numpy.ndarray, numpy.memmap):
+        return None
+    if is_plain(value.dtype):
         return Leaf(value)
-    kind = value.dtype.kind if isinstance(value, numpy.generic) else ""
-    name = f"numpy.{value.dtype.name}" if kind else ""
-    if kind == "b":
-        return Record("numpy.bool_", {"value": bool(value)})
-    if kind in tuple("iu"):
-        return Record(name, {"value": int(value)})
-    if kind == "f" and value.dtype.itemsize <= 8:
-        return Record(name, {"value": float(value)})
-    if kind == "c" and value.dtype.itemsize <= 16:
-        return Record(name, {"value": complex(value)})
-    return record_of(value)
+    said = described(value.dtype)
+    return None if said is None else Record("numpy.ndarray", {"data": Leaf(bytes_of(value)), "dtype": said})
 
 
 def _of_jax(jax: Any, value: Any) -> Any:
-    return Leaf(value) if isinstance(value, jax.Array) else None
+    if not isinstance(value, jax.Array):
+        return None
+    if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return Record("jax.random.key", KINDS["jax.random.key"].items(value))
+    return Leaf(value) if is_plain(value.dtype) else _of_numpy(loaded("numpy"), loaded("numpy").asarray(value))
 
 
 def _of_cupy(cupy: Any, value: Any) -> Any:
@@ -189,7 +162,41 @@ def _of_subclass(tensor: Any) -> Any:
     if regions is not None:
         return Leaf(regions)
     items = parts_of(tensor)
-    return None if items is None else Record(f"{type(tensor).__module__}.{type(tensor).__qualname__}", items)
+    if items is None:
+        return None
+    context = tensor.__tensor_flatten__()[1]
+    try:
+        _ElementWriter().write(context)
+    except (TypeError, Error):
+        pass  # it fills one of its kind, and is not made anew
+    else:
+        items |= {"context": context, "size": tuple(tensor.shape), "stride": tensor.stride()}
+    return Record(class_name(type(tensor)), items)
+
+
+def wrapper_class(name: str) -> Any:
+    """The class of tensors that wrap others, among those that the program has imported; None if it has none so
+    called."""
+    torch = loaded("torch")
+    kinds = [torch.Tensor] if torch is not None else []
+    while kinds:
+        kind = kinds.pop()
+        if class_name(kind) == name and hasattr(kind, "__tensor_unflatten__"):
+            return kind
+        kinds += kind.__subclasses__()
+    return None
+
+
+def _wrapper_of(record: Record) -> Any:
+    items = dict(record.items)
+    context, size, stride = items.pop("context"), items.pop("size"), items.pop("stride")
+    kind = None if _has_record(context) else wrapper_class(record.class_name)
+    return record if kind is None else kind.__tensor_unflatten__(items, context, size, stride)
+
+
+def _has_record(value: Any) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return isinstance(value, Record) or any(map(_has_record, inside))
 
 
 def regions_of(like: Any) -> tuple[Shard, ...] | None:
@@ -210,11 +217,11 @@ def parts_of(tensor: Any) -> dict[str, Any] | None:
     return None if flatten is None else {name: getattr(tensor, name) for name in flatten(tensor)[0]}
 
 
-def parts_for(like: Any, class_name: str) -> dict[str, Any] | None:
+def parts_for(like: Any, saved: str) -> dict[str, Any] | None:
     """Its parts, to be filled from the record of a tensor of its class."""
-    parts, name = parts_of(like), f"{type(like).__module__}.{type(like).__qualname__}"
-    if parts is not None and class_name != name:
-        raise _does_not_fit(f"a {name}", class_name)
+    parts, name = parts_of(like), class_name(type(like))
+    if parts is not None and saved != name:
+        raise _does_not_fit(f"a {name}", saved)
     return parts
 
 
@@ -241,7 +248,7 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
         return None
     more: dict[str, Any] = {"requires_grad": tensor.requires_grad, "conj": tensor.is_conj(), "neg": tensor.is_neg()}
     memory_format = memory_format_of(torch, plain)
-    plain = without_marks(plain)
+    plain = _turned(plain, marks_of(plain))
     integer = _integer_of(plain)
     if integer is not None:
         more["dtype"] = str(plain.dtype)
@@ -254,7 +261,8 @@ def _of_tensor(torch: Any, tensor: Any) -> Any:
 
 # Dtypes that are torch's only, and the integers as which their elements are stored.
 _AS_INTEGERS = {"torch.bits8": "uint8", "torch.bits16": "uint16", "torch.bits1x8": "uint8", "torch.bits2x4": "uint8",
-                "torch.bits4x2": "uint8", "torch.bcomplex32": "uint32", "torch.float4_e2m1fn_x2": "uint8"}
+                "torch.bits4x2": "uint8", "torch.bcomplex32": "uint32", "torch.float4_e2m1fn_x2": "uint8",
+                **{f"torch.{sign}int{bits}": f"{sign}int8" for sign in ("u", "") for bits in range(1, 8)}}
 
 
 def _integer_of(tensor: Any) -> str | None:
@@ -296,6 +304,15 @@ def fill_quantized(like: Any, record: Any) -> Any:
     return like.copy_(made)
 
 
+def check_dtype(like: Any, saved: Any) -> None:
+    """Raises MismatchError if the array has a dtype of torch's only, and the saved one has another, or the other way
+    round. `saved`: the item of the record that says it."""
+    mine = str(getattr(like, "dtype", ""))
+    mine = mine if mine in _AS_INTEGERS and _integer_of(like) else ""
+    if framework_name_of(like) == "torch" and mine != (saved or "") and (saved or "") in {"", *_AS_INTEGERS}:
+        raise _does_not_fit(f"a tensor of dtype {like.dtype}", f"tensor of dtype {saved or 'of another kind'}")
+
+
 def _does_not_fit(expected: str, found: str) -> Error:
     return error_of(Status.MISMATCH, f"into has {expected}, and the saved {found} does not fit",
                     {"expected": expected, "found": found})
@@ -313,8 +330,11 @@ def marks_of(array: Any) -> Marks:
 
 
 def without_marks(array: Any) -> Any:
-    """A view of the same memory, without marks."""
-    return _turned(array, marks_of(array))
+    """A view of the same memory, without marks, and of a dtype that ckpt knows."""
+    array = _turned(array, marks_of(array))
+    if framework_name_of(array) == "torch" and (integer := _integer_of(array)) is not None:
+        return array.detach().view(getattr(loaded("torch"), integer))
+    return array
 
 
 def _turned(tensor: Any, marks: Marks) -> Any:
@@ -335,7 +355,7 @@ def put(array: Any, data: Any, marks: Marks) -> None:
         own = marks_of(array)
         data = _turned(data, (marks[0] != own[0], False)).resolve_conj()  # singly: torch lacks both for complex32
         data = _turned(data, (False, marks[1] != own[1])).resolve_neg()
-        without_marks(array.detach()).copy_(data)
+        _turned(array.detach(), own).copy_(data)
         return
     numpy = loaded("numpy")
     data = numpy.conjugate(data) if marks[0] else data
@@ -348,62 +368,17 @@ def put(array: Any, data: Any, marks: Marks) -> None:
 def restore(record: Record, framework: FrameworkName) -> Any:
     """The object of the record; the record itself if its class is unknown here or its items do not fit."""
     try:
-        if (make := _MAKERS.get(record.class_name)) is not None:
-            return make(record.items)
         family, _, name = record.class_name.partition(".")
-        if family == "numpy":
-            return generator_of(record) if name.startswith("random.") else _numpy_of(name, record)
-        if family == "torch" and framework == "torch":
-            return _torch_of(name, record)
+        if family == "torch" and framework == "torch" and (made := _torch_of(name, record)) is not record:
+            return made
+        if framework == "torch" and {"context", "size", "stride"} <= record.items.keys():
+            return _wrapper_of(record)
         if name == "Tensor" and set(record.items) == {"data", "memory_format"}:
             return record.items["data"]  # numpy needs no record to hold its numbers
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, ImportError, RuntimeError):
-        pass  # RuntimeError: torch raises it for sparse indices that are out of range
-    return record
-
-
-def _ordered_dict(items: dict[str, Any]) -> OrderedDict[Any, Any]:
-    out = OrderedDict(items["items"])
-    if "metadata" in items:
-        out._metadata = items["metadata"]  # type: ignore[attr-defined]
-    vars(out).update(items.get("state", {}))
-    return out
-
-
-def _expect(value: Any, *kinds: type) -> Any:
-    """The value if it has one of these types; another could make a wrong object, or a huge one."""
-    if type(value) not in kinds:
-        raise TypeError
-    return value
-
-
-def _defaultdict(items: dict[str, Any]) -> defaultdict[Any, Any]:
-    args = items.get("args", ())
-    factory = _FACTORIES[_expect(args[0], Record).items["name"]] if args else None
-    return defaultdict(factory, _expect(items.get("entries", {}), dict))
-
-
-_MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "builtins.frozenset": lambda items: frozenset(items["items"]),
-    "builtins.bytearray": lambda items: bytearray(_expect(items["value"], bytes)),
-    "builtins.complex": lambda items: complex(*items["args"]),
-    "builtins.dict": lambda items: dict(items["items"]),
-    "collections.OrderedDict": _ordered_dict,
-    "collections.Counter": lambda items: Counter(_expect(items["args"][0], dict)),
-    "collections.defaultdict": _defaultdict,
-}
-_NUMPY_SCALARS = ("bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-                  "complex128").split()
-
-
-def _numpy_of(name: str, record: Record) -> Any:
-    import numpy
-    if name == "ndarray":
-        data = record.items["data"]
-        return numpy.asfortranarray(data) if record.items.get("order") == "F" else data
-    if name not in _NUMPY_SCALARS:
-        return record
-    return getattr(numpy, name)(_expect(record.items["value"], bool, int, float, complex))
+        return make(record)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, ImportError, RuntimeError,
+            AssertionError):
+        return record  # RuntimeError: torch raises it for sparse indices that are out of range
 
 
 def _torch_of(name: str, record: Record) -> Any:

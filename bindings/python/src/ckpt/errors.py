@@ -175,8 +175,10 @@ _UNKNOWN_OPTION = 'unknown option "'
 def _of_unknown_option(message: str) -> str:
     """The library's message with Python's words for where to look."""
     from . import _core, hints
+    from .arguments import WORDS
     name = message.removeprefix(_UNKNOWN_OPTION).partition('"')[0]
-    return f'{_UNKNOWN_OPTION}{name}"' + hints.unknown_option(name, (option.key for option in _core.options()))
+    return f'{_UNKNOWN_OPTION}{name}"' + hints.unknown_option(
+        name, (*(option.key for option in _core.options()), *WORDS))
 
 
 def error_of(status: int, message: str, details: Mapping[str, str] | None = None) -> Error:

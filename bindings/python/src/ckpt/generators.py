@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,8 +26,8 @@ _LIMITS = {"pos": 625, "buffer_pos": 5, "has_uint32": 2, "uinteger": 2**32, "sta
 
 def record_of(value: Any) -> Record | None:
     """The record of a Generator, RandomState, bit generator or SeedSequence of numpy's own; None for anything else."""
-    random = loaded("numpy.random")
-    if random is None or not _is_known(random, type(value)):
+    module = loaded("numpy.random")
+    if module is None or not _is_known(module, type(value)):
         return None
     function, args, state = (*value.__reduce__(), None)[:3]
     items: dict[str, Any] = {"args": tuple(_argument(argument) for argument in args)}
@@ -35,9 +36,9 @@ def record_of(value: Any) -> Record | None:
     return Record(f"{function.__module__}.{function.__name__}", items)
 
 
-def _is_known(random: Any, kind: type) -> bool:
+def _is_known(module: Any, kind: type) -> bool:
     known = ("Generator", "RandomState", "SeedSequence", *_ARRAYS)
-    return any(kind is getattr(random, name, None) for name in known)
+    return any(kind is getattr(module, name, None) for name in known)
 
 
 def _argument(value: Any) -> Any:
@@ -103,3 +104,38 @@ def _checked_value(numpy: Any, kind: str, key: str, value: Any) -> Any:
     if key in _LIMITS and not (type(value) is int and 0 <= value < _LIMITS[key]):
         raise ValueError
     return value
+
+
+def is_generator(value: Any) -> bool:
+    """Whether it draws random numbers, and can take the state of another one."""
+    numpy, torch = loaded("numpy.random"), loaded("torch")
+    kinds = [random.Random, torch and torch.Generator]
+    kinds += [numpy.Generator, numpy.RandomState, numpy.BitGenerator] if numpy else []
+    return isinstance(value, tuple(kind for kind in kinds if kind))
+
+
+def fill(like: Any, made: Any) -> None:
+    """Puts the state of a generator into the caller's, which others may hold."""
+    if isinstance(like, random.Random):
+        like.setstate(made.getstate())
+    elif hasattr(like, "bit_generator"):
+        like.bit_generator.state = made.bit_generator.state
+    elif hasattr(like, "get_state"):  # torch's, and numpy's RandomState
+        like.set_state(made.get_state())
+    else:
+        like.state = made.state
+
+
+def fits(like: Any, record: Record) -> bool:
+    """Whether the record is of a generator that draws as `like` does, of the same bit generator or device."""
+    device = getattr(like, "device", None)
+    found: Any = record
+    while isinstance(found, Record) and not {"name", "type"} & found.items.keys():
+        args = found.items.get("args")
+        found = args[0] if isinstance(args, tuple) and args else None
+    told = found.items.get("name", found.items.get("type")) if isinstance(found, Record) else found
+    if isinstance(like, random.Random):
+        return record.class_name == "random.Random"
+    bits = getattr(like, "bit_generator", getattr(like, "_bit_generator", like))
+    expected = type(bits).__name__ if device is None else device.type
+    return str(told).rpartition(".")[2] == expected

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from . import _core
+from .arguments import path_of, store_of, text_of, whole
 from .background import Turn
 from .errors import NotFoundError
 from .hints import not_found
@@ -22,7 +23,7 @@ class Store(_core.Store):
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, int | str] | None = None,
                  **keywords: int | str) -> None:
-        super().__init__(uri, options, **keywords)
+        super().__init__(path_of(uri), options, **keywords)
         self.uri = os.fsdecode(uri)
         """What it was opened with."""
         self.mirror = str({**(options or {}), **keywords}.get("mirror", ""))
@@ -33,6 +34,7 @@ class Store(_core.Store):
         """The committed checkpoint that `selector` names: "latest", a label, "label:L", "step:N" or an id.
         NotFoundError if there is none; it names those that exist. With several ranks call it on one and send the id to
         the others."""
+        text_of("selector", selector)
         try:
             return super().find(selector, options, **keywords)
         except NotFoundError as error:
@@ -52,8 +54,9 @@ class Reader(_core.Reader):
 
     def __init__(self, store: _core.Store, selector: str = "latest", options: Mapping[str, int | str] | None = None,
                  **keywords: int | str) -> None:
+        text_of("selector", selector)
         try:
-            super().__init__(store, selector, options, **keywords)
+            super().__init__(store_of("Reader", store), selector, options, **keywords)
         except NotFoundError as error:
             raise not_found(error, store, selector, {**(options or {}), **keywords}) from None
 
@@ -86,7 +89,9 @@ class Session(_core.Session):
     def __init__(self, store: _core.Store, rank: int = 0, world_size: int = 1, session_string: str | None = None,
                  options: Mapping[str, int | str] | None = None, *, job: _core.Job | None = None,
                  **keywords: int | str) -> None:
-        super().__init__(store, rank, world_size, session_string, options, job=job, **keywords)
+        rank, world_size = whole("rank", rank), whole("world_size", world_size)
+        super().__init__(store_of("Session", store), rank, world_size, text_of("session_string", session_string),
+                         options, job=job, **keywords)
         self.rank = rank
         """Which rank of the session this is."""
         self._run = {"run": "main", **(options or {}), **keywords}["run"]

@@ -9,22 +9,26 @@ from functools import cached_property
 from typing import Any
 
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
-from .adapt import (TRANSPARENT, Marks, fill_quantized, is_quantized, is_value, marks_of, parts_for, put, regions_of,
-                    restore, stand_in, without_marks)
+from .adapt import (TRANSPARENT, Marks, check_dtype, fill_quantized, is_quantized, is_value, marks_of, parts_for, put,
+                    regions_of, restore, stand_in, without_marks)
+from .arguments import text_of
 from .enums import NodeKind, Status
-from .errors import Error, MissingWarning, NotFoundError, error_of, warn
+from .errors import Error, NotFoundError, error_of
 from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole,
-                         saved_framework)
-from .hints import some
-from .objects import is_object, rebuild, template_of
+                         loaded, saved_framework)
+from .generators import is_generator
+from .kinds import bytes_of, described, is_plain
+from .missing import arrays_in, holds_others, items_of, missing_error, warn_missing
+from .objects import check_fits, rebuild, takes, template_of
 from .progress import Progress, finish
 from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard
-from .saved import AnyReader, SavedNode, own_value, through_records
+from .saved import AnyReader, SavedNode, descend, own_value, through_records
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
-from .stateful import OnlyThese, PlainObject, StateObject, is_stateful, templates_of
+from .stateful import AsSaved, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful, templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
-from .trees import Record, TreeReader, TreeSet
+from .tied import Ties, memory_key
+from .trees import Record, TreeReader, TreeSet, to_native
 
 
 def load(
@@ -67,6 +71,7 @@ def load(
     of `at`, and for whatever a module or optimizer of `into` has no place for.
     """
     chosen = {**(options or {}), **keywords}
+    text_of("selector", selector)
     reader = open_source(source, selector, chosen)
     try:
         return load_from(reader, into, at, framework, convert, rank, progress, chosen)
@@ -86,24 +91,22 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         options = {**options, "strict": "missing"}
     objects = templates_of(into) if objects is None else objects
     with _tree_of(reader, rank) as tree, _request_of(reader, options) as request:
-        root = _descend(tree, at, rank)
+        root = descend(tree, at, rank)
         state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, rank,
                              objects)
         out = state.read(root, into)
         state.add_arrays()
         if strict == "exact":
             state.check_all_read(into is not None)
+        state.ties.check(_request_of, state.framework_for)
         missing = state.not_found(into)
         if missing and strict != "none":
-            raise _missing_error(missing)
+            raise missing_error(missing, state.known())
         before(state.unexpected)
-        if isinstance(request, Load):
-            finish(request.start(), "load", progress)
-        else:
-            request.run()
+        run(request, progress)
         state.put_marked()
         if missing:
-            _warn_missing(reader, [path for path, _ in missing])
+            warn_missing(reader, [path for path, _ in missing])
         return state.finish(out)
 
 
@@ -121,6 +124,14 @@ def _request_of(reader: AnyReader,
         yield request
 
 
+def run(request: Load | FileRequest, progress: Progress) -> None:
+    """Reads what was asked for."""
+    if isinstance(request, Load):
+        finish(request.start(), "load", progress)
+    else:
+        request.run()
+
+
 def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
     """The framework of the first array in it, or of its objects."""
     if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
@@ -134,59 +145,6 @@ def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkNam
     return None
 
 
-def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """All arrays, Shards, Tables and objects with a state in it, each with its path, for an error."""
-    if isinstance(value, (Shard, Regions, Table, Rowset)) or is_array(value) or is_stateful(value):
-        yield path, value
-    elif isinstance(value, PerRank):
-        yield from arrays_in(value.value, path, seen)
-    elif (isinstance(value, (Mapping, list, tuple, Record)) or is_object(value)) and id(value) not in seen:
-        seen.add(id(value))
-        pairs = enumerate(value) if isinstance(value, (list, tuple)) else _items(value).items()
-        for key, child in pairs:
-            yield from arrays_in(child, f"{path}/{key}" if path else str(key), seen)
-
-
-def _missing_error(missing: list[tuple[str, Any]]) -> Error:
-    path, found = missing[0]
-    kind = f"{type(found).__module__}.{type(found).__qualname__}"
-    what = f"a {kind} where the checkpoint has nothing" if is_stateful(found) else (
-        "a sparse table where the checkpoint has none" if isinstance(found, (Table, Rowset)) else
-        f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
-    more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
-    return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}; strict=\"none\" leaves such arrays unchanged",
-                    {"path": path})
-
-
-def _shape_of(array: Any) -> tuple[int, ...]:
-    return tuple(array.data.shape if isinstance(array, Shard) else array.shape)
-
-
-def _warn_missing(reader: AnyReader, paths: list[str]) -> None:
-    checkpoint = reader.path if isinstance(reader, FileReader) else reader.info.id
-    warning = MissingWarning(f"{checkpoint} has no tensors for {len(paths)} arrays of into, which are unchanged: "
-                             f"{some(paths)}")
-    warning.missing = tuple(paths)
-    warn(warning)
-
-
-def _items(value: Any) -> Mapping[Any, Any]:
-    if is_object(value):
-        return template_of(value)
-    return value.items if isinstance(value, Record) else value
-
-
-def _descend(tree: Tree, at: Sequence[str | int], rank: int | None) -> int:
-    node = 0
-    for depth, key in enumerate(at):
-        try:
-            node = tree.find(through_records(tree, node, rank), key)
-        except Error as error:
-            path = "/".join(str(step) for step in at[:depth + 1])
-            raise error_of(Status.NOT_FOUND, f"the state has nothing at '{path}'", {"path": path}) from error
-    return node
-
-
 def _may_hold(like: Any, kind: NodeKind) -> bool:
     """Whether `like` may stand in `into` where the checkpoint has a node of this kind."""
     if isinstance(like, (Mapping, list, tuple, Record, Shard, Regions)) or is_array(like):
@@ -195,7 +153,7 @@ def _may_hold(like: Any, kind: NodeKind) -> bool:
         return isinstance(like, (set, frozenset))
     if kind == NodeKind.RECORD:
         return is_value(like) or isinstance(like, (Table, Rowset))
-    return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE)
+    return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE) and not is_generator(like)
 
 
 class _Loaded:
@@ -203,13 +161,6 @@ class _Loaded:
 
     def __init__(self, give: Callable[[Any], Any], value: Any) -> None:
         self.give, self.value = give, value
-
-
-def _give_to(found: StateObject) -> Callable[[Any], Any]:
-    def give(value: Any) -> Any:
-        found.apply(value)
-        return found.object
-    return give
 
 
 class _StateReader(TreeReader):
@@ -241,6 +192,9 @@ class _StateReader(TreeReader):
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
+        self.ties = Ties(reader, self._memory)
+        self._handing: AsSaved | None = None  # what is read is given to an object as it was saved
+        self._kept: list[Any] = []  # views that are filled
         self._own = None if isinstance(request, FileRequest) else OwnArrays(
             request, convert, self._memory, self.used, self._read)
 
@@ -274,8 +228,17 @@ class _StateReader(TreeReader):
         for prefix, template in [("", into), *self._templates]:
             plain = dict(template) if isinstance(template, OnlyThese) else template
             for path, value in unused(plain, prefix, self.used):
-                out += [(below, found) for below, found in arrays_in(value, path, set()) if id(found) not in self.used]
+                out += [(below, found) for below, found in arrays_in(value, path, set())
+                        if id(found) not in self.used and not self.ties.has(found)]
         return out
+
+    def known(self) -> list[str]:
+        """The names of tensors, and of what lies at the top, for those that are misspelt."""
+        child, out = self.tree.node(through_records(self.tree, self._root, self._rank)).first_child, []
+        while child is not None:
+            found = self.tree.node(child)
+            out, child = [*out, str(found.key)], found.next_sibling
+        return [*out, *sorted(self._wanted)][:2000]
 
     # ---- asking ----
 
@@ -283,6 +246,16 @@ class _StateReader(TreeReader):
         own = own_value(self.tree, index, self._rank)
         if own is not None:
             return self._read_own(own, like)
+        if isinstance(like, OtherShape):
+            path = "/".join(self._path(index))
+            raise error_of(Status.MISMATCH, f"{path}: the state of a parameter of shape {like.found}, expected "
+                           f"{like.expected}", {"path": path, "expected": str(like.expected), "found": str(like.found)})
+        if isinstance(like, AsSaved):
+            outside, self._handing = self._handing, like
+            try:
+                return super().read(index, None)
+            finally:
+                self._handing = outside
         kind = self.tree.node(index).kind
         if kind in (NodeKind.DICT, NodeKind.RECORD) and is_stateful(like):
             return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
@@ -299,13 +272,13 @@ class _StateReader(TreeReader):
         """An object with a state: its template is filled, and it takes the result."""
         self.used.add(id(found.object))
         path = "/".join(self._path(index))
-        template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._rank))
+        template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._rank, self._root))
         self._templates.append((path, template))
         self._given.append(index)
         outside, self._object = self._object, (path, found)
         value = self.read(index, template)
         self._object = outside
-        return _Loaded(_give_to(found), value)
+        return _Loaded(lambda state: give(found, state, path), value)
 
     only = OnlyThese
 
@@ -336,9 +309,17 @@ class _StateReader(TreeReader):
             return self._new(name)
         self.used.add(id(like))
         self._read.add(name)
+        if shards is not None:
+            self.ties.filled.add(memory_key(like))
         try:
             for shard in shards or ():
-                data = self._readable(shard.data, Memory.of(without_marks(shard.data), writable=True))
+                memory = Memory.of(without_marks(shard.data), writable=True)
+                layout = (memory.address, memory.dtype, memory.shape, memory.strides)
+                first, _ = self._memory.setdefault(layout, (name, self._marks)) if memory.nbytes else (name, None)
+                if first != name:
+                    self.ties.add(first, name, shard)
+                    continue
+                data = self._readable(shard.data, memory)
                 self._request.add_tensor(name, data, shape=shard.shape, offset=shard.offset,
                                          flat_offset=shard.flat_offset, convert=self._convert)
             if shards is None:
@@ -356,9 +337,8 @@ class _StateReader(TreeReader):
         first, turned = self._memory.setdefault(layout, means) if memory.nbytes else means
         if first == name:
             self._request.add_tensor(name, self._readable(array, memory), convert=self._convert)
-        elif turned != means[1] or self._target(first) != self._target(name):
-            raise error_of(Status.MISMATCH, f"into: '{first}' and '{name}' share memory, but are two tensors in the "
-                           "checkpoint", {"tensor": name})
+        else:
+            self.ties.add(first, name, None, turned == means[1])
 
     def _turned(self, array: Any) -> Marks:
         """In which marks the array and the saved tensor differ."""
@@ -376,31 +356,27 @@ class _StateReader(TreeReader):
         self._marked.append((array, made, self._marks))
         return made
 
-    def _target(self, name: str) -> object:
-        """Identifies the elements of a tensor; names with equal targets are one tensor."""
-        info = self._reader.tensor(name)
-        if info.alias_of is None:
-            strides = [1] * len(info.shape)
-            for i in range(len(strides) - 1, 0, -1):
-                strides[i - 1] = strides[i] * info.shape[i]
-            return name, info.shape, tuple(strides), 0
-        view = self._reader.alias(name)
-        return info.alias_of, view.shape, view.strides, view.offset
-
-    def _framework_of(self, name: str) -> Framework:
+    def framework_for(self, name: str) -> Framework:
         """The framework of a new array."""
+        if self._handing is not None and self._framework is self._default:
+            own = framework_name_of(self._handing.like)
+            said = self._reader.attr(SAVED_AS, name) or self._reader.attr(SAVED_AS)
+            return self._default if isinstance(self._reader, FileReader) and own is None else framework_of(
+                own or saved_framework(said))
         if self._mixed and self._framework is self._default:
             return framework_of(saved_framework(self._reader.attr(SAVED_AS, name) or "torch"))
         return self._framework
 
     def _new(self, name: str) -> Any:
-        framework = self._framework_of(name)
+        framework = self.framework_for(name)
         arrays = self._made[framework.name]
+        device = getattr(self._handing and self._handing.like, "device", None) if framework.name == "torch" else None
         if name not in arrays:
             info = self._reader.tensor(name)
-            made = self._new_view(info, framework)
+            made = self._new_view(info, framework) if device is None else None
             if made is None:
                 made = framework.empty(name, info.dtype, info.shape, self._format)
+                made = made if device is None or device.type == "meta" else made.to(device)
                 self._request.add_tensor(name, made)
             arrays[name] = made
         return arrays[name]
@@ -408,7 +384,8 @@ class _StateReader(TreeReader):
     @property
     def arrays(self) -> NewArrays | None:
         request, reader, name = self._request, self._reader, self._framework.name
-        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or self._format is not None:
+        if isinstance(request, FileRequest) or isinstance(reader, FileReader) or (
+                self._format is not None or self._handing is not None):
             return None
         if name not in self._arrays:
             mixed = self._mixed and self._framework is self._default
@@ -448,9 +425,13 @@ class _StateReader(TreeReader):
 
     def _record_for(self, class_name: str, index: int, like: Any) -> _Loaded | None:
         """The record of an object that takes what is loaded; None if `like` is none."""
-        if is_object(like):
-            return _Loaded(lambda value: rebuild(like, value),
-                           Record(class_name, self.entries(index, template_of(like))))
+        if class_name not in TRANSPARENT and takes(like, class_name):
+            record = Record(class_name, self.entries(index, template_of(like)))
+            check_fits(like, record)
+            return _Loaded(lambda value: rebuild(like, value), record)
+        if type(like) is dict and class_name not in TRANSPARENT and self._find(index, "entries") is not None:
+            return _Loaded(lambda value: value.items["entries"] if type(value) is Record else value,
+                           Record(class_name, self.entries(index, {"entries": like})))
         if is_quantized(like):
             self.used.add(id(like))
             self._read |= tensor_names(self.tree, index)
@@ -472,12 +453,21 @@ class _StateReader(TreeReader):
                             f"found a ckpt.{type(like).__name__}")
         if (given := self._record_for(class_name, index, like)) is not None:
             return given
-        inside, key = _items(like), TRANSPARENT.get(class_name)
+        if TRANSPARENT.get(class_name) is None and framework_name_of(like) is not None:
+            found = f"a {class_name} of {', '.join(map(str, self.entries(index, None))) or 'nothing'}"
+            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self._path(index))}' has a tensor, and the checkpoint has "
+                           f"{found}: give an object of that class (a model that was made so, too)",
+                           {"expected": "a tensor", "found": class_name})
+        inside, key = items_of(like) if holds_others(like) else like, TRANSPARENT.get(class_name)
         if key is not None and not isinstance(like, Record):
             inside = {key: like}
             if class_name == "builtins.dict" and isinstance(like, Mapping):
                 inside = {key: self._pairs(index, like)}
+            elif class_name == "numpy.ndarray" and framework_name_of(like) == "numpy" and (
+                    self._find(index, "dtype") is not None):
+                return self._fill_bytes(index, like)
             elif class_name == "torch.Tensor":
+                check_dtype(like, self._value(index, "dtype"))
                 self._marks = self._value(index, "conj") is True, self._value(index, "neg") is True
                 found = self._value(index, "memory_format")
                 self._format = found if isinstance(found, str) else None
@@ -490,6 +480,17 @@ class _StateReader(TreeReader):
         if key == "data" and id(like) in self.used and items.get("data") is like:
             return like  # the caller's array, whatever record it came from
         return Record(class_name, items)
+
+    def _fill_bytes(self, index: int, like: Any) -> Any:
+        """Fills an array of a dtype that ckpt has no tensors of."""
+        said = to_native(self.tree, self.tree.find(index, "dtype"))
+        if is_plain(like.dtype) or described(like.dtype) != said:
+            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self._path(index))}': dtype: expected {said}, "
+                           f"found {like.dtype}", {"expected": str(said), "found": str(like.dtype)})
+        self._kept.append(bytes_of(like))
+        self.entries(index, {"data": self._kept[-1]})
+        self.used.add(id(like))
+        return like
 
     def _table(self, index: int, like: Any) -> Table | None:
         """The rows that are asked for; None if this is no checkpoint with such a table."""
@@ -575,7 +576,8 @@ class _StateReader(TreeReader):
             return value.give(self.finish(value.value))
         if isinstance(value, TreeSet):
             return self._set([self.finish(child) for child in value])
-        return restore(Record(value.class_name, self.finish(value.items)), self._default.name)
+        framework = "torch" if self._as_saved and loaded("torch") is not None else self._default.name
+        return restore(Record(value.class_name, self.finish(value.items)), framework)
 
     def _set(self, elements: list[Any]) -> Any:
         try:

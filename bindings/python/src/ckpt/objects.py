@@ -1,33 +1,39 @@
-"""Dataclasses, named tuples, enums and paths: saved as records, with what would make the object (STATE_TREE.md section
-5), and loaded into the caller's own. Without one they load as ckpt.Record: no class is looked up by its name."""
+"""Values that a load into the caller's own makes anew or fills: dataclasses, named tuples, enums, and what kinds.py
+knows. What others may hold (a dataclass, a dict, a random generator) stays the same object.
+
+They are saved as records, with what would make the object (STATE_TREE.md section 5). Without one of the caller's own they
+load as what kinds.py makes, or else as ckpt.Record: no class is looked up by its name.
+"""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import enum
-import pathlib
+from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Any
 
+from . import generators
 from .enums import Status
-from .errors import error_of
+from .errors import Error, error_of
+from .frameworks import loaded
+from .kinds import FUNCTIONS, class_name, made_like, pickled
+from .kinds import record_of as record_of_kind
 from .regions import PerRank, Regions, Shard
 from .trees import Record
 
 
 def record_of_object(value: Any) -> Record | None:
     """The record of an object; None if it is of another kind."""
-    kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if not is_object(value):
-        return None
+    name = class_name(type(value))
     if isinstance(value, enum.Enum):
         return Record(name, {"args": (value.value,)})
-    if isinstance(value, pathlib.PurePath):
-        return Record(name, {"args": (str(value),)})
     if is_named_tuple(value):
         return Record(name, {"args": tuple(value)})
-    return Record(name, {"state": fields_of(value)})
+    if _is_dataclass(value):
+        return Record(name, {"state": fields_of(value)})
+    return record_of_kind(value)
 
 
 def is_named_tuple(value: Any) -> bool:
@@ -40,34 +46,135 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if hasattr(value, field.name)}
 
 
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, (type, Record, Shard, Regions, PerRank))
+
+
 def is_object(like: Any) -> bool:
     """Whether it is such an object, of whose class a record can come back."""
-    return isinstance(like, (enum.Enum, pathlib.PurePath)) or is_named_tuple(like) or (
-        dataclasses.is_dataclass(like) and not isinstance(like, (type, Record, Shard, Regions, PerRank)))
+    return isinstance(like, enum.Enum) or is_named_tuple(like) or _is_dataclass(like)
 
 
 def template_of(like: Any) -> dict[str, Any]:
-    """The items of the record, to load into."""
-    record = record_of_object(like)
+    """The items of the record, to load into. Those of a generator are copies."""
+    record = None if generators.is_generator(like) else record_of_object(like)
     return {} if record is None else record.items
 
 
-def rebuild(like: Any, record: Record) -> Any:
-    """An object of the class of `like` with the values of a loaded record."""
+def check_fits(like: Any, record: Record) -> None:
+    """Raises MismatchError if a record, whose tensors are not yet read, does not make an object of the class of `like`:
+    before anything changes."""
+    mine = record_of_object(like)
+    assert mine is not None
+    why = ""
+    if _is_dataclass(like):
+        names = {field.name for field in dataclasses.fields(like)}
+        lost = [name for name in record.items.get("state", {}) if name not in names]
+        why = f"it has no field {lost[0]!r}" if lost else "" if "state" in record.items else "it has no fields"
+    elif is_named_tuple(like):
+        count = len(record.items.get("args", ()))
+        why = "" if count == len(like) else f"it has {len(like)} fields, not {count}"
+    elif isinstance(like, enum.Enum) and not any(isinstance(arg, Record) for arg in record.items.get("args", ())):
+        try:
+            type(like)(*record.items.get("args", ()))
+        except (TypeError, ValueError) as error:
+            why = str(error)
+    elif record.class_name != mine.class_name or (
+            generators.is_generator(like) and not generators.fits(like, record)):
+        why = "it is of another class"
+    elif mine.class_name == "builtins.type" and record != mine:
+        why = f"it is {mine.items['name']}, not {record.items.get('name')}"
+    if why:
+        raise _does_not_make(like, record, why)
+
+
+def takes(like: Any, saved_class: str) -> bool:
+    """Whether a record of that class goes into `like`, or a new object of its class, and is no value by itself."""
+    if is_object(like) or generators.is_generator(like) or isinstance(like, (type, *FUNCTIONS)):
+        return True
+    mine = record_of_object(like)
+    return mine is not None and (mine.class_name == saved_class or mine.items.keys() == {"state"})
+
+
+def _does_not_make(like: Any, record: Record, why: object) -> Error:
+    kind = class_name(type(like))
+    return error_of(Status.MISMATCH, f"into has a {kind}, and the saved {record.class_name} does not make one: {why}",
+                    {"expected": kind, "found": record.class_name})
+
+
+def rebuild(like: Any, made: Any) -> Any:
+    """The caller's object with the values of a loaded record, or a new one of its class where nobody can change it.
+    `made`: the object of the record where kinds.py makes one, else the record."""
+    record = made if type(made) is Record else Record(class_name(type(made)))
     try:
-        if isinstance(like, enum.Enum):
+        if isinstance(like, enum.Enum) or is_named_tuple(like):
             return type(like)(*record.items["args"])
-        if isinstance(like, pathlib.PurePath):
-            return type(like)(*record.items["args"])
-        if is_named_tuple(like):
-            return type(like)(*record.items["args"])
-        made = copy.copy(like)
-        for name, value in record.items["state"].items():
-            if name not in {field.name for field in dataclasses.fields(like)}:
-                raise KeyError(name)
-            object.__setattr__(made, name, value)  # frozen ones, too
-        return made
-    except (LookupError, TypeError, ValueError) as error:
-        kind = f"{type(like).__module__}.{type(like).__qualname__}"
-        raise error_of(Status.MISMATCH, f"into has a {kind}, and the saved {record.class_name} does not make one: "
-                       f"{error}", {"expected": kind, "found": record.class_name}) from error
+        if _is_dataclass(like):
+            frozen = type(like).__dataclass_params__.frozen
+            out = copy.copy(like) if frozen else like
+            for name, value in record.items["state"].items():
+                old = getattr(out, name, None)
+                object.__setattr__(out, name, value if frozen else put_back(old, value))
+            return out
+        if isinstance(like, type) or made is like:
+            return like
+        if type(made) is Record:
+            made = like if record.class_name == "builtins.type" else made_like(like, record.items)
+        return put_back(like, made)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise _does_not_make(like, record, error) from error
+
+
+# ---- in place ----
+
+
+def put_back(state: Any, loaded_value: Any) -> Any:
+    """Puts what was loaded into the caller's own, in place where that can be. Returns it, or what stands for it now.
+    Objects with a state have taken theirs already."""
+    if state is loaded_value:
+        return state
+    if type(state) is PerRank:
+        inside = loaded_value.value if type(loaded_value) is PerRank else loaded_value
+        return PerRank(put_back(state.value, inside))
+    if isinstance(state, dict) and isinstance(loaded_value, Mapping):
+        if isinstance(state, Counter):
+            state.clear()
+        for key, value in loaded_value.items():
+            state[key] = put_back(state[key], value) if key in state else value
+        return _with_attributes(state, loaded_value)
+    if isinstance(state, list) and isinstance(loaded_value, (list, tuple)):
+        state[:] = _each(state, loaded_value)
+        return _with_attributes(state, loaded_value)
+    if type(state) is tuple and isinstance(loaded_value, tuple) and len(state) == len(loaded_value):
+        return tuple(_each(state, loaded_value))
+    if type(state) is not type(loaded_value):
+        return loaded_value
+    return _filled(state, loaded_value)
+
+
+def _each(state: Any, loaded_value: Any) -> list[Any]:
+    same = len(state) == len(loaded_value)
+    return [put_back(old, new) for old, new in zip(state, loaded_value)] if same else list(loaded_value)
+
+
+def _with_attributes(state: Any, made: Any) -> Any:
+    if type(state) is type(made) and hasattr(state, "__dict__"):
+        for name, value in vars(made).items():
+            vars(state)[name] = put_back(vars(state).get(name), value)
+    return state
+
+
+def _filled(state: Any, made: Any) -> Any:
+    """Of the same class: what can be changed is changed."""
+    if generators.is_generator(state):
+        generators.fill(state, made)
+        return state
+    if isinstance(state, (set, bytearray, deque)) and getattr(state, "maxlen", 0) == getattr(made, "maxlen", 0):
+        state.clear()
+        state.update(made) if isinstance(state, set) else state.extend(made)
+        return _with_attributes(state, made)
+    numpy, torch = loaded("numpy"), loaded("torch")
+    tensors = tuple(kind for kind in (numpy and numpy.ndarray, torch and torch.Tensor) if kind)
+    told = None if isinstance(state, tensors) else pickled(state)
+    only_attributes = told is not None and set(told[2]) == {"state"} and hasattr(state, "__dict__")
+    return _with_attributes(state, made) if only_attributes else made

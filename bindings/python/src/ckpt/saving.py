@@ -9,7 +9,8 @@ from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save, find_aliases
-from .adapt import TRANSPARENT, Leaf, odd_dict, simplify
+from .adapt import TRANSPARENT, Leaf, odd_dict, simplify, way_out
+from .arguments import path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of
@@ -66,6 +67,9 @@ class _StateWriter(TreeWriter):
             self._leaf(simple.data, path)
         else:
             self.write(simple, path)
+
+    def way_out(self, value: Any) -> str:
+        return way_out(value)
 
     def odd_dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
         self.write(odd_dict(value), path)
@@ -199,6 +203,8 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
     for key, value, tensor in writer.frameworks(session.world_size == 1):
         save.set_attr(key, value, tensor)
     for key, value in attrs.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"attrs: expected texts by text, found {value!r} at {key!r}; give str() of it")
         save.set_attr(key, value)
 
 
@@ -210,7 +216,7 @@ _turns: dict[tuple[str, str, int], Turn] = {}
 def _turn_of(target: Target, rank: int, options: Mapping[str, int | str]) -> Turn:
     if isinstance(target, Session):
         return target._turn
-    uri = target.uri if isinstance(target, Store) else os.fsdecode(target)
+    uri = target.uri if isinstance(target, Store) else os.fsdecode(path_of(target))
     path = local_path(uri)
     place = uri if path is None else os.path.realpath(path)
     return _turns.setdefault((place, str(options.get("run", "main")), rank), Turn())
@@ -248,6 +254,7 @@ def _start(target: Target, state: Any, step: int | None, label: str | None, rank
            session_string: str | None, attrs: Mapping[str, str] | None, in_place: bool,
            options: Mapping[str, int | str], turn: Turn) -> tuple[Job, Running]:
     """A save that has begun."""
+    step, label = step_of(step), text_of("label", label)
     session, owned = _open(target, rank, world_size, session_string, options, turn)
     save: Save | None = None
     try:

@@ -7,26 +7,54 @@ load_state_dict(). What torch's modules and optimizers need beyond that is in ck
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
+from .enums import Status
+from .errors import error_of
 from .frameworks import loaded
-from .regions import PerRank
+from .objects import record_of_object
+from .regions import PerRank, Regions, Shard
 
 
 class OnlyThese(dict[Any, Any]):
     """As a template: keys of the checkpoint that it lacks are not read."""
 
 
+class AsSaved:
+    """In a template: what is saved there is made anew, with the arrays that were saved, and given to the object. New
+    arrays are of the kind of `like`, and where it is."""
+
+    def __init__(self, like: Any = None) -> None:
+        self.like = like
+
+
+class OtherShape:
+    """In a template: the saved state of a parameter that has another shape here, so that none of it is of use."""
+
+    def __init__(self, expected: tuple[int, ...], found: tuple[int, ...]) -> None:
+        self.expected, self.found = expected, found
+
+
 class Saved(Protocol):
     """What a checkpoint has at the place of an object."""
+
+    def fits(self, array: Any) -> bool:
+        """Whether it is a tensor of the shape and dtype of an array."""
+
+    def top(self) -> Saved:
+        """All that the load is of."""
 
     def child(self, *keys: str | int) -> Saved | None:
         """What it has at these keys; None if it has nothing there."""
 
     def keys(self) -> list[str | int]:
         """The keys of a dict."""
+
+    def count(self) -> int:
+        """How many values a list or tuple has."""
 
     def shape(self) -> tuple[int, ...] | None:
         """Of a tensor; None for anything else."""
@@ -52,6 +80,18 @@ class StateObject(Protocol):
         """Takes the state that was loaded."""
 
 
+def handed_over(own: Any, saved: Saved) -> Any:
+    """The template of what an object takes by its own method: its own arrays where what is saved fits them."""
+    if type(own) in (dict, OrderedDict, defaultdict):
+        children = {key: saved.child(key) for key in saved.keys()}
+        return {key: handed_over(own.get(key), child) for key, child in children.items() if child is not None}
+    if type(own) in (list, tuple) and len(own) == saved.count():
+        children = {place: saved.child(place) for place in range(len(own))}
+        return [handed_over(value, child) for value, child in zip(own, children.values()) if child is not None]
+    filled = isinstance(own, (Regions, Shard)) or is_stateful(own) or record_of_object(own) is not None
+    return own if filled or saved.fits(own) else AsSaved(own)
+
+
 class PlainObject:
     """Any object with state_dict() and load_state_dict()."""
 
@@ -61,12 +101,23 @@ class PlainObject:
         self.object = value
 
     def template(self, saved: Saved) -> Any:
-        """Its own state: arrays in it are filled."""
-        return self.object.state_dict()
+        """Its own state, as far as arrays in it can be filled; the rest is handed over as it was saved."""
+        return handed_over(self.object.state_dict(), saved)
 
     def apply(self, state: Any) -> None:
         """Gives it the state."""
         self.object.load_state_dict(state)
+
+
+def give(found: StateObject, value: Any, path: str) -> Any:
+    """Gives an object what was loaded for it; returns the object. What its own method raises is told with its place."""
+    try:
+        found.apply(value)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, AssertionError) as error:
+        kind = type(found.object).__name__
+        raise error_of(Status.MISMATCH, f"'{path}': {kind}.load_state_dict() does not take what was saved: "
+                       f"{type(error).__name__}: {error}", {"path": path}) from error
+    return found.object
 
 
 Found: TypeAlias = list[tuple[tuple[str, ...], Any]]
@@ -102,11 +153,14 @@ def objects_in(state: Any) -> Found:
     return out
 
 
+MOST_LEVELS = 200  # of a tree: what lies deeper is refused where it is written
+
+
 def _collect(value: Any, path: tuple[str, ...], out: Found, seen: set[int]) -> None:
     kind = _kind(value)
     if kind == "object":
         out.append((path, value))
-    if kind in ("object", "leaf") or id(value) in seen:
+    if kind in ("object", "leaf") or id(value) in seen or len(path) > MOST_LEVELS:
         return
     seen.add(id(value))
     pairs: Iterable[tuple[Any, Any]]

@@ -14,13 +14,16 @@ from ..enums import Status
 from ..errors import error_of
 from ..frameworks import FrameworkName, framework_name_of, framework_of
 from ..hints import near, some
-from ..loading import arrays_in, load_from
+from ..loading import load_from
+from ..missing import arrays_in
+from ..objects import put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank
 from ..saved import SavedNode
-from ..stateful import OnlyThese, Parameter, PlainObject, StateObject, is_stateful, templates_of
+from ..stateful import (AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject, give,
+                        is_stateful, templates_of)
+from ..tied import memory_key
 from ..trees import Record
-from .states import put_back
 
 Rename: TypeAlias = "Mapping[str, str] | Callable[[str], str] | None"
 _Place: TypeAlias = tuple[str, tuple[Any, ...], bool]  # path in the state, keys in the checkpoint, whether in a module
@@ -146,6 +149,7 @@ class _Chosen:
         self._reader, self._state, self._saved, self._choice, self._rank = reader, state, saved, choice, rank
         self.found = Found()
         self._used: set[str] = set()
+        self._memory: set[object] = {None}  # of what is read
         self._objects = templates_of(state, dict(self._renamed_parameters(state, saved) if choice.rename else ()))
         self._given: dict[int, tuple[StateObject, Any]] = {}  # objects of the state and their templates, by their ids
         torch = any(found.strict for found in self._objects.values())
@@ -160,8 +164,9 @@ class _Chosen:
                     self._into[key] = None if into is _SKIP else into
         here = {self._key("", key) for key in saved}
         self.found.missing += [str(key) for key in state if key not in here and choice.wants(str(key))]
-        for path in self._paths({key: value for key, value in state.items() if key in here}, ""):
-            if path not in self._used and choice.wants(path) and not self._is_other_shape(path):
+        for path, array in self._paths({key: value for key, value in state.items() if key in here}, ""):
+            tied = (known := memory_key(array)) is not None and known in self._memory
+            if path not in self._used and choice.wants(path) and not tied and not self._is_other_shape(path):
                 self.found.missing.append(path)
 
     def _renamed_parameters(self, state: Any, node: Any, here: tuple[str, ...] = (), there: tuple[str, ...] = ()) -> (
@@ -179,16 +184,16 @@ class _Chosen:
             for place, (one, child) in enumerate(zip(state, node)):
                 yield from self._renamed_parameters(one, child, (*here, str(place)), (*there, str(place)))
 
-    def _paths(self, values: Any, prefix: str) -> Iterator[str]:
-        """The paths of all arrays of the state, those in objects too."""
+    def _paths(self, values: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+        """All arrays of the state, those in objects too, by their paths."""
         for path, found in arrays_in(values, prefix, set()):
             if id(found) in self._given:
                 yield from self._paths(self._given[id(found)][1], path)
             else:
-                yield path
+                yield path, found
 
     def _is_other_shape(self, path: str) -> bool:
-        return any(text.startswith(path + ": ") for text in self.found.other_shape)
+        return any(text.startswith((path + ": ", path + "/")) for text in self.found.other_shape)
 
     def _key(self, saved_path: str, key: Any) -> Any:
         """The state's name of an entry: a new name stays in the same dict."""
@@ -203,6 +208,11 @@ class _Chosen:
     def _walk(self, own: Any, node: Any, at: _Place) -> Any:
         """What to load into, with the checkpoint's structure."""
         path, keys, strict = at
+        if isinstance(own, OtherShape):
+            self._drop(own, node, path)
+            return _SKIP
+        if isinstance(own, AsSaved):
+            return own if self._choice.wants(path) else _SKIP
         if isinstance(node, Record) and node.class_name == PER_RANK:
             node, own = next(iter(node.items.values())), own.value if isinstance(own, PerRank) else own
         if isinstance(node, Record) and (inner := TRANSPARENT.get(node.class_name)) in node.items:
@@ -225,7 +235,19 @@ class _Chosen:
             walked = [self._walk(one, child, (f"{path}/{place}", (*keys, place), strict))
                       for place, (one, child) in enumerate(zip(mine, node))]
             return type(node)(None if into is _SKIP else into for into in walked)
-        return None
+        if own is None or record_of_object(own) is None or not self._choice.wants(path):
+            return None
+        self._used |= {below for below, _ in arrays_in(own, path, set())}
+        return own  # which is filled, or made anew of its class, as a whole
+
+    def _drop(self, own: OtherShape, node: Any, path: str) -> None:
+        """The saved state of a parameter of another shape."""
+        if isinstance(node, LazyTensor) and node.shape:
+            self.found.other_shape.append(f"{path}: {node.shape} in the checkpoint, of a parameter of shape "
+                                          f"{own.found}; {own.expected} in the state")
+        elif isinstance(node, (Mapping, Record)):
+            for key, child in (node.items if isinstance(node, Record) else node).items():
+                self._drop(own, child, f"{path}/{key}")
 
     def _tensor(self, own: Any, node: LazyTensor, path: str, strict: bool) -> Any:
         shape = getattr(own, "shape", None)
@@ -239,6 +261,7 @@ class _Chosen:
             self.found.other_shape.append(f"{path}: {tuple(shape)} in the state, {node.shape} in the checkpoint")
             return _SKIP
         self._used.add(path)
+        self._memory.add(memory_key(own))
         return own
 
     def check(self, common: Common) -> None:
@@ -256,14 +279,15 @@ class _Chosen:
         for key in self._into:
             name = self._key("", key)
             new = self._merged(self._state[name], got[key], str(name), str(key), False)
-            self._state[name] = _keep_identity(self._state[name], new)
+            self._state[name] = put_back(self._state[name], new)
 
     def _merged(self, own: Any, got: Any, path: str, saved_path: str, strict: bool) -> Any:
         """The state's own value with what was loaded in its place."""
+        if got is own:
+            return own
         if id(own) in self._given:
             found, template = self._given[id(own)]
-            found.apply(self._merged(template, got, path, saved_path, found.strict))
-            return own
+            return give(found, self._merged(template, got, path, saved_path, found.strict), path)
         if isinstance(own, PerRank):
             return PerRank(self._merged(own.value, got, path, saved_path, strict))
         if path in self._used:
@@ -284,14 +308,3 @@ class _Chosen:
             return type(own)(self._merged(mine, value, f"{path}/{place}", f"{saved_path}/{place}", strict)
                              for place, (mine, value) in enumerate(zip(own, got)))
         return got if self._choice.wants(path) else own
-
-
-def _keep_identity(own: Any, new: Any) -> Any:
-    """The caller's dict or list with the new contents."""
-    if type(own) is dict:
-        own.update(new)
-        return own
-    if type(own) is list:
-        own[:] = new
-        return own
-    return new

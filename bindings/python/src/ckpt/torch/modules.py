@@ -11,34 +11,47 @@ import torch
 
 from ..frameworks import loaded
 from ..regions import Regions, Shard
-from ..stateful import OnlyThese, Saved
+from ..stateful import OnlyThese, Saved, handed_over
 from .dtensor import memory_of, regions_of
 from .flat import FlatSlice, Slices, is_flat, local_shard, reshard, slices_in
 
 _WRAPPERS = {  # the class of a wrapper, and the name in it of what it wraps
     ("torch.nn.parallel.distributed", "DistributedDataParallel"): "module",
+    ("torch.nn.parallel.data_parallel", "DataParallel"): "module",
     ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"): "_fsdp_wrapped_module",
-    ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", "CheckpointWrapper"): "_checkpoint_wrapped_module",
+    ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", "ActivationWrapper"): "_checkpoint_wrapped_module",
     ("torch._dynamo.eval_frame", "OptimizedModule"): "_orig_mod",
 }
 
 
 class Names:
-    """The names of a module's parts as they are without wrappers: DDP, FSDP1, torch.compile, activation checkpoints."""
+    """The names of a module's parts as they are without wrappers: DDP, FSDP1, torch.compile, activation checkpoints, in
+    whatever order these stand."""
 
     def __init__(self, module: torch.nn.Module) -> None:
-        self._wrapped: list[str] = []  # paths of wrapped modules, the outer ones first
-        kinds = [(kind, inner) for (home, name), inner in _WRAPPERS.items()
-                 if (kind := getattr(loaded(home), name, None)) is not None]
-        for path, child in module.named_modules(remove_duplicate=False):
-            self._wrapped += [f"{path}.{inner}".lstrip(".") for kind, inner in kinds if isinstance(child, kind)]
+        self._module = module
+        self._kinds = [(kind, inner) for (home, name), inner in _WRAPPERS.items()
+                       if (kind := getattr(loaded(home), name, None)) is not None]
+        self._inner = {type(child): inner for child in module.modules() for kind, inner in self._kinds
+                       if isinstance(child, kind)}
 
     def clean(self, name: str) -> str:
-        for path in reversed(self._wrapped):
-            if name == path or name.startswith(path + "."):
-                head, _, _ = path.rpartition(".")
-                name = (head + name[len(path):]).lstrip(".")
-        return name
+        """A name of state_dict() or of a part. Some wrappers have left out their own part of it already: so it is
+        followed through the modules."""
+        if not self._inner:
+            return name
+        out, rest, at = [], name.split(".") if name else [], self._module
+        while rest:
+            inner = self._inner.get(type(at))
+            if inner is not None and (wrapped := at._modules.get(inner)) is not None:
+                rest, at = rest[rest[0] == inner:], wrapped
+                continue
+            child = at._modules.get(rest[0])
+            if child is None:
+                break
+            out.append(rest.pop(0))
+            at = child
+        return ".".join(out + rest)
 
 
 def state_of(module: torch.nn.Module) -> OrderedDict[str, Any]:
@@ -159,7 +172,13 @@ class ModuleObject:
         self._state = state_of(module)
 
     def template(self, saved: Saved) -> Any:
-        return OnlyThese(self._state)
+        """Its own memory; what the module takes by a method of its own, it is given as it was saved."""
+        out, own = OnlyThese(self._state), own_ways(self.object)
+        for name, value in self._state.items():
+            path, _, last = name.rpartition(".")
+            if (last == "_extra_state" or path in own) and (found := saved.child(name)) is not None:
+                out[name] = handed_over(value, found)
+        return out
 
     def apply(self, state: Mapping[str, Any]) -> None:
         module = self.object
@@ -177,6 +196,21 @@ class ModuleObject:
             name = f"{names.clean(path)}._extra_state".lstrip(".")
             if name in rest:
                 child.set_extra_state(rest[name])
+
+
+def own_ways(module: torch.nn.Module) -> set[str]:
+    """The paths of its parts that take their tensors by a method of their own, which may take other shapes: observers
+    of quantization, metrics. And of lazy ones, which have no shapes yet."""
+    names, out = Names(module), set()
+    for path, child in module.named_modules(remove_duplicate=False):
+        way = type(child)._load_from_state_dict
+        lazy = any(torch.nn.parameter.is_lazy(tensor) for tensor in child._parameters.values())
+        if lazy or (way is not torch.nn.Module._load_from_state_dict and not way.__module__.startswith(_OF_TORCH)):
+            out.add(names.clean(path))
+    return out
+
+
+_OF_TORCH = "torch.nn.modules."  # whose ways of their own end with torch's
 
 
 def _is_filled(value: Any, own: set[int]) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from ..adapt import parts_of
+from ..adapt import parts_of, wrapper_class
 from ..enums import Status
 from ..errors import error_of
 from ..hints import some
 from ..regions import Regions
-from ..stateful import OnlyThese, Parameter, Saved
+from ..stateful import OnlyThese, OtherShape, Parameter, Saved
 from ..trees import Record, TensorName
 from .flat import FlatSlice, is_flat, local_shard
 from .modules import parameters_of, reshard_all
@@ -41,11 +41,28 @@ class Naming:
                  called: Mapping[Parameter, Parameter] = MappingProxyType({})) -> None:
         self._called = called
         self._homes: dict[int, tuple[str, list[tuple[str, FlatSlice | None]]]] = {}
+        self._paths: dict[str, tuple[str, ...]] = {}  # of modules, by the name for it
         for path, module in objects:
             if isinstance(module, torch.nn.Module):
                 reshard_all(module)
+                self._paths[".".join(path)] = path
                 for parameter, names in parameters_of(module).items():
                     self._homes.setdefault(parameter, (".".join(path), names))
+
+    def saved_shape(self, parameter: Any, place: int, saved: Saved) -> tuple[int, ...] | None:
+        """The shape that a parameter, under its name number `place`, has in the checkpoint; None if it is not known."""
+        path, names = self._homes.get(id(parameter), ("", ()))
+        if not names:
+            return None
+        there, name = self._called.get((path, names[place][0]), (path, names[place][0]))
+        node = saved.top()
+        for key in self._paths.get(there, tuple(there.split("."))) if there else ():
+            found = node.child(key) or (node.child(int(key)) if key.isdecimal() else None)
+            if found is None:
+                return None
+            node = found
+        found = node.child(name)
+        return None if found is None else found.shape()
 
     def of(self, optimizer: torch.optim.Optimizer) -> list[list[Named]] | None:
         """For each parameter, in torch's order, its names; None if no module of the state has these parameters. With
@@ -183,9 +200,10 @@ def _part(value: Any, named: Named, parameter: Any, one_of_several: bool) -> Any
 def _check_can_be_made(saved: Any, what: str) -> None:
     """Refuses tensors that wrap others (8-bit optimizers): only an optimizer that has such state can say how."""
     if isinstance(saved, Record) and not saved.class_name.startswith(("torch.sparse_", "torch.QTensor", "numpy.")):
-        if any(isinstance(item, (TensorName, Record)) for item in saved.items.values()):
+        can = "context" in saved.items and wrapper_class(saved.class_name) is not None
+        if not can and any(isinstance(item, (TensorName, Record)) for item in saved.items.values()):
             raise error_of(Status.UNSUPPORTED, f"{what} was saved as a {saved.class_name}, which cannot be made here: "
-                           "make a step with the optimizer first, and its state is filled",
+                           "import its class, or make a step with the optimizer first, and its state is filled",
                            {"found": saved.class_name})
 
 
@@ -206,6 +224,7 @@ class OptimizerObject:
         self.object = optimizer
         self._naming = naming
         self._names: list[list[Named]] = []
+        self._dropped: set[int] = set()  # parameters of another shape than was saved
         self._by_place = False  # parameters are those of the same places
         self._made: dict[tuple[int, str | int], Any] = {}  # by parameter and key: memory for missing state
 
@@ -229,11 +248,27 @@ class OptimizerObject:
                 numbers = list(range(len(parameters_in(optimizer))))
             names = [[Named(number, names[place][0].part if names and len(names[place]) == 1 else None)]
                      for place, number in enumerate(numbers)]
-        self._names = names
+        self._names, self._dropped = names, set()
         state = {named.name: self._like(number, named, entry) for number, several in enumerate(names)
                  for named in several if (entry := saved.child("state", named.name)) is not None
                  and not (named.part is not None and named.part.size == 0 and len(several) == 1)}
+        self._drop_other_shapes(state, saved)
         return OnlyThese(state=OnlyThese(state), param_groups=None)
+
+    def _drop_other_shapes(self, state: dict[str | int, Any], saved: Saved) -> None:
+        """State of a parameter that has another shape in the checkpoint is of no use, whatever the optimizer keeps."""
+        for number, several in enumerate(self._names):
+            parameter = parameters_in(self.object)[number]
+            for place, named in enumerate(several):
+                shape = tuple(parameter.shape) if named.part is None else named.part.shape
+                found = self._naming.saved_shape(parameter, place, saved)
+                if named.name in state and found is not None and found != shape:
+                    state[named.name] = OtherShape(shape, found)
+                    self._dropped.add(number)
+        if self._dropped and isinstance(self.object, torch.optim.LBFGS):  # whose state is of all parameters together
+            shapes = next(value for value in state.values() if isinstance(value, OtherShape))
+            state.update(dict.fromkeys(state, shapes))
+            self._dropped = set(range(len(self._names)))
 
     def _like(self, number: int, named: Named, entry: Saved) -> dict[str | int, Any]:
         """The template of one parameter's state: its own tensors; new ones, sharded as the parameter is, where it has
@@ -264,7 +299,10 @@ class OptimizerObject:
         optimizer, state = self.object, {}
         for number, several in enumerate(self._names):
             entries = {named: loaded["state"][named.name] for named in several if named.name in loaded["state"]}
-            if entries:
+            own = optimizer.state.get(parameters_in(optimizer)[number])
+            if number in self._dropped:
+                state |= {number: dict(own)} if own else {}
+            elif entries:
                 state[number] = self._joined(entries, several)
         numbers, before = iter(range(len(self._names))), optimizer.param_groups
         groups = [{**_settings(group), **self._saved_group(index, group, loaded["param_groups"]),

@@ -1,0 +1,70 @@
+"""What a load is to fill, and what of it the checkpoint lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .enums import Status
+from .errors import Error, MissingWarning, error_of, warn
+from .frameworks import is_array
+from .generators import is_generator
+from .hints import near, some
+from .objects import record_of_object, template_of
+from .regions import PerRank, Regions, Shard
+from .saved import AnyReader
+from .sources import FileReader
+from .stateful import MOST_LEVELS, is_stateful
+from .tables import Rowset, Table
+from .trees import Record
+
+
+def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """All arrays, Shards, Tables and objects with a state in it, each with its path, for an error."""
+    if isinstance(value, (Shard, Regions, Table, Rowset)) or is_array(value) or is_stateful(value):
+        yield path, value
+    elif isinstance(value, PerRank):
+        yield from arrays_in(value.value, path, seen)
+    elif holds_others(value) and id(value) not in seen and path.count("/") < MOST_LEVELS:
+        seen.add(id(value))
+        pairs = enumerate(value) if isinstance(value, (list, tuple)) else items_of(value).items()
+        for key, child in pairs:
+            yield from arrays_in(child, f"{path}/{key}" if path else str(key), seen)
+
+
+def missing_error(missing: list[tuple[str, Any]], known: Iterable[str]) -> Error:
+    """The error for arrays and objects that the checkpoint lacks. `known`: the paths that it has."""
+    path, found = missing[0]
+    kind = f"{type(found).__module__}.{type(found).__qualname__}"
+    what = f"a {kind} where the checkpoint has nothing" if is_stateful(found) else (
+        "a sparse table where the checkpoint has none" if isinstance(found, (Table, Rowset)) else
+        f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
+    more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
+    return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}"
+                    f"{near(path, known)}; strict=\"none\" leaves such arrays unchanged",
+                    {"path": path})
+
+
+def _shape_of(array: Any) -> tuple[int, ...]:
+    return tuple(array.data.shape if isinstance(array, Shard) else array.shape)
+
+
+def warn_missing(reader: AnyReader, paths: list[str]) -> None:
+    checkpoint = reader.path if isinstance(reader, FileReader) else reader.info.id
+    warning = MissingWarning(f"{checkpoint} has no tensors for {len(paths)} arrays of into, which are unchanged: "
+                             f"{some(paths)}")
+    warning.missing = tuple(paths)
+    warn(warning)
+
+
+def holds_others(value: Any) -> bool:
+    """Whether arrays may lie in it."""
+    return isinstance(value, (Mapping, list, tuple, Record)) or (
+        not is_generator(value) and record_of_object(value) is not None)
+
+
+def items_of(value: Any) -> Mapping[Any, Any]:
+    """By their keys, what lies in it."""
+    if isinstance(value, Record):
+        return value.items
+    return value if isinstance(value, Mapping) else template_of(value)
