@@ -37,10 +37,10 @@ func NewLoad(reader *Reader, options Options) (*Load, error) {
 
 // AddTensor asks for a region of a tensor or alias, to be read into `data`. It may be another region than was saved:
 // that is all there is to resharding. The shape must be the tensor's shape and the dtype its dtype (or Convert set):
-// ErrMismatch. Option strict says what Run does about a name that the checkpoint lacks. A stride of 0 is ErrInvalid; if
-// other strides make elements of the memory overlap, it is undefined which one stays. `data` is pinned; do not touch it
-// from Run or Start until the load has ended. If it is the memory of Go bools, the caller must make sure that the
-// tensor holds only 0 and 1: no load checks that.
+// ErrMismatch. Option strict says what Run does about a name that the checkpoint lacks. A stride of 0 is ErrInvalid
+// here; memory that overlaps itself or that of another request, unless the same bytes come to it, when the load runs.
+// `data` is pinned; do not touch it from Run or Start until the load has ended. If it is the memory of Go bools, the
+// caller must make sure that the tensor holds only 0 and 1: no load checks that.
 func (l *Load) AddTensor(name string, tensor Tensor, data []byte) error {
 	return l.AddMemory(name, tensor, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data)), CPU, 0)
 }

@@ -122,6 +122,7 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     views_.add({named, want});
     return Ok();
   }
+  const size_t before = plan_.boxes.size();
   // Convertible dtypes have whole bytes on both sides, so units are elements.
   if (want.dtype == named.tensor.dtype()) {
     add_boxes(&plan_, named.tensor, want.geometry, want.units, want.memory);
@@ -130,6 +131,7 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     memory.dtype = want.dtype;
     add_boxes(&plan_, named.tensor, *plan::geometry_of(named.tensor.dtype(), want.shape), want.units, memory);
   }
+  for (size_t i = before; named.alias && i < plan_.boxes.size(); i++) aliases_.emplace(i, named.name());
   return Ok();
 }
 
@@ -296,6 +298,7 @@ Status Load::work(Job& job) {
 // very many runs.
 Status Load::run_steps(Job& job) {
   CKPT_TRY(check_strict());
+  CKPT_TRY(check_overlaps());
   for (const ViewRequest& view : views_.requests()) CKPT_TRY(open_parts(view.named.tensor));
   CKPT_TRY(views_.begin(staging_bytes_ / 2));
   CKPT_TRY(transfers_.open(std::min(staging_bytes_ / 8, uint64_t{2} * threads_ * device::Transfers::kPieceBytes)));

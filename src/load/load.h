@@ -2,6 +2,7 @@
 // byte of caller memory changes.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ class Load {
   Status check_request(const checkpoint::Checkpoint::Named& named, const device::RegionRequest& want,
                        bool convert) const;
   Status check_strict() const;
+  Status check_overlaps() const;  // before anything is planned: load_overlap.cpp
   Status open_parts(const checkpoint::TensorRef& tensor) const;
   Status open_parts(const LoadPlan& plan) const;
   Status run_steps(Job& job);
@@ -62,6 +64,7 @@ class Load {
   TableReads tables_;
   device::Transfers transfers_;
   std::vector<ObjectRequest> objects_;
+  std::map<size_t, std::string_view> aliases_;  // names by which boxes of plan_ were asked for, if not their tensors'
   std::vector<std::string> missing_;
   std::vector<bool> asked_;            // for each name, in their order
   std::vector<std::string_view> own_;  // names found in the own part; where they are in that order is not known yet

@@ -29,6 +29,7 @@ void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint
 class TableReads {
  public:
   void add(TableRequest request);
+  const std::vector<TableRequest>& requests() const { return requests_; }
   // What steps that are not planned yet will give.
   uint64_t bytes_left() const { return bytes_left_; }
   // Whether there are steps that are not planned yet.

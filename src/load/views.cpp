@@ -8,16 +8,10 @@ namespace ckpt::load {
 
 // ---- windows ----
 
-// In elements of the flattened target.
-static std::span<const uint64_t> strides_in_target(const ViewRequest& request) {
-  const size_t ndim = request.named.alias->ndim();
-  return request.named.view().subspan(1 + ndim, ndim);
-}
-
 // `box` is of the request's view, `memory` is that of the box.
 static ViewWindow window_of(const ViewRequest& request, const Box& box, const device::Memory& memory) {
   ViewWindow window{&request, box, memory, request.named.view()[0], 1};
-  const std::span<const uint64_t> strides = strides_in_target(request);
+  const std::span<const uint64_t> strides = request.strides_in_target();
   for (int d = 0; d < box.ndim(); d++) {
     window.first += box.offset[d] * strides[static_cast<size_t>(d)];
     window.count += (box.extent[d] - 1) * strides[static_cast<size_t>(d)];
@@ -27,7 +21,7 @@ static ViewWindow window_of(const ViewRequest& request, const Box& box, const de
 
 bool ViewWindow::straight() const {
   const std::span<const uint64_t> strides(memory.strides.data(), static_cast<size_t>(box.ndim()));
-  return plan::is_contiguous(box.extent.span(), strides_in_target(*request)) &&
+  return plan::is_contiguous(box.extent.span(), request->strides_in_target()) &&
          plan::is_contiguous(box.extent.span(), strides);
 }
 
@@ -48,7 +42,7 @@ static ViewWindow cut(ViewWindow* window, int dimension) {
 // The dimension along which the window reaches furthest in the target: halving it makes the range shorter, and does
 // not make the ranges of the halves overlap more than they must.
 static int widest(const ViewWindow& window) {
-  const std::span<const uint64_t> strides = strides_in_target(*window.request);
+  const std::span<const uint64_t> strides = window.request->strides_in_target();
   int found = 0;
   uint64_t most = 0;
   for (int d = 0; d < window.box.ndim(); d++) {
@@ -137,7 +131,7 @@ static Status copy_window(ViewWindow window, const std::byte* from, MutableBytes
                         .dtype = window.request->want.geometry.dtype,
                         .strides = {},
                         .ndim = window.box.ndim()};
-  std::ranges::copy(strides_in_target(*window.request), target.strides.begin());
+  std::ranges::copy(window.request->strides_in_target(), target.strides.begin());
   const std::span<const uint64_t> strides(window.memory.strides.data(), static_cast<size_t>(window.box.ndim()));
   const bool on_host = window.memory.device == 0;
   if (on_host && plan::is_contiguous(window.box.extent.span(), strides)) {

@@ -16,6 +16,11 @@ namespace ckpt::load {
 struct ViewRequest {
   checkpoint::Checkpoint::Named named;
   device::RegionRequest want;
+
+  // In elements of the flattened target.
+  std::span<const uint64_t> strides_in_target() const {
+    return named.view().subspan(1 + named.alias->ndim(), named.alias->ndim());
+  }
 };
 
 // A box of a view, and the memory it goes to. Its elements lie in [first, first + count) of the flattened target.

@@ -109,7 +109,7 @@ impl<'a> Load<'a> {
     }
 
     /// Like [`add_tensor`](Self::add_tensor), into elements `range` of memory that the load holds. Several requests may
-    /// share memory, interleaved by strides; if they overlap, it is undefined which one stays.
+    /// share memory, interleaved by strides; if they overlap, the load is INVALID, unless the same bytes come to it.
     pub fn add_tensor_into<E: AnyBits>(
         &mut self,
         name: &str,

@@ -1,0 +1,126 @@
+// Refuses a load into memory that two of its requests share: which of them stays would be a matter of chance.
+#include "load/load.h"
+#include "plan/box.h"
+#include "plan/overlap.h"
+
+namespace ckpt::load {
+
+namespace {
+
+uint64_t address_of(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
+
+// The dimensions of `box`, whose elements lie `strides` apart in memory of `width` bytes, `sources` in the source.
+plan::Placement placed(const Box& box, const std::byte* data, uint64_t width, std::span<const uint64_t> strides,
+                       std::span<const uint64_t> sources) {
+  plan::Placement placement{.source = {}, .address = address_of(data), .width = width};
+  for (size_t d = 0; d < strides.size(); d++)
+    placement.dimensions.push_back({box.extent[static_cast<int>(d)], strides[d] * width, sources[d]});
+  return placement;
+}
+
+plan::Stretch stretch_of(const device::Memory& memory, const Box& box) {
+  const std::span<const uint64_t> strides(memory.strides.data(), static_cast<size_t>(box.ndim()));
+  uint64_t last = box.volume() != 0;
+  for (size_t d = 0; d < strides.size() && last != 0; d++) last += (box.extent[static_cast<int>(d)] - 1) * strides[d];
+  const uint64_t begin = address_of(memory.data), width = static_cast<uint64_t>(dtype_bits(memory.dtype)) / 8;
+  return {begin, begin + last * width, plan::is_contiguous(box.extent.span(), strides)};
+}
+
+// Who asks for what memory: boxes of tensors first, then of views, then plain bytes of tables and objects.
+class Requests {
+ public:
+  Requests(const LoadPlan& plan, const Views& views, const std::vector<TableRequest>& tables) : plan_(plan) {
+    stretches_.reserve(plan.boxes.size());
+    for (const WantedBox& box : plan.boxes) stretches_.push_back(stretch_of(plan.memory_of(box), plan.box_of(box)));
+    ViewWindow window{};
+    for (ViewWalk walk(&views.requests()); walk.next(UINT64_MAX, &window);) {
+      stretches_.push_back(stretch_of(window.memory, window.box));
+      windows_.push_back(window);
+    }
+    for (const TableRequest& request : tables) add(request);
+  }
+  void add(std::string_view name, uint64_t kind, const void* memory, uint64_t bytes) {
+    stretches_.push_back({address_of(memory), address_of(memory) + bytes, true});
+    bytes_.push_back({name, kind});
+  }
+  std::optional<plan::Meeting> overlap() const {
+    return plan::find_overlap(stretches_, [&](size_t i) { return placement(i); });
+  }
+  std::string_view name(size_t i) const {
+    if (i < plan_.boxes.size()) return plan_.tensors[plan_.boxes[i].tensor].name();
+    i -= plan_.boxes.size();
+    return i < windows_.size() ? windows_[i].request->named.name() : bytes_[i - windows_.size()].name;
+  }
+
+ private:
+  struct NamedBytes {
+    std::string_view name;
+    uint64_t kind;
+  };
+
+  void add(const TableRequest& request) {
+    const Table& table = request.share->table();
+    const uint64_t rows = request.share->windows()[request.window].rows;
+    const uint64_t kind = address_of(request.share.get()) + request.window;
+    if (request.ids) add(table.ids.tensor.name(), kind, request.ids, rows * sizeof(uint64_t));
+    for (const auto& [column, data] : request.columns) add(column->tensor.name(), kind, data, rows * column->row_bytes);
+  }
+  plan::Placement placement(size_t i) const {
+    if (i < plan_.boxes.size()) return of_box(plan_.boxes[i]);
+    const size_t after = i - plan_.boxes.size();
+    if (after < windows_.size()) return of_view(windows_[after]);
+    const auto& [name, kind] = bytes_[after - windows_.size()];
+    const auto& [begin, end, dense] = stretches_[i];
+    return {name, kind, begin, 1, 0, {{end - begin, 1, 1}}};
+  }
+  plan::Placement of_box(const WantedBox& wanted) const {
+    const checkpoint::TensorRef& tensor = plan_.tensors[wanted.tensor];
+    const device::Memory memory = plan_.memory_of(wanted);
+    const Box box = plan_.box_of(wanted);
+    const Shape sources = plan::contiguous_strides(plan::geometry_of(tensor.dtype(), tensor.shape())->shape);
+    const auto strides = std::span(memory.strides).first(static_cast<size_t>(box.ndim()));
+    plan::Placement placement =
+        placed(box, wanted.data, static_cast<uint64_t>(dtype_bits(wanted.dtype)) / 8, strides, sources.span());
+    placement.source = tensor.name();
+    placement.kind = wanted.dtype;
+    for (int d = 0; d < box.ndim(); d++) placement.first += box.offset[d] * sources[d];
+    return placement;
+  }
+  static plan::Placement of_view(const ViewWindow& window) {
+    const ViewRequest& request = *window.request;
+    const auto strides = std::span(window.memory.strides).first(static_cast<size_t>(window.box.ndim()));
+    plan::Placement placement =
+        placed(window.box, window.memory.data, request.want.geometry.width, strides, request.strides_in_target());
+    placement.source = request.named.tensor.name();
+    placement.kind = request.want.memory.dtype;
+    placement.first = window.first;
+    return placement;
+  }
+
+  const LoadPlan& plan_;
+  std::vector<ViewWindow> windows_;
+  std::vector<NamedBytes> bytes_;
+  std::vector<plan::Stretch> stretches_;
+};
+
+}  // namespace
+
+Status Load::check_overlaps() const {
+  Requests requests(plan_, views_, tables_.requests());
+  for (const ObjectRequest& object : objects_)
+    requests.add(object.name, object.object.rank(), object.to.data(), object.to.size());
+  const auto found = requests.overlap();
+  if (!found) return Ok();
+  auto name_of = [&](size_t i) {
+    const auto alias = aliases_.find(i);
+    return alias == aliases_.end() ? requests.name(i) : alias->second;
+  };
+  const std::string_view first = name_of(found->first), second = name_of(found->second);
+  const std::string what = found->first == found->second ? "overlaps itself" : "overlaps that for " + quoted(first);
+  return Status(CKPT_INVALID,
+                strformat("the memory for {} {}: give each element a place of its own", quoted(second), what))
+      .with("tensor", std::string(second))
+      .with("found", std::string(first));
+}
+
+}  // namespace ckpt::load
