@@ -95,12 +95,13 @@ typedef struct ckpt_error ckpt_error; /* owned, immutable; may be read and freed
 /* "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for a number this library does not know. Static text. */
 CKPT_API const char* ckpt_status_name(ckpt_status status);
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for NULL */
-CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* one line: what, where, found; "" for NULL */
+CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* a line of at most 1 KiB; "" for NULL */
 
 /* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of s3://
- * "bucket", "key", "http_status", "s3_code", "request_id"; of https:// "http_status". NULL where the error has no such
- * fact. */
+ * "bucket", "key", "http_status", "s3_code", "request_id"; of https:// "http_status"; of the system "errno"; else NULL.
+ * _at: the key of fact number `index`, NULL past the last one; `*value` (nullable) receives its text. */
 CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);
+CKPT_API const char* ckpt_error_detail_at(const ckpt_error* err, size_t index, const char** value);
 CKPT_API void ckpt_error_free(ckpt_error* err);
 
 /* ---- dtype ------------------------------------------------------------------------------------------------ */
@@ -439,8 +440,7 @@ CKPT_API ckpt_status ckpt_reader_object_at(const ckpt_reader* reader, uint64_t i
 CKPT_API ckpt_status ckpt_reader_object_find(const ckpt_reader* reader, const char* name, uint32_t rank,
                                              ckpt_object_info* out, ckpt_error** err);
 
-/* Attributes of the checkpoint (`tensor` NULL) or of a tensor, in the order of their keys. If they cannot be read, only
- * ckpt_reader_attr_at says so. */
+/* Attributes of the checkpoint (`tensor` NULL) or of a tensor, by their keys. Only _at tells if they cannot be read. */
 CKPT_API uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor);
 CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t index,
                                          const char** key, const char** value, ckpt_error** err);
@@ -463,8 +463,8 @@ CKPT_API ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, c
 
 /* Asks for a region of a tensor or alias. It may be another region than was saved: that is all there is to resharding.
  * `desc->shape` must be the tensor's shape and `desc->dtype` its dtype (or CKPT_TENSOR_CONVERT set): MISMATCH.
- * Option `strict` says what run or start does about a name that the checkpoint lacks. A stride of 0 is INVALID here; if
- * other strides make elements of the memory overlap, it is undefined which one stays. */
+ * Option `strict` says what run or start does about a name that the checkpoint lacks. A stride of 0 is INVALID here;
+ * memory that overlaps itself or another request's is, too, when the load runs, unless it gets the same bytes twice. */
 CKPT_API ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_tensor_desc* desc, void* data,
                                           uint64_t data_bytes, int32_t device_type, int32_t device_id,
                                           ckpt_error** err);

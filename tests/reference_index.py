@@ -93,6 +93,7 @@ class Page:
         require(row.ndim <= MAX_NDIM, f"{where}: {row.ndim} dimensions, at most {MAX_NDIM}")
         require(bits > 0, f"{where}: elements of 0 bits")
         shape = self.numbers(row.shape, row.ndim, where)
+        require(all(extent <= MAX_TENSOR for extent in shape), f"{where}: an extent beyond 2^63 - 1")
         require(bytes_of(prod(shape), bits) <= MAX_TENSOR, f"{where}: larger than 2^63 - 1 bytes")
         regions = [self.region(region, shape, bits, where)
                    for region in self.take("regions", row.region_first, row.region_count, where)]
@@ -184,6 +185,7 @@ class Page:
         if not row.is_view:
             return Alias(row.name, row.target, None)
         numbers = self.numbers(row.view, 1 + 2 * row.ndim, where)
+        require(all(number <= MAX_TENSOR for number in numbers), f"{where}: a number of its view beyond 2^63 - 1")
         return Alias(row.name, row.target, (numbers[0], numbers[1:1 + row.ndim], numbers[1 + row.ndim:]))
 
     def attr(self, row):

@@ -34,6 +34,7 @@ from reference_tree import merge, put_back
 
 REVISION = 1
 MAX_COPIES = 1 << 20
+MAX_SLOT_TEXT = 1 << 20  # of a summary or tombstone
 
 
 def check_revision(revision, where):
@@ -59,6 +60,7 @@ class Manifest:
         legal = copies_size % 64 == 0 and at >= 0 and (at % 64 == 0 or kind == 2)
         require(legal, f"{where}: copies of {copies_size} bytes, root at {at}")
         legal = kind == 1 or kind == 2 and root_size == copies_size == summary_size == 0
+        require((summary_size if kind == 1 else index_size) <= MAX_SLOT_TEXT, f"{where}: more than 1 MiB to list it")
         require(legal, f"{where}: kind {kind}, or a tombstone with more than itself")
         index, summary = data[:index_size], data[begin:begin + summary_size]
         for piece, digest in ((index[-root_size:], root_digest), (summary, summary_digest)):

@@ -78,7 +78,7 @@ def check_includes(path, text, table):
             wanted = target.split("/")[0]
         else:
             continue
-        if wanted != room and wanted not in table[room]:
+        if wanted != room and not {wanted, target} & set(table[room]):
             yield number, f"room {room} may not include {target}"
 
 

@@ -19,7 +19,7 @@ type Error struct {
 	Status  Status
 	Message string // one line: what, where, found
 
-	// Details holds the facts that the error has, of: path, part, tensor, rank, ranks, offset, expected, found.
+	// Details holds the facts that the error has, such as path, part, tensor, rank, ranks, offset, expected, found.
 	Details map[string]string
 
 	causes []error // found by this package: a context's error, ErrClosed
@@ -34,23 +34,22 @@ func (e *Error) Error() string { return e.Status.Error() + ": " + e.Message }
 // Unwrap lets errors.Is find the Status and, if a context or Close was the cause, the context's error or ErrClosed.
 func (e *Error) Unwrap() []error { return append([]error{e.Status}, e.causes...) }
 
-// detailKeys are all keys of ckpt_error_detail.
-var detailKeys = [...]string{"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found",
-	"bucket", "key", "http_status", "s3_code", "request_id"}
-
 // fail turns the status and error of C into a Go error, and frees the latter.
 func fail(status C.ckpt_status, from *C.ckpt_error) error {
 	if status == C.CKPT_OK {
 		return nil
 	}
 	made := &Error{Status: Status(status), Message: C.GoString(C.ckpt_error_message(from))}
-	for _, key := range detailKeys {
-		if value := C.ckpt_error_detail(from, &zeroEnded(key)[0]); value != nil {
-			if made.Details == nil {
-				made.Details = map[string]string{}
-			}
-			made.Details[key] = C.GoString(value)
+	var value *C.char
+	for i := C.size_t(0); ; i++ {
+		key := C.ckpt_error_detail_at(from, i, &value)
+		if key == nil {
+			break
 		}
+		if made.Details == nil {
+			made.Details = map[string]string{}
+		}
+		made.Details[C.GoString(key)] = C.GoString(value)
 	}
 	C.ckpt_error_free(from)
 	return made

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "format/names.h"
+#include "base/shown.h"
 
 namespace ckpt::api {
 
@@ -29,20 +29,17 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
   return CKPT_INTERNAL;
 }
 
-// One line of text: control characters become \xNN, since names and paths come from anywhere.
-static std::string one_line(std::string bytes) {
-  return format::with_escapes(format::as_utf8(bytes), format::is_control);
-}
-
 ckpt_status give(Status status, ckpt_error** err) {
   ckpt_status code = status.code();
-  if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status).mapped(one_line)};
+  if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status).shown()};
   return code;
 }
 
 ckpt_report* new_report(Report report) {
-  for (Finding& finding : report.findings)
-    for (std::string* text : {&finding.text, &finding.name, &finding.part}) *text = one_line(std::move(*text));
+  for (Finding& finding : report.findings) {
+    finding.text = cut_line(shown_line(finding.text));
+    for (std::string* fact : {&finding.name, &finding.part}) *fact = cut_line(shown_line(*fact), kMostOfFact);
+  }
   return new ckpt_report{{}, std::move(report)};
 }
 
@@ -64,7 +61,15 @@ Status get_struct(const void* from, void* to, size_t least, size_t size) {
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
   ckpt_tensor_desc full{};
   CKPT_TRY(get_struct(desc, &full, offsetof(ckpt_tensor_desc, shape), sizeof full));
+  CKPT_TRY(check_reserved(full.reserved));
   return full;
+}
+
+Status check_reserved(uint32_t reserved) {
+  if (reserved == 0) return Ok();
+  return Status(CKPT_UNSUPPORTED, strformat("the descriptor's field `reserved`: expected 0, found {}", reserved))
+      .with("expected", "0")
+      .with("found", uint64_t{reserved});
 }
 
 Status of_tensor(Status status, const char* name) {
@@ -87,6 +92,12 @@ const char* ckpt_error_message(const ckpt_error* err) { return err ? err->status
 const char* ckpt_error_detail(const ckpt_error* err, const char* key) {
   const std::string* detail = err && key ? err->status.detail(key) : nullptr;
   return detail ? detail->c_str() : nullptr;
+}
+const char* ckpt_error_detail_at(const ckpt_error* err, size_t index, const char** value) {
+  if (!err || index >= err->status.details().size()) return nullptr;
+  const auto& [key, text] = err->status.details()[index];
+  if (value) *value = text.c_str();
+  return key.c_str();
 }
 void ckpt_error_free(ckpt_error* err) {
   if (err != api::nomem_error()) delete err;

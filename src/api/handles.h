@@ -112,14 +112,19 @@ Status put_info(const Info& info, Info* out) {
 // a longer one sets fields that we do not know.
 Status get_struct(const void* from, void* to, size_t least, size_t size);
 Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
+// UNSUPPORTED unless the field `reserved` of a descriptor is 0: a newer program may mean something by it.
+Status check_reserved(uint32_t reserved);
 
-// Calls add(i, &descs[i]) for each of `count`, until one fails. `given`: whether the other arrays are not null. A newer
-// program has larger descriptors.
+// Calls add(i, &descs[i]) for each of `count`, until one fails, if the handle may be used. `given`: whether the other
+// arrays are not null. A newer program has larger descriptors.
 template <typename Add>
-ckpt_status for_each_desc(uint64_t count, const ckpt_tensor_desc* descs, bool given, ckpt_error** err, Add&& add) {
-  if (count != 0 && (!descs || !given))
-    return guard(err, [] { return null_status("names, descs, data or data_bytes"); });
-  if (err) *err = nullptr;
+ckpt_status for_each_desc(const Status& handle, uint64_t count, const ckpt_tensor_desc* descs, bool given,
+                          ckpt_error** err, Add&& add) {
+  const ckpt_status usable = guard(err, [&]() -> Status {
+    CKPT_TRY(handle);
+    return count == 0 || (descs && given) ? Ok() : null_status("names, descs, data or data_bytes");
+  });
+  if (usable != CKPT_OK) return usable;
   for (uint64_t i = 0; i < count; i++) {
     const auto* desc = reinterpret_cast<const char*>(descs) + i * descs->struct_size;
     if (const ckpt_status added = add(i, reinterpret_cast<const ckpt_tensor_desc*>(desc)); added != CKPT_OK)

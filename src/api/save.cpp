@@ -31,9 +31,10 @@ ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_t
 ckpt_status ckpt_save_add_tensors(ckpt_save* save, uint64_t count, const char* const* names,
                                   const ckpt_tensor_desc* descs, const void* const* data, const uint64_t* data_bytes,
                                   int32_t device_type, int32_t device_id, ckpt_error** err) {
-  return for_each_desc(count, descs, names && data && data_bytes, err, [&](uint64_t i, const ckpt_tensor_desc* desc) {
+  const auto add = [&](uint64_t i, const ckpt_tensor_desc* desc) {
     return ckpt_save_add_tensor(save, names[i], desc, data[i], data_bytes[i], device_type, device_id, err);
-  });
+  };
+  return for_each_desc(usable(save, "save"), count, descs, names && data && data_bytes, err, add);
 }
 
 ckpt_status ckpt_save_give_up(ckpt_save* save, const char* reason, ckpt_error** err) {

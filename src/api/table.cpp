@@ -23,6 +23,7 @@ static Result<save::TableRequest> table_request(const ckpt_table_desc* desc, con
         column_names[i], {}, {data + i * blocks, blocks}, {data_bytes + i * blocks, blocks}};
     CKPT_TRY(get_struct(reinterpret_cast<const char*>(columns) + i * columns->struct_size, &column.desc,
                         offsetof(ckpt_column_desc, shape), sizeof column.desc));
+    CKPT_TRY(check_reserved(column.desc.reserved));
     request.columns.push_back(column);
   }
   return request;

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/shown.h"
+
 namespace ckpt {
 
 Status::Status(ckpt_status code, std::string message)
@@ -20,6 +22,11 @@ const std::string* Status::detail(std::string_view key) const {
   return nullptr;
 }
 
+const Status::Details& Status::details() const {
+  static const Details none;
+  return rep_ ? rep_->details : none;
+}
+
 Status&& Status::with(std::string_view key, std::string value) && {
   if (!rep_ || detail(key)) return std::move(*this);
   if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
@@ -34,11 +41,11 @@ Status&& Status::in(std::string_view context) && {
   return std::move(*this);
 }
 
-Status&& Status::mapped(std::string (*change)(std::string text)) && {
+Status&& Status::shown() && {
   if (!rep_) return std::move(*this);
   if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
-  rep_->message = change(std::move(rep_->message));
-  for (auto& [key, value] : rep_->details) value = change(std::move(value));
+  rep_->message = cut_line(shown_line(rep_->message));
+  for (auto& [key, value] : rep_->details) value = cut_line(shown_line(value), kMostOfFact);
   return std::move(*this);
 }
 

@@ -25,20 +25,22 @@ class [[nodiscard]] Status {
   const std::string& message() const;
   // Null if the error has no such fact.
   const std::string* detail(std::string_view key) const;
+  using Details = std::vector<std::pair<std::string, std::string>>;
+  const Details& details() const;
 
   // Adds a fact. A key that has a value keeps it, since the layer nearest the fault knows best.
   Status&& with(std::string_view key, std::string value) &&;
   Status&& with(std::string_view key, uint64_t value) && { return std::move(*this).with(key, std::to_string(value)); }
   // Puts "context: " before the message. For a layer that knows a name which the layer below does not.
   Status&& in(std::string_view context) &&;
-  // Applies `change` to the message and to the value of each fact.
-  Status&& mapped(std::string (*change)(std::string text)) &&;
+  // As people are shown it (base/shown.h); facts may be longer.
+  Status&& shown() &&;
 
  private:
   struct Rep {
     ckpt_status code;
     std::string message;
-    std::vector<std::pair<std::string, std::string>> details;
+    Details details;
   };
   // Shared and copied on write, so that several waiters can get the same failure.
   std::shared_ptr<Rep> rep_;

@@ -108,8 +108,9 @@ Status Checkpoint::read_manifest_once(unsigned threads) {
     return Status(slot.tombstone.status == CKPT_GONE ? CKPT_GONE : CKPT_ABORTED,
                   "a tombstone: " + slot.tombstone.reason);
   trailer_ = slot.trailer;
-  const IndexPlace place{format::IndexKind::kManifest, trailer_.index_size, trailer_.root_size, trailer_.root_digest, 0,
-                         store_->traits().remote};
+  const IndexPlace place{
+      format::IndexKind::kManifest, trailer_.index_size,    trailer_.root_size, trailer_.root_digest, 0,
+      format::Root::kNoRank,        store_->traits().remote};
   if (small) {
     CKPT_ASSIGN(bytes_, device::Mapping::make(file_->size(), true));  // texts are given out
     const MutableBytes bytes = bytes_.bytes().first(file_->size());

@@ -173,7 +173,7 @@ class Checkpoint {
   Status check_header(const store::Reader& file, const fb::Part& expected, bool again) const;
   Status check_end(const store::Reader& file, const fb::Part& expected, bool again) const;
   Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
-  Result<ObjectRef> object_in(uint32_t number, std::string_view name) const;
+  Result<ObjectRef> object_in(uint32_t number, std::string_view name, int scope) const;
   PartReader find_open(uint32_t number) const;
 
   std::shared_ptr<const store::Store> store_;

@@ -13,6 +13,22 @@ namespace ckpt::checkpoint {
 // So small an index is read at once: a second read costs more than its bytes.
 static constexpr uint64_t kReadWhole = 1 << 20;
 
+// Nearly all roots and pages are far smaller. What claims to be larger must match its digest before it gets memory.
+static constexpr uint64_t kLarge = 64 << 20;
+
+static Status check_large(const IndexFile::Read& read, uint64_t offset, uint64_t size, const Digest& digest,
+                          const char* what) {
+  if (size <= kLarge) return Ok();
+  std::vector<std::byte> piece(kReadWhole);
+  format::Hasher hasher;
+  for (uint64_t at = 0; at < size; at += piece.size()) {
+    piece.resize(std::min<uint64_t>(piece.size(), size - at));
+    CKPT_TRY(read(offset + at, piece, false));
+    hasher.update(piece);
+  }
+  return format::check_digest(hasher.digest(), digest, what);
+}
+
 IndexFile::~IndexFile() {
   for (auto& page : pages_) delete page.load();
 }
@@ -20,6 +36,7 @@ IndexFile::~IndexFile() {
 Status IndexFile::open_root(const IndexPlace& place, Bytes root) {
   CKPT_TRY(format::check_digest(format::xxh3_128(root), place.root_digest, "the root of the index"));
   CKPT_ASSIGN(root_, format::Root::open(root, place.kind, place.size, place.data_end));
+  root_.rank = place.rank;
   pages_ = std::vector<std::atomic<const Loaded*>>(root_.pages.size() + root_.part_pages.size());
   return Ok();
 }
@@ -35,6 +52,8 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read
   std::unique_ptr<IndexFile> file(new IndexFile);
   whole |= place.size <= kReadWhole;
   const uint64_t size = whole ? place.size : place.root_size;
+  CKPT_TRY(
+      check_large(read, place.size - place.root_size, place.root_size, place.root_digest, "the root of the index"));
   file->own_.resize((size + 7) / 8);
   const MutableBytes bytes = bytes_of(file->own_, size);
   auto open_root = [&](bool again) {
@@ -70,6 +89,8 @@ Status IndexFile::load(size_t number) const {
   const fb::PageRef& page = ref(number);
   Bytes bytes;
   Memory memory;
+  if (memory_.empty())
+    CKPT_TRY(check_large(read_, page.offset(), page.size(), format::id_of(page.digest()), "a page of the index"));
   auto read = [&](bool again) {
     memory = std::make_shared_for_overwrite<std::byte[]>(page.size());
     bytes = {memory.get(), page.size()};

@@ -17,8 +17,9 @@ struct IndexPlace {
   format::IndexKind kind = format::IndexKind::kPart;
   uint64_t size = 0, root_size = 0;
   Digest root_digest;
-  uint64_t data_end = 0;  // of a part: where its index begins
-  bool again = false;     // what does not match its digest may have been damaged on its way: it is read once more
+  uint64_t data_end = 0;                  // of a part: where its index begins
+  uint32_t rank = format::Root::kNoRank;  // of a part
+  bool again = false;  // what does not match its digest may have been damaged on its way: it is read once more
 };
 
 class IndexFile {

@@ -7,16 +7,20 @@
 
 namespace ckpt::checkpoint {
 
+static constexpr uint64_t kMostRootToAsk = 64 << 20;  // for its summary
+
 Status at_part(Status status, const store::Store& store, std::string_view directory, uint32_t number) {
   std::string path = store.path(format::part_key(directory, number));
   return std::move(status).in(path).with("part", format::part_name(number)).with("path", path);
 }
 
-IndexPlace place_of(const format::PartTrailer& trailer) {
-  return {format::IndexKind::kPart, trailer.index_size, trailer.root_size, trailer.root_digest, trailer.index_offset};
+IndexPlace place_of(const format::PartTrailer& trailer, uint32_t number) {
+  return {format::IndexKind::kPart, trailer.index_size,   trailer.root_size,
+          trailer.root_digest,      trailer.index_offset, number};
 }
 
-static Status read_part(PartFile& part) {
+// Header and trailer.
+static Status read_framing(PartFile& part) {
   uint64_t size = part.size = part.file->size();
   if (size < 2 * kAlign || size % kAlign != 0)
     return Status(CKPT_FORMAT, strformat("no part: {} bytes, a multiple of 4096 from 8192 expected", size))
@@ -34,28 +38,43 @@ static Status read_part(PartFile& part) {
     return Status(CKPT_MISMATCH, strformat("part of rank {}, expected rank {}", part.header.rank, part.number))
         .with("expected", uint64_t{part.number})
         .with("found", uint64_t{part.header.rank});
+  return Ok();
+}
+
+static Status read_part(PartFile& part, bool whole) {
+  CKPT_TRY(read_framing(part));
+  if (!whole && part.trailer.root_size > kMostRootToAsk) return Status(CKPT_FORMAT, "a root that is too large to ask");
   auto read = [&](uint64_t offset, MutableBytes out, bool) {
     return part.file->read_at(part.trailer.index_offset + offset, out);
   };
-  auto index = IndexFile::open(place_of(part.trailer), read, true);
+  auto index = IndexFile::open(place_of(part.trailer, part.number), read, whole);
   if (index.ok()) part.index = index.take();
-  Status status = part.index ? part.index->load_all() : std::move(index).status();
+  Status status = !part.index ? std::move(index).status() : whole ? part.index->load_all() : Ok();
   return status.ok() ? Ok()
                      : std::move(status)
                            .in(strformat("its index at {}", part.trailer.index_offset))
                            .with("offset", part.trailer.index_offset);
 }
 
-Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number) {
+static Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number, bool whole) {
   PartFile part;
   Status status = store::read_checked(store, [&] {
     part = PartFile();
     part.number = number;
     CKPT_ASSIGN(part.file, store.open(format::part_key(directory, number)));
-    return read_part(part);
+    return read_part(part, whole);
   });
   if (!status.ok()) return at_part(std::move(status), store, directory, number);
   return part;
+}
+
+Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number) {
+  return open_part(store, directory, number, true);
+}
+
+Result<format::Summary> part_summary(const store::Store& store, std::string_view directory, uint32_t number) {
+  CKPT_ASSIGN(const PartFile part, open_part(store, directory, number, false));
+  return part.summary();
 }
 
 }  // namespace ckpt::checkpoint

@@ -24,8 +24,11 @@ struct PartFile {
 // part.
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number);
 
+// What its root says of its checkpoint; reads no more than that, however large the index says it is.
+Result<format::Summary> part_summary(const store::Store& store, std::string_view directory, uint32_t number);
+
 // What a part's trailer says of its index.
-IndexPlace place_of(const format::PartTrailer& trailer);
+IndexPlace place_of(const format::PartTrailer& trailer, uint32_t number);
 
 // Adds the part's name and path to an error.
 Status at_part(Status status, const store::Store& store, std::string_view directory, uint32_t number);

@@ -16,7 +16,8 @@ Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) 
   CKPT_ASSIGN(fb::Part record, part_record(number));
   const IndexPlace place{format::IndexKind::kPart, record.index_size(),
                          record.root_size(),       format::id_of(record.root_digest()),
-                         record.index_offset(),    store_->traits().remote};
+                         record.index_offset(),    number,
+                         store_->traits().remote};
   if (trailer_.copies_size != 0) {
     const uint64_t begin = format::manifest_copies_offset(trailer_);
     if (record.copy_offset() % format::kPageAlign != 0 || record.copy_offset() > trailer_.copies_size ||
@@ -342,13 +343,16 @@ bool Checkpoint::next_piece(const TensorRef& tensor, Piece* piece) const {
 
 // ---- objects ----
 
-Result<ObjectRef> Checkpoint::object_in(uint32_t number, std::string_view name) const {
+// `scope`: what MANIFEST, or another part, says.
+Result<ObjectRef> Checkpoint::object_in(uint32_t number, std::string_view name, int scope) const {
   CKPT_ASSIGN(const IndexFile* index, part_index(number));
   auto page = index->page_of(name);
   if (!page.ok()) return at_part(std::move(page).status(), number);
   const fb::Object* object = (*page)->find_object(name);
-  if (object && object->placement() != 2) return ObjectRef{number, *page, object};
-  return at_part(Status(CKPT_FORMAT, "object " + quoted(name) + " is not there, though the manifest says so"), number);
+  if (object && object->scope() == scope && object->placement() != 2) return ObjectRef{number, *page, object};
+  return at_manifest(Status(CKPT_FORMAT, strformat("object {} is not in {} as the manifest says", quoted(name),
+                                                   format::part_name(number)))
+                         .with("tensor", std::string(name)));
 }
 
 Result<ObjectRef> Checkpoint::find_object(std::string_view name, uint32_t rank) const {
@@ -359,7 +363,7 @@ Result<ObjectRef> Checkpoint::find_object(std::string_view name, uint32_t rank) 
   const fb::Layout& layout = root().layouts[object->layout()];
   root().for_each_part(layout, 0, layout.per_cell(), [&](uint32_t part) { held |= part == rank; });
   if (!held) return ObjectRef{};
-  return object_in(object->scope() == CKPT_OBJECT_SHARED ? 0 : rank, name);
+  return object_in(object->scope() == CKPT_OBJECT_SHARED ? 0 : rank, name, object->scope());
 }
 
 Result<ObjectRef> Checkpoint::find_object_in_part(std::string_view name, uint32_t rank) const {
@@ -368,7 +372,7 @@ Result<ObjectRef> Checkpoint::find_object_in_part(std::string_view name, uint32_
   auto page = index->page_of(name);
   if (!page.ok()) return at_part(std::move(page).status(), rank);
   const fb::Object* object = (*page)->find_object(name);
-  if (object && object->placement() == 2) return object_in(0, name);
+  if (object && object->placement() == 2) return object_in(0, name, CKPT_OBJECT_SHARED);
   return object ? ObjectRef{rank, *page, object} : ObjectRef{};
 }
 
@@ -396,7 +400,7 @@ Result<ObjectRef> Checkpoint::object_at(uint64_t position) const {
     }
     uint32_t holder = 0;
     root().for_each_part(layout, at, 1, [&](uint32_t part) { holder = part; });
-    return object_in(holder, (*opened)->text(object.name()));
+    return object_in(holder, (*opened)->text(object.name()), object.scope());
   }
   return Status(CKPT_INTERNAL, strformat("object {} of {}", position, object_count()));
 }

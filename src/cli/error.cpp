@@ -7,8 +7,6 @@
 namespace cli {
 namespace {
 
-constexpr const char* kDetails[] = {"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"};
-
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 // Whole words only: "in 4096 bytes" does not say "4".
@@ -26,10 +24,10 @@ bool says(std::string_view message, std::string_view value) {
 
 std::string error_text(const ckpt::Error& error) {
   const std::string said = escaped(*error.what() == '\0' ? error.status_name() : error.what());
-  std::string text = said;
-  for (const char* key : kDetails) {
-    const std::string value = escaped(error.detail(key));
-    if (!value.empty() && !says(said, value)) text += format("\n  {}: {}", key, value);
+  std::string text = ckpt::cut_line(said);
+  for (const auto& [key, fact] : error.details()) {
+    const std::string value = escaped(fact);
+    if (!value.empty() && !says(said, value)) text += "\n" + ckpt::cut_line(format("  {}: {}", key, value));
   }
   return text;
 }

@@ -2,7 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
+
+#include "cli/text.h"
 
 namespace cli {
 namespace {
@@ -52,6 +55,23 @@ std::vector<std::string> texts_of(std::string_view json) {
   return texts;
 }
 
-std::string Json::pretty() const { return Library::parse(text_).dump(2); }
+std::string Json::pretty() const { return json_shown(Library::parse(text_).dump(2)); }
+
+std::string json_shown(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const size_t size = std::max<size_t>(ckpt::utf8_sequence(json), 1);
+    const std::string_view here = json.substr(0, size);
+    const uint32_t code = ckpt::code_of(here);
+    if (code < 0x7f || !ckpt::is_hidden(here))
+      out += here;
+    else if (code < 0x10000)
+      out += print_format("\\u%04x", code);
+    else
+      out += print_format("\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));
+    json.remove_prefix(size);
+  }
+  return out;
+}
 
 }  // namespace cli

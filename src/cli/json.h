@@ -51,6 +51,9 @@ class Json {
   std::string text_;
 };
 
+// JSON with escapes for what JSON allows unescaped, but a terminal obeys, turns around or hides.
+std::string json_shown(std::string_view json);
+
 // The texts of a JSON array of texts; none if it is something else.
 std::vector<std::string> texts_of(std::string_view json);
 

@@ -22,28 +22,6 @@ std::string scaled(double value, double step, std::span<const char* const> units
   return print_format("%.*f %s", unit > 0 && value < 100 ? 1 : 0, value, units[unit]);
 }
 
-// The size of the code point at the start of `text`; 0 if it is not valid UTF-8.
-size_t code_point_size(std::string_view text) {
-  unsigned char first = static_cast<unsigned char>(text[0]);
-  size_t size = first < 0x80                    ? 1
-                : first >= 0xc2 && first < 0xe0 ? 2
-                : (first & 0xf0) == 0xe0        ? 3
-                : first >= 0xf0 && first < 0xf5 ? 4
-                                                : 0;
-  if (size > text.size()) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-  }
-  return size;
-}
-
-// C0, DEL and C1 (U+0080 … U+009F).
-bool is_control(std::string_view code_point) {
-  unsigned char first = static_cast<unsigned char>(code_point[0]);
-  if (code_point.size() == 1) return first < 0x20 || first == 0x7f;
-  return first == 0xc2 && static_cast<unsigned char>(code_point[1]) < 0xa0;
-}
-
 // How many characters must be put in, taken out or changed.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -96,24 +74,6 @@ std::string shape_text(std::span<const int64_t> shape) {
   std::vector<std::string> extents;
   for (int64_t extent : shape) extents.push_back(std::to_string(extent));
   return "[" + joined(extents) + "]";
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    size_t size = code_point_size(text);
-    if (size > 0 && !is_control(text.substr(0, size))) {
-      out += text.substr(0, size);
-    } else if (text[0] == '\n') {
-      out += "\\n";
-    } else if (text[0] == '\t') {
-      out += "\\t";
-    } else {
-      for (char c : text.substr(0, size == 0 ? 1 : size)) out += print_format("\\x%02x", static_cast<unsigned char>(c));
-    }
-    text.remove_prefix(size == 0 ? 1 : size);
-  }
-  return out;
 }
 
 std::string nearest(std::string_view wanted, std::span<const std::string> names) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/shown.h"
 #include "cli/format.h"
 
 namespace cli {
@@ -17,8 +18,8 @@ std::string human_rate(double bytes_per_second);             // "3.1 GB/s"
 std::string human_duration(uint64_t seconds);                // "12 s", "3 min", "5 h", "9 d"
 std::string shape_text(std::span<const int64_t> shape);      // "[2, 3]"
 
-// Writes control characters and broken UTF-8 as \n, \t, \x1b: text from a file must not control the terminal.
-std::string escaped(std::string_view text);
+// Writes characters that control the terminal, turn text around or hide, and broken UTF-8, as \n, \t, \x1b.
+inline std::string escaped(std::string_view text) { return ckpt::shown_line(text); }
 
 // The one of `names` that `wanted` may be a slip of, or the beginning; "" if none is near. did_you_mean: "; did you
 // mean 'ls'?", or "".

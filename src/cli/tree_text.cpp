@@ -199,36 +199,26 @@ size_t short_end(std::string_view json, size_t begin, size_t longest) {
   return begin;
 }
 
-// The JSON escape of a control character that JSON allows unescaped but a terminal obeys; empty for others.
-std::string_view terminal_escape(std::string_view rest, char (&buffer)[8]) {
-  auto byte = [&](size_t i) { return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0u; };
-  bool c1 = byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0;
-  if (byte(0) != 0x7f && !c1) return {};
-  int size = std::snprintf(buffer, sizeof buffer, "\\u%04x", c1 ? byte(1) : byte(0));
-  return {buffer, static_cast<size_t>(size)};
-}
-
 }  // namespace
 
 std::string outline(ckpt::TreeView tree, const TensorText& tensor, uint64_t max_lines) {
   return Outline(tree, tensor, max_lines).text();
 }
 
-std::string indented_json(std::string_view json) {
+std::string indented_json(std::string_view tree) {
+  const std::string json = json_shown(tree);
   constexpr size_t kOneLine = 90;
   std::string out;
   size_t depth = 0, flat_until = 0;
   bool in_string = false;
-  char buffer[8];
   auto new_line = [&](size_t i) {
     if (i >= flat_until) out += "\n" + std::string(2 * depth, ' ');
   };
   for (size_t i = 0; i < json.size(); ++i) {
     char c = json[i];
     if (in_string) {
-      std::string_view escape = terminal_escape(json.substr(i), buffer);
-      out += escape.empty() ? json.substr(i, c == '\\' ? 2 : 1) : escape;
-      if (c == '\\' || (c == '\xc2' && !escape.empty())) ++i;
+      out += json.substr(i, c == '\\' ? 2 : 1);
+      if (c == '\\') ++i;
       in_string = c != '"';
     } else if (c == '[' || c == '{') {
       if (i >= flat_until) flat_until = std::max(flat_until, short_end(json, i, kOneLine));

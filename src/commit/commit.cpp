@@ -129,13 +129,14 @@ static Errand to_tell(const Status& cause) {
 Status give_up(Session& session, const Attempt& attempt, Status cause, bool published) {
   const OnErrand telling(to_tell(cause));
   if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
-  std::string reason = cause.message();
+  cause = std::move(cause).with("rank", uint64_t{session.rank()});
   Status closed = session.store().put_if_absent(format::slot_key(attempt.directory),
                                                 format::frame_tombstone({.save_id = attempt.save_id,
                                                                          .rank = session.rank(),
                                                                          .status = cause.code(),
-                                                                         .reason = reason,
-                                                                         .closed_by_token = 0}));
+                                                                         .reason = cause.message(),
+                                                                         .closed_by_token = 0,
+                                                                         .facts = cause.details()}));
   Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
   // It was committed before this rank failed. Saying otherwise would be wrong.
   if (outcome.ok()) return Ok();

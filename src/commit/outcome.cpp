@@ -12,16 +12,22 @@ std::string attempt_record_key(const Session& session, const Attempt& attempt) {
   return format::attempt_key(session.plan().token, attempt.number, attempt.label);
 }
 
+// What the rank that gave up knows, on all ranks.
+static Status with_facts(Status status, const format::Tombstone& tombstone) {
+  for (const auto& [key, value] : tombstone.facts) status = std::move(status).with(key, value);
+  return std::move(status).with("rank", uint64_t{tombstone.rank});
+}
+
 static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
   if (tombstone.closed_by_token > session.plan().token)
     return Status(CKPT_FENCED, strformat("{} was closed by session {}, which owns the run now", attempt.directory,
                                          tombstone.closed_by_token));
-  if (tombstone.status == CKPT_EXISTS) return Status(CKPT_EXISTS, tombstone.reason);
+  if (tombstone.status == CKPT_EXISTS) return with_facts(Status(CKPT_EXISTS, tombstone.reason), tombstone);
   if (tombstone.status == CKPT_GONE) return Status(CKPT_GONE, attempt.directory + " is being removed");
-  return Status(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory, tombstone.rank,
-                                        status_name(tombstone.status), tombstone.reason))
-      .with("rank", uint64_t{tombstone.rank})
-      .with("found", status_name(tombstone.status));
+  Status aborted(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory, tombstone.rank,
+                                         status_name(tombstone.status), tombstone.reason));
+  if (tombstone.status != CKPT_ABORTED) aborted = std::move(aborted).with("found", status_name(tombstone.status));
+  return with_facts(std::move(aborted), tombstone);
 }
 
 Status read_slot(const Session& session, const Attempt& attempt) {

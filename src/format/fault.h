@@ -43,6 +43,13 @@ inline Status get_column(const flatbuffers::Vector<uint64_t>* vector, std::span<
   return Ok();
 }
 
+// Whether programs that count in signed numbers can hold extents, offsets and strides.
+inline bool numbers_ok(std::span<const uint64_t> numbers) {
+  uint64_t all = 0;
+  for (const uint64_t number : numbers) all |= number;
+  return all >> 63 == 0;
+}
+
 // Whether a text lies inside `names` and ends with a zero byte there.
 inline bool text_ok(std::string_view names, const fb::Text& text) {
   const uint64_t end = uint64_t{text.offset()} + text.size();

@@ -217,6 +217,9 @@ Status check_manifest_layout(const ManifestTrailer& trailer, uint64_t file_size)
                                       std::to_string(trailer.copies_size) + " and a summary of " +
                                       std::to_string(trailer.summary_size) + " bytes in a file of " +
                                       std::to_string(file_size));
+  if (const uint64_t text = tombstone ? trailer.index_size : trailer.summary_size; text > kMaxSlotText)
+    return bad_layout("manifest", strformat("a {} of {} bytes: expected at most {}",
+                                            tombstone ? "tombstone" : "summary", text, kMaxSlotText));
   if (tombstone && (trailer.summary_size != 0 || trailer.copies_size != 0 || trailer.root_size != 0))
     return bad_layout("manifest",
                       "tombstone with a summary of " + std::to_string(trailer.summary_size) + " bytes: expected none");

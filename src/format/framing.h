@@ -16,6 +16,7 @@ inline constexpr size_t kPartTrailerSize = 72;
 inline constexpr size_t kManifestTrailerSize = 88;
 inline constexpr uint64_t kPartIndexAlign = 64;
 inline constexpr uint64_t kMaxRootSize = (uint64_t{1} << 31) - 1;  // FORMAT §10
+inline constexpr uint64_t kMaxSlotText = 1 << 20;                  // of a summary or tombstone: the same
 
 struct PartHeader {
   uint32_t revision = CKPT_FORMAT_REVISION;

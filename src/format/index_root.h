@@ -46,6 +46,8 @@ class Root {
 
   IndexKind kind = IndexKind::kManifest;
   uint64_t data_end = 0;
+  static constexpr uint32_t kNoRank = UINT32_MAX;
+  uint32_t rank = kNoRank;  // of the part, where the caller knows it
   Summary summary;
   std::string_view names;
   std::span<const uint64_t> numbers;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/shown.h"
 #include "format/names.h"
 
 namespace ckpt::format {
@@ -153,10 +154,11 @@ std::string json_quote_ascii(std::string_view text) {
 
 std::string shown(std::string_view text) {
   constexpr size_t kLongest = 200;
-  if (text.size() <= kLongest) return json_quote(as_utf8(text));
+  const auto quote = [](std::string_view bytes) { return json_quote(valid_utf8(bytes) ? bytes : shown_line(bytes)); };
+  if (text.size() <= kLongest) return quote(text);
   size_t end = kLongest;
   while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // do not cut inside a character
-  return json_quote(as_utf8(text.substr(0, end))) + "...";
+  return quote(text.substr(0, end)) + "...";
 }
 
 Status add_key(StringMap& map, std::string key) {

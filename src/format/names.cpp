@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/shown.h"
 #include "base/text.h"
 #include "format/json_text.h"
 
@@ -36,23 +37,6 @@ Status check_label(std::string_view label) { return check_plain("label", label);
 
 Status check_run(std::string_view run) { return check_plain("run", run); }
 
-// The size of the UTF-8 sequence that `text` starts with, 0 if it is not valid (Unicode 15, table 3-7).
-static size_t utf8_sequence(std::string_view text) {
-  auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  auto continues = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4 || !continues(1)) return 0;
-  if (first < 0xe0) return 2;
-  if (first == 0xe0 && second < 0xa0) return 0;  // overlong
-  if (first == 0xed && second > 0x9f) return 0;  // surrogates
-  if (!continues(2)) return 0;
-  if (first < 0xf0) return 3;
-  if (first == 0xf0 && second < 0x90) return 0;  // overlong
-  if (first == 0xf4 && second > 0x8f) return 0;  // beyond U+10FFFF
-  return continues(3) ? 4 : 0;
-}
-
 bool valid_utf8(std::string_view text) {
   while (!text.empty()) {
     size_t size = utf8_sequence(text);
@@ -60,21 +44,6 @@ bool valid_utf8(std::string_view text) {
     text.remove_prefix(size);
   }
   return true;
-}
-
-std::string as_utf8(std::string_view bytes) {
-  return valid_utf8(bytes) ? std::string(bytes) : with_escapes(bytes, [](char c) { return (c & 0x80) != 0; });
-}
-
-std::string with_escapes(std::string_view bytes, bool (*odd)(char)) {
-  std::string text;
-  for (const char c : bytes) {
-    if (odd(c))
-      text += strformat("\\x{:02x}", static_cast<unsigned char>(c));
-    else
-      text += c;
-  }
-  return text;
 }
 
 static Status check_printable(std::string_view what, std::string_view name) {

@@ -35,10 +35,6 @@ Status check_text(std::string_view text);         // any length, UTF-8 without N
 bool valid_utf8(std::string_view text);           // no overlong forms, no surrogates, nothing beyond U+10FFFF
 inline bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-// ---- for messages, which are UTF-8 whatever a file holds ----
-std::string as_utf8(std::string_view bytes);  // if the bytes are not UTF-8, those beyond ASCII as \xNN
-std::string with_escapes(std::string_view bytes, bool (*odd)(char));  // the odd bytes as \xNN
-
 // ---- files of a checkpoint ----
 std::string part_name(uint32_t number);                             // "PART_003", "PART_1024"
 std::string base_name(uint32_t number);                             // "BASE_003"

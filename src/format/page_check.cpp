@@ -80,6 +80,8 @@ Status PageCheck::aliases() const {
         (!alias.is_view() && (alias.ndim() != 0 || alias.view() != 0)) ||
         !range_ok(alias.view(), count, page_.numbers.size()))
       return bad("the view of alias " + quoted(previous) + " lies outside the numbers");
+    if (alias.is_view() && !numbers_ok(page_.view_of(alias)))
+      return bad("the view of alias " + quoted(previous) + " has a number beyond 2^63-1");
   }
   return Ok();
 }
@@ -103,8 +105,13 @@ Status PageCheck::objects() {
 
 Status PageCheck::object_place(const fb::Object& object, std::string_view name) const {
   if (!manifest_) {
-    const bool ok = object.layout() == 0 && object.placement() <= 2 && (object.placement() != 2 || object.scope() == 0);
-    return ok ? Ok() : bad("object " + quoted(name) + " is of no known kind");
+    const bool elsewhere = object.placement() == 2, shared = object.scope() == CKPT_OBJECT_SHARED;
+    if (object.layout() != 0 || object.placement() > 2 || (elsewhere && !shared))
+      return bad("object " + quoted(name) + " is of no known kind");
+    if (shared && root_.rank != Root::kNoRank && elsewhere != (root_.rank != 0))
+      return bad(strformat("object {} is shared, so rank 0 alone has it, but {} part {}", quoted(name),
+                           elsewhere ? "not" : "so has", root_.rank));
+    return Ok();
   }
   const bool known = object.placement() == 3 && object.layout() < root_.layouts.size();
   if (!known || root_.layouts[object.layout()].kind() != 0)

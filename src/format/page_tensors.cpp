@@ -66,6 +66,7 @@ Status PageCheck::tensor(const fb::Tensor& tensor, std::string_view) {
   if (tensor.ndim() > kMaxNdim || !range_ok(tensor.shape(), tensor.ndim(), page_.numbers.size()) || extents.bits == 0)
     return bad("it has no valid shape or dtype");
   extents.dims = page_.extents_of(tensor);
+  if (!numbers_ok(extents.dims)) return bad("it has an extent beyond 2^63-1");
   if (!count_elements(extents.dims, &extents.elements) || !count_bytes(extents.elements, extents.dtype, &extents.bytes))
     return bad("it is larger than 2^63-1 bytes");
   if (tensor.region_first() != next_region_ || !range_ok(next_region_, tensor.region_count(), page_.regions.size()))

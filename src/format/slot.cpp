@@ -1,9 +1,12 @@
 #include "format/slot.h"
 
+#include "base/shown.h"
 #include "format/checksum.h"
 #include "format/framing.h"
 
 namespace ckpt::format {
+
+static constexpr size_t kMostFacts = 32;  // texts; each takes up to kMostOfFact bytes of the kMaxSlotText there are
 
 static void pad(Buffer* file, uint64_t align) {
   static constexpr std::byte kZeros[kPageAlign]{};
@@ -29,11 +32,15 @@ Buffer frame_manifest(EncodedIndex index, Bytes copies, const Summary& summary) 
 
 Buffer frame_tombstone(const Tombstone& tombstone) {
   flatbuffers::FlatBufferBuilder builder;
-  auto reason = builder.CreateString(tombstone.reason);
+  auto reason = builder.CreateString(cut_line(tombstone.reason));
+  std::vector<std::string> texts;
+  for (const auto& [key, value] : tombstone.facts) texts.insert(texts.end(), {key, cut_line(value, kMostOfFact)});
+  if (texts.size() > kMostFacts) texts.resize(kMostFacts);
+  auto facts = builder.CreateVectorOfStrings(texts);
   fb::Digest save_id = digest_of(tombstone.save_id);
-  builder.Finish(
-      fb::CreateTombstone(builder, &save_id, tombstone.rank, tombstone.status, reason, tombstone.closed_by_token),
-      "CKPX");
+  builder.Finish(fb::CreateTombstone(builder, &save_id, tombstone.rank, tombstone.status, reason,
+                                     tombstone.closed_by_token, facts),
+                 "CKPX");
   Bytes bytes(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
   const auto trailer = encode_manifest_trailer({.index_size = bytes.size(),
                                                 .root_digest = xxh3_128(bytes),
@@ -46,7 +53,7 @@ Buffer frame_tombstone(const Tombstone& tombstone) {
 }
 
 static Result<Tombstone> decode_tombstone(Bytes bytes) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), 8, 16);
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), 8, 2 + kMostFacts);
   if (!verifier.VerifyBuffer<fb::Tombstone>("CKPX"))
     return Status(CKPT_FORMAT, "the tombstone is no FlatBuffer \"CKPX\"");
   auto* in = flatbuffers::GetRoot<fb::Tombstone>(bytes.data());
@@ -56,6 +63,8 @@ static Result<Tombstone> decode_tombstone(Bytes bytes) {
   out.status = in->status();
   if (in->reason()) out.reason = in->reason()->str();
   out.closed_by_token = in->closed_by_token();
+  for (uint32_t i = 0; in->facts() && i + 1 < in->facts()->size(); i += 2)
+    out.facts.emplace_back(in->facts()->Get(i)->str(), in->facts()->Get(i + 1)->str());
   return out;
 }
 

@@ -14,6 +14,7 @@ struct Tombstone {
   ckpt_status status = CKPT_ABORTED;
   std::string reason;
   uint64_t closed_by_token = 0;
+  Status::Details facts = {};  // of the failure
 };
 
 // The whole MANIFEST file (FORMAT §2) for an index and the copies of parts' indexes, or for a tombstone.

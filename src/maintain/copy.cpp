@@ -61,7 +61,7 @@ std::vector<Span> spans_of(const PartVerifier& verifier) {
     const fb::Chunk& chunk = *verifier.chunks()[i].chunk;
     spans.push_back({chunk.offset(), chunk.stored_size(), format::id_of(chunk.digest()), i});
   }
-  add_index(part.index->root(), checkpoint::place_of(part.trailer), part.trailer.index_offset, &spans);
+  add_index(part.index->root(), checkpoint::place_of(part.trailer, part.number), part.trailer.index_offset, &spans);
   sort_by_offset(spans);
   return spans;
 }

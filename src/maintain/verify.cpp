@@ -58,6 +58,8 @@ static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const Veri
     for (const fb::Tensor& tensor : (*page)->tensors) note(tensor_holds(**page, tensor));
   }
   if (pages_read) note(checkpoint.check_manifest(options.threads));
+  for (uint64_t i = 0; options.mode != VerifyMode::kQuick && pages_read && i < checkpoint.object_count(); i++)
+    note(checkpoint.object_at(i).status());
 }
 
 // The data of all parts.

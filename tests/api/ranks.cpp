@@ -28,7 +28,8 @@ const Bytes& World::keep(Bytes bytes) {
 }
 
 Outcome outcome_of(ckpt_status status, const Error& error) {
-  return {status, error.text(), error.detail("tensor"), error.detail("ranks")};
+  return {
+      status, error.text(), error.detail("tensor"), error.detail("ranks"), error.detail("rank"), error.detail("found")};
 }
 
 std::vector<Outcome> World::save(const std::string& label, const std::vector<Setting>& settings,

@@ -40,7 +40,7 @@ class OnEveryStore : public ::testing::TestWithParam<const char*> {
 
 struct Outcome {
   ckpt_status status = CKPT_OK;
-  std::string text, tensor, ranks;
+  std::string text, tensor, ranks, rank, found;
 };
 
 // All ranks of a run that share one session.

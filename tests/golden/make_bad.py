@@ -3,6 +3,7 @@
 
 Their digests are right, unless the digest is what is broken, so that a reader gets as far as the broken rule.
 If the reader must stop at MANIFEST, there are no parts. Run once; the results are committed.
+FORMAT-view-extent and FORMAT-shared-object-of-another-rank were found by a fuzzer, in a checkpoint of three ranks.
 """
 import os
 import struct

@@ -37,9 +37,8 @@ class Error : public std::runtime_error {
   // Takes over and frees `err`, which may be null.
   Error(ckpt_status status, ckpt_error* err)
       : std::runtime_error(err ? ckpt_error_message(err) : ckpt_status_name(status)), status_(status) {
-    for (const char* key : {"path", "part", "tensor", "rank", "ranks", "offset", "expected", "found", "bucket", "key",
-                            "http_status", "s3_code", "request_id"})
-      if (const char* value = ckpt_error_detail(err, key)) details_.emplace(key, value);
+    const char* value = nullptr;
+    for (size_t i = 0; const char* key = ckpt_error_detail_at(err, i, &value); ++i) details_.emplace(key, value);
     ckpt_error_free(err);
   }
   Error(ckpt_status status, const std::string& message, Details details = {})

@@ -576,6 +576,9 @@ end
 function ckpt_error_detail(err, key)
     @ccall libckpt.ckpt_error_detail(err::Ptr{ckpt_error}, key::Cstring)::Cstring
 end
+function ckpt_error_detail_at(err, index, value)
+    @ccall libckpt.ckpt_error_detail_at(err::Ptr{ckpt_error}, index::Csize_t, value::Ptr{Cstring})::Cstring
+end
 function ckpt_error_free(err)
     @ccall libckpt.ckpt_error_free(err::Ptr{ckpt_error})::Cvoid
 end

@@ -6,9 +6,9 @@ A call of the library failed.
 * `status`: `:CORRUPT`, `:NOT_FOUND`, …, or `:UNKNOWN` for a number that the library has no name for
 * `code`: the number of the status
 * `message`: one line that says what failed, where, what was expected and what was found
-* `details`: those of `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`, `"expected"`, `"found"` that the
-  error has, and of an answer of an object store `"bucket"`, `"key"`, `"http_status"`, `"s3_code"`, `"request_id"`. All
-  are text, since offsets and checksums may be larger than `Int`
+* `details`: the facts that the error has, such as `"path"`, `"part"`, `"tensor"`, `"rank"`, `"ranks"`, `"offset"`,
+  `"expected"`, `"found"`, and of an answer of an object store `"bucket"`, `"key"`, `"http_status"`, `"s3_code"`,
+  `"request_id"`. All are text, since offsets and checksums may be larger than `Int`
 """
 struct CkptError <: Exception
     code::Int32
@@ -17,15 +17,13 @@ struct CkptError <: Exception
     details::Dict{String,String}
 end
 
-const DETAILS = ("path", "part", "tensor", "rank", "ranks", "offset", "expected", "found",
-                 "bucket", "key", "http_status", "s3_code", "request_id")
-
 # Copies the library's error and frees it; `handle` may be null.
 function CkptError(code::Int32, handle::Ptr{ckpt_error})
     details = Dict{String,String}()
-    for key in DETAILS
-        value = ckpt_error_detail(handle, key)
-        value == C_NULL || (details[key] = unsafe_string(value))
+    value, index = Ref{Cstring}(C_NULL), 0
+    while (key = ckpt_error_detail_at(handle, index, value)) != C_NULL
+        details[unsafe_string(key)] = unsafe_string(value[])
+        index += 1
     end
     message = unsafe_string(ckpt_error_message(handle))
     ckpt_error_free(handle)
@@ -42,8 +40,8 @@ function Base.showerror(io::IO, error::CkptError)
     print(io, "CkptError: ", error.status)
     error.status === :UNKNOWN && print(io, " (", error.code, ")")
     isempty(error.message) || print(io, ": ", error.message)
-    facts = [key for key in DETAILS if haskey(error.details, key)]
-    isempty(facts) || print(io, " (", join(("$key: $(error.details[key])" for key in facts), ", "), ")")
+    facts = sort!(collect(error.details))
+    isempty(facts) || print(io, " (", join(("$key: $value" for (key, value) in facts), ", "), ")")
     return nothing
 end
 

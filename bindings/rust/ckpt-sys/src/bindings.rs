@@ -57,6 +57,13 @@ unsafe extern "C" {
     pub fn ckpt_error_detail(err: *const ckpt_error, key: *const ::core::ffi::c_char) -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
+    pub fn ckpt_error_detail_at(
+        err: *const ckpt_error,
+        index: usize,
+        value: *mut *const ::core::ffi::c_char,
+    ) -> *const ::core::ffi::c_char;
+}
+unsafe extern "C" {
     pub fn ckpt_error_free(err: *mut ckpt_error);
 }
 pub const CKPT_DTYPE_I4: i32 = 4;

@@ -88,28 +88,11 @@ pub struct Error {
 struct Inner {
     status: Status,
     message: String,
-    details: Vec<(&'static str, String)>,
+    details: Vec<(String, String)>,
 }
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// The keys of [`Error::detail`].
-const KEYS: [&CStr; 13] = [
-    c"path",
-    c"part",
-    c"tensor",
-    c"rank",
-    c"ranks",
-    c"offset",
-    c"expected",
-    c"found",
-    c"bucket",
-    c"key",
-    c"http_status",
-    c"s3_code",
-    c"request_id",
-];
 
 impl Error {
     /// Its status; never [`Status::OK`].
@@ -132,8 +115,8 @@ impl Error {
     }
 
     /// All facts that the error has.
-    pub fn details(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.inner.details.iter().map(|(key, value)| (*key, value.as_str()))
+    pub fn details(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.inner.details.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// An error that this crate finds itself.
@@ -142,7 +125,7 @@ impl Error {
     }
 
     pub(crate) fn with(mut self, key: &'static str, value: impl ToString) -> Self {
-        self.inner.details.push((key, value.to_string()));
+        self.inner.details.push((key.to_owned(), value.to_string()));
         self
     }
 
@@ -166,11 +149,13 @@ impl Error {
             let text = |ptr| CStr::from_ptr(ptr).to_string_lossy().into_owned();
             let status = if err.is_null() { status } else { Status(sys::ckpt_error_status(err)) };
             let mut error = Error::new(status, text(sys::ckpt_error_message(err)));
-            for key in KEYS {
-                let value = sys::ckpt_error_detail(err, key.as_ptr());
-                if !value.is_null() {
-                    error.inner.details.push((key.to_str().unwrap_or_default(), text(value)));
+            let mut value = std::ptr::null();
+            for index in 0.. {
+                let key = sys::ckpt_error_detail_at(err, index, &mut value);
+                if key.is_null() {
+                    break;
                 }
+                error.inner.details.push((text(key), text(value)));
             }
             if error.inner.message.is_empty() {
                 error.inner.message = status.to_string();
