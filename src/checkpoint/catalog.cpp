@@ -83,6 +83,13 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
                                                     const Status& problem) {
   if (!store.traits().lists) return entry_of_name(id, problem);
   const bool named = format::parse_checkpoint_dir(id).has_value();
+  // Unlike a removed directory, a link that leads nowhere now may be the newest checkpoint, on a disk that is not
+  // there.
+  if (const std::string to = problem.ok() ? store.link_of(id) : ""; !to.empty())
+    return !named ? Result<CheckpointEntry>(Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint"))
+                  : entry_of_name(id, Status(CKPT_IO, strformat("{} is a symbolic link to {}, where no checkpoint is",
+                                                                store.path(id), to))
+                                          .with("path", store.path(id)));
   if (auto there = named && problem.ok() ? store.has_directory(id) : Result<bool>(false); there.ok() && *there)
     return entry_of_name(id, Ok());  // its name tells all, so nobody looks into it
   auto files = store.list(id);
@@ -96,7 +103,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
   CheckpointEntry entry = entry_of_name(id, damaged ? problem : files.status());
   // Rank 0's part holds the same summary, but for the counts.
   if (damaged)
-    if (auto part = open_part(store, id, 0); part.ok()) entry.summary = part->summary();
+    if (auto summary = part_summary(store, id, 0); summary.ok()) entry.summary = summary.take();
   return entry;
 }
 

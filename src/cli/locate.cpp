@@ -70,7 +70,11 @@ Target locate_directory(const std::string& path, bool has_mirror = false) {
   }
   need_directory(path);
   if (!is_checkpoint(path)) return {Target::Kind::kStore, path, "latest"};
-  // "." and links become the name that the directory has in its store.
+  // A link in a store is that store's; "." and other links become the name that the directory has in its store.
+  const fs::path given(path);
+  if (is_named_as_checkpoint(given.filename().string()) && exists((given.parent_path() / ".ckpt").string()))
+    return {Target::Kind::kDirectory, given.has_parent_path() ? given.parent_path().string() : ".",
+            given.filename().string()};
   std::error_code code;
   fs::path real = fs::canonical(path, code);
   if (code) fail(CKPT_IO, "cannot resolve " + path + ": " + code.message());

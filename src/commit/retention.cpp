@@ -42,6 +42,17 @@ static Result<std::unique_ptr<store::Lock>> lock_for_removal(store::Store& store
   }
 }
 
+// What a link leads to may be another's, and is nothing that ckpt made there.
+static Status refuse_link(const store::Store& store, std::string_view id) {
+  const std::string to = store.link_of(id);
+  if (to.empty()) return Ok();
+  return Status(CKPT_UNSUPPORTED, strformat("{} is a symbolic link to {}, and nothing is removed behind a link: remove "
+                                            "both by hand",
+                                            store.path(id), to))
+      .with("path", store.path(id))
+      .with("found", to);
+}
+
 // `closed`: its slot holds a tombstone. Clears `*guarded` if no lock could keep a reader's checkpoint.
 static Status remove_directory(store::Store& store, std::string_view id, bool closed, bool* guarded = nullptr) {
   auto lock = lock_for_removal(store, id);
@@ -91,6 +102,7 @@ Status remove_attempt(store::Store& store, std::string_view id, std::string_view
 Status remove_by_id(store::Store& store, std::string_view id) {
   if (id.empty() || id[0] == '.' || id.find('/') != std::string_view::npos)
     return Status(CKPT_INVALID, "\"" + std::string(id) + "\" is not a checkpoint id");
+  CKPT_TRY(refuse_link(store, id));
   auto found = checkpoint::read_entry(store, id);
   if (found.status().code() == CKPT_NOT_FOUND && store.traits().lists) return checkpoint::explain_no_id(store, id);
   CKPT_ASSIGN(const auto entry, std::move(found));
@@ -133,7 +145,8 @@ static std::string unguarded(const store::Store& store) {
 static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
                        Report* report, session::Session* session) {
   bool guarded = true;
-  Status status = dry_run ? Ok() : remove_committed(store, entry, session, &guarded);
+  Status status = refuse_link(store, entry.id);
+  if (status.ok() && !dry_run) status = remove_committed(store, entry, session, &guarded);
   std::string text = why;
   if (!guarded) text += unguarded(store);
   if (status.ok())

@@ -40,6 +40,7 @@ class PosixStore final : public Store {
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override { return exists(key); }
+  std::string link_of(std::string_view name) const override { return store::link_of(root_, name); }
   Result<std::vector<Entry>> list(std::string_view directory) const override;
   Result<uint64_t> bytes_in(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;

@@ -75,7 +75,7 @@ Status make_directory(const Root& root, std::string_view key) {
 // Through its directory, which is opened: an NFS client asks the server then whether the directory changed, and forgets
 // the names that it remembered as absent. Otherwise it would believe these for up to a minute (acdirmax).
 Result<bool> exists(const Root& root, std::string_view key) {
-  auto directory = root.open_directory(directory_of(key));
+  auto directory = root.open_directory(directory_of(key), Root::Links::kFirst);
   if (directory.status().code() == CKPT_NOT_FOUND) return false;
   if (!directory.ok()) return std::move(directory).status();
   struct stat found;
@@ -113,11 +113,18 @@ static Status for_each_entry(Fd directory, const std::string& path, bool sizes, 
   }
 }
 
+std::string link_of(const Root& root, std::string_view name) {
+  std::string to(4096, '\0');
+  const ssize_t size = readlink(root.path(name).c_str(), to.data(), to.size());
+  return to.substr(0, size < 0 ? 0 : static_cast<size_t>(size));
+}
+
 Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key) {
-  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  CKPT_ASSIGN(Fd directory, root.open_directory(key, Root::Links::kFirst));
   std::vector<Entry> entries;
   CKPT_TRY(for_each_entry(std::move(directory), root.path(key), false, [&](std::string name, const struct stat& found) {
-    entries.push_back(Entry{std::move(name), S_ISDIR(found.st_mode)});
+    const bool linked = key.empty() && S_ISLNK(found.st_mode);  // maybe to a directory, maybe to none that is there
+    entries.push_back(Entry{std::move(name), linked || S_ISDIR(found.st_mode)});
     return Ok();
   }));
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
@@ -125,7 +132,7 @@ Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key
 }
 
 Result<std::vector<SizedFile>> list_files(const Root& root, std::string_view key) {
-  CKPT_ASSIGN(Fd directory, root.open_directory(key));
+  CKPT_ASSIGN(Fd directory, root.open_directory(key, Root::Links::kFirst));
   std::vector<SizedFile> files;
   CKPT_TRY(for_each_entry(std::move(directory), root.path(key), true, [&](std::string name, const struct stat& found) {
     if (S_ISREG(found.st_mode)) files.push_back({std::move(name), static_cast<uint64_t>(found.st_size)});

@@ -12,6 +12,9 @@ namespace ckpt::store {
 Status make_root(const Root& root);
 Status make_directory(const Root& root, std::string_view key);
 Result<bool> exists(const Root& root, std::string_view key);
+// Where the name in the root leads, if it is a symbolic link; else "".
+std::string link_of(const Root& root, std::string_view name);
+// A link in the root counts as a directory, since it may lead to one.
 Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key);
 struct SizedFile {
   std::string name;

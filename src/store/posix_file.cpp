@@ -149,21 +149,33 @@ std::string Root::path(std::string_view key) const {
   return (path_ == "/" ? path_ : path_ + "/") + std::string(key);
 }
 
-Result<Fd> Root::open(std::string_view key, int flags) const {
+static int open_through_link(int root, std::string_view key, int flags) {
+  std::string_view rest = key;
+  const std::string first(next_element(rest));
+  if (first.starts_with('.') || (rest.empty() && !(flags & O_DIRECTORY))) return open_beneath(root, key, flags);
+  const int how = rest.empty() ? flags : O_PATH | O_DIRECTORY;
+  Fd directory(retry([&] { return openat(root, first.c_str(), how | O_CLOEXEC); }));
+  return !directory || rest.empty() ? directory.release() : open_beneath(directory.get(), rest, flags);
+}
+
+Result<Fd> Root::open(std::string_view key, int flags, Links links) const {
   int how = key.empty() ? flags : O_PATH | O_DIRECTORY;
   Fd root(retry([&] { return ::open(path_.c_str(), how | O_CLOEXEC); }));
   if (!root) return fail(errno, "open", path_);
   if (key.empty()) return root;
   Fd found(open_beneath(root.get(), key, flags));
+  if (!found && errno == ELOOP && links == Links::kFirst) found = Fd(open_through_link(root.get(), key, flags));
   if (!found) return fail(errno, "open", path(key));
   return found;
 }
 
-Result<Fd> Root::open_directory(std::string_view key) const { return open(key, O_RDONLY | O_DIRECTORY); }
+Result<Fd> Root::open_directory(std::string_view key, Links links) const {
+  return open(key, O_RDONLY | O_DIRECTORY, links);
+}
 
 Result<bool> Root::leads_to(std::string_view key, int fd) const {
   struct stat held, found;
-  Result<Fd> now = open(key, O_PATH);
+  Result<Fd> now = open(key, O_PATH, Links::kFirst);
   if (now.status().code() == CKPT_NOT_FOUND || now.status().code() == CKPT_FORMAT) return false;
   if (!now.ok()) return std::move(now).status();
   if (fstat(now->get(), &found) != 0 || fstat(fd, &held) != 0) return fail(errno, "inspect", path(key));

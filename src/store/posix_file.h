@@ -57,7 +57,8 @@ bool is_symlink(int directory, const char* name);
 // Sets `*from_stays` if `from` may still exist afterwards, even after success: then both are names of the file.
 int rename_exclusive(int directory, const char* from, const char* to, bool* from_stays);
 
-// The directory that a store lives in. Links to the root itself are followed; links below it are not.
+// The directory that a store lives in. Links to the root itself are followed; links below it are not, but where it is
+// said, and then only that of the first element of a key: a checkpoint's directory that was moved and linked.
 class Root {
  public:
   explicit Root(std::string path) : path_(std::move(path)) {}
@@ -66,9 +67,10 @@ class Root {
   std::string path(std::string_view key) const;
 
   // Opens what exists ("" is the root). `flags` must not have O_CREAT; O_CLOEXEC is added.
-  Result<Fd> open(std::string_view key, int flags) const;
+  enum class Links { kRefused, kFirst };
+  Result<Fd> open(std::string_view key, int flags, Links links = Links::kRefused) const;
   // For listing and for fsync.
-  Result<Fd> open_directory(std::string_view key) const;
+  Result<Fd> open_directory(std::string_view key, Links links = Links::kRefused) const;
   // Whether `key` still leads to the file behind `fd`. An error means that this is unknown.
   Result<bool> leads_to(std::string_view key, int fd) const;
 

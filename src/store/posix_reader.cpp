@@ -12,13 +12,14 @@
 
 namespace ckpt::store {
 
-static Result<Fd> open_regular(const Root& root, std::string_view key, int access, struct stat* found) {
+static Result<Fd> open_regular(const Root& root, std::string_view key, int access, struct stat* found,
+                               Root::Links links = Root::Links::kFirst) {
   // O_NONBLOCK: if a FIFO is in the place of a file, do not wait for its writer.
-  Result<Fd> file = root.open(key, access | O_NONBLOCK | O_NOCTTY);
+  Result<Fd> file = root.open(key, access | O_NONBLOCK | O_NOCTTY, links);
   // Another program (a Samba or NFS server) holds a lease on it: then it is a regular file, and the open that waits
   // lets the kernel take the lease back.
   if (const std::string* error = file.status().detail("errno"); error && *error == std::to_string(EWOULDBLOCK))
-    file = root.open(key, access | O_NOCTTY);
+    file = root.open(key, access | O_NOCTTY, links);
   if (const std::string* error = file.status().detail("errno"))
     if (*error == std::to_string(ENXIO) || *error == std::to_string(EISDIR)) return not_a_file(root.path(key));
   if (!file.ok()) return file;
@@ -172,12 +173,13 @@ static Result<bool> take_lock(const Root& root, std::string_view key, bool exclu
 
 Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive) {
   struct stat found{};
-  CKPT_ASSIGN(Fd file, open_regular(root, key, O_RDONLY, &found));
+  const Root::Links links = exclusive ? Root::Links::kRefused : Root::Links::kFirst;  // who removes follows none
+  CKPT_ASSIGN(Fd file, open_regular(root, key, O_RDONLY, &found, links));
   auto held = take_lock(root, key, exclusive, file);
   // NFS turns an exclusive flock into a record lock, which needs a descriptor open for writing. Elsewhere such a
   // descriptor would keep the file system from being made read-only.
   if (const std::string* error = held.status().detail("errno"); error && *error == std::to_string(EBADF)) {
-    CKPT_ASSIGN(file, open_regular(root, key, O_RDWR, &found));
+    CKPT_ASSIGN(file, open_regular(root, key, O_RDWR, &found, links));
     held = take_lock(root, key, exclusive, file);
   }
   CKPT_TRY(held.status());

@@ -198,6 +198,9 @@ class Store {
   virtual Result<bool> exists(std::string_view key) const = 0;
   // Whether there is a directory, or anything below such a name.
   virtual Result<bool> has_directory(std::string_view key) const = 0;
+  // Where the directory `name` of the root lies, if it is a symbolic link; else "". What is below is read there, and
+  // never written or removed.
+  virtual std::string link_of(std::string_view /*name*/) const { return {}; }
 
   // The entries of a directory, in the order of their names; NOT_FOUND. "" is the root. Looks at no entry by itself.
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;

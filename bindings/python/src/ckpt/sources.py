@@ -244,10 +244,8 @@ class Elements:
 
 
 def is_checkpoint_directory(path: str) -> bool:
-    """Whether it is a checkpoint's own directory inside of a store."""
-    folder, name = os.path.split(os.path.realpath(path))
-    return name.count(".") >= 2 and os.path.isfile(os.path.join(path, "MANIFEST")) and os.path.isdir(
-        os.path.join(folder, ".ckpt"))
+    """Whether it is a checkpoint's own directory: in a store, or copied alone to another place, by any name."""
+    return os.path.isfile(os.path.join(path, "MANIFEST"))
 
 
 def newest_of_recis(path: str) -> str:
