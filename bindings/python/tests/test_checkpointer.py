@@ -183,9 +183,9 @@ def test_labels_of_their_own_do_not_count_as_the_last(tmp_path: Path) -> None:
     assert labels(tmp_path / "s") == ["epoch-1", "step-2", "epoch-2", "step-3", "epoch-3"]
 
 
-def test_keeping_the_best_needs_keep_last(tmp_path: Path) -> None:
+def test_keeping_every_so_many_needs_keep_last(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="without keep_last"):
-        ckpt.Checkpointer(tmp_path / "s", keep_best=("loss", "min", 1))
+        ckpt.Checkpointer(tmp_path / "s", keep_every=10)
 
 
 # ---- saving ----

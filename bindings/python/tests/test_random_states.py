@@ -41,6 +41,24 @@ def test_without_a_template_they_are_plain_values(tmp_path: Path) -> None:
     assert set(ckpt.load(tmp_path)["random"]) >= {"python", "numpy"}
 
 
+def test_ranks_that_saved_none_draw_streams_of_their_own(tmp_path: Path) -> None:
+    random.seed(3)
+    np.random.seed(4)
+    ckpt.save(tmp_path, {"random": ckpt.random_states()}, step=1)
+    own = draws()
+
+    def drawn_by(rank: int) -> list[Any]:
+        with ckpt.Checkpointer(tmp_path, rank=rank, world_size=3) as keeper:
+            keeper.restore({"random": ckpt.random_states()})
+        return draws()
+
+    first = [drawn_by(rank) for rank in range(3)]
+    assert first[0] == own and first == [drawn_by(rank) for rank in range(3)]
+    assert all(len(set(column)) == 3 for column in zip(*first))
+    ckpt.load(tmp_path, into={"random": ckpt.random_states()}, rank=2)
+    assert draws() == first[2]
+
+
 @pytest.mark.torch
 def test_torch_draws_the_same_after_a_load(tmp_path: Path) -> None:
     import torch

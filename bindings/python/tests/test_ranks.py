@@ -68,11 +68,17 @@ def test_what_is_each_ranks_own_comes_back_to_it(tmp_path: Path) -> None:
 
     assert len(set(save(tmp_path, 3, state_of))) == 1
     for rank, seed in ((0, 0), (2, 2), (5, 0)):
-        state = ckpt.load(tmp_path, rank=rank)
+        if rank == 5:
+            with pytest.raises(ckpt.MismatchError, match="state at 'rng': the values of 3 ranks.* this is rank 5;"):
+                ckpt.load(tmp_path, rank=rank)
+        state = ckpt.load(tmp_path, rank=rank, or_rank0=True)
         assert state["epoch"] == 2 and state["rng"]["seed"] == seed and state["rng"]["bits"].tolist() == [seed] * 3
     everyone = ckpt.load(tmp_path, rank=None)["rng"]
     assert [everyone.items[f"rank{rank}"]["seed"] for rank in range(3)] == [0, 1, 2]
     assert ckpt.load(tmp_path, at=("rng", "seed"), rank=1) == 1
+    with pytest.raises(ckpt.MismatchError, match="of 3 ranks, each its own, and this is rank 0 of 1") as caught:
+        ckpt.load(tmp_path, into={"rng": ckpt.PerRank({"seed": 9, "bits": np.zeros(3, int)})})
+    assert (caught.value.details["expected"], caught.value.details["found"]) == ("3", "1")
 
 
 def test_memory_that_a_ranks_own_value_shares_with_the_state_of_all_is_both(tmp_path: Path) -> None:

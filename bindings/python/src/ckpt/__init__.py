@@ -17,9 +17,9 @@ from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filt
                     KeyKind, NodeKind, OptionKind, Scope, Status)
 from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
                      DataError, Error, ExistsError, FencedError, ForkedError, FormatError, GoneError, IncompleteError,
-                     InternalError, InvalidError, IoError, MachineError, MismatchError, MissingWarning, NoMemoryError,
-                     NoSpaceError, NotFoundError, PassedOverWarning, RankError, RevisionError, StoreError, TimeoutError,
-                     UnsupportedError)
+                     InternalError, InvalidError, IoError, LaterStepsWarning, MachineError, MismatchError,
+                     MissingWarning, NoMemoryError, NoSpaceError, NotFoundError, PassedOverWarning, RankError,
+                     RanksWarning, RevisionError, StoreError, TimeoutError, UnsupportedError)
 from .handles import Reader, Session, Store
 from .loading import load
 from .opening import Checkpoint, LazyTensor, Listing, ls
@@ -47,7 +47,7 @@ __all__ = [
     "InvalidError", "UnsupportedError", "ForkedError", "CancelledError", "NotFoundError", "ExistsError", "GoneError",
     "CorruptError", "FormatError", "RevisionError", "IncompleteError", "MismatchError", "ConflictError", "FencedError",
     "AbortedError", "TimeoutError", "CommitUnknownError", "IoError", "NoSpaceError", "NoMemoryError", "InternalError",
-    "MissingWarning", "PassedOverWarning",
+    "LaterStepsWarning", "MissingWarning", "PassedOverWarning", "RanksWarning",
     "options", "version", "version_number", "status_name", "dtype_name", "dtype_bits", "dtype_find",
     "FORMAT_REVISION", "__version__",
 ]

@@ -181,15 +181,36 @@ def _of_unknown_option(message: str) -> str:
         name, (*(option.key for option in _core.options()), *WORDS))
 
 
+_FENCED = ("; a later start of the run does that, and so do processes that save to one path without knowing of each "
+           "other, each as the only rank: these need torch.distributed, jax.distributed, or rank= and world_size=")
+
+
+def _why_fenced() -> str:
+    """The likely cause."""
+    from . import hints
+    looks = hints.lookalike()
+    return _FENCED + (f" ({looks})" if looks else "")
+
+
 def error_of(status: int, message: str, details: Mapping[str, str] | None = None) -> Error:
     """The exception for a status; an unknown status has the class of its group."""
     if message.startswith(_UNKNOWN_OPTION):
         message = _of_unknown_option(message)
+    if status == Status.FENCED and _FENCED not in message:
+        message += _why_fenced()
     return _CLASSES.get(status, _GROUPS.get(status // 10, Error))(status, message, details)
 
 
 class PassedOverWarning(UserWarning):
     """A reader opened an older checkpoint, since newer ones cannot be loaded: a trainer repeats steps."""
+
+
+class LaterStepsWarning(UserWarning):
+    """A run has checkpoints of later steps than the one that it goes on from, or begins anew beside older ones."""
+
+
+class RanksWarning(UserWarning):
+    """A process that looks like one of several ranks saves as the only one, since nobody said which rank it is."""
 
 
 class MissingWarning(UserWarning):

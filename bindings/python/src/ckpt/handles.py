@@ -94,7 +94,10 @@ class Session(_core.Session):
                          options, job=job, **keywords)
         self.rank = rank
         """Which rank of the session this is."""
-        self._run = {"run": "main", **(options or {}), **keywords}["run"]
+        chosen = {"run": "main", "timeout_ms": 600000, **(options or {}), **keywords}
+        self._run = chosen["run"]
+        self.timeout_ms = int(chosen["timeout_ms"])
+        """How long it waits for other ranks: option timeout_ms."""
         self._turn = Turn()
         self._process = os.getpid()
 

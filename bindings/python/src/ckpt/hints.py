@@ -80,6 +80,24 @@ def what_lies_at(store: Store) -> str:
     return "the directory is no store of ckpt" + (f", but has some: {some(inside)}" if inside else "")
 
 
+# How launchers tell a process its rank: who, and the variables with the rank and the number of ranks.
+_LAUNCHERS = (("torchrun", "RANK", "WORLD_SIZE"), ("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+              ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"), ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+              ("MPI", "PMI_RANK", "PMI_SIZE"), ("MPI", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+              ("jax", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"))
+
+
+def lookalike() -> str:
+    """By what the environment makes this process look like one of several ranks; "" if it does not."""
+    for who, rank, size in _LAUNCHERS:
+        if rank in os.environ and size in os.environ:
+            number, count = os.environ[rank], os.environ[size]
+            if count.isdecimal() and int(count) > 1:
+                return f"{rank} and {size} ({who}) make it look like rank {number} of {count}"
+            return ""
+    return ""
+
+
 def unknown_option(name: str, names: Iterable[str]) -> str:
     """What follows the name of an unknown option."""
     return near(name, names) or "; ckpt.options() lists them"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
 from .adapt import (TRANSPARENT, Marks, check_dtype, fill_quantized, is_quantized, is_value, marks_of, parts_for, put,
@@ -21,9 +21,11 @@ from .kinds import bytes_of, described, is_plain
 from .missing import arrays_in, holds_others, items_of, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
 from .progress import Progress, finish
+from .random_states import OfNewRank, are_at, of_new_rank
+from .ranks import own_rank
 from .records import TensorInfo
-from .regions import PER_RANK, PerRank, Regions, Shard
-from .saved import AnyReader, SavedNode, descend, own_value, through_records
+from .regions import PER_RANK, PerRank, Regions, Shard, Whose
+from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
 from .stateful import AsSaved, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful, templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
@@ -39,7 +41,8 @@ def load(
     at: Sequence[str | int] = (),
     framework: FrameworkName | None = None,
     convert: bool = False,
-    rank: int | None = 0,
+    rank: int | Literal["own"] | None = "own",
+    or_rank0: bool = False,
     progress: Progress = None,
     options: Mapping[str, int | str] | None = None,
     **keywords: int | str,
@@ -54,9 +57,11 @@ def load(
     that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
     as they were saved. Tensors that shared memory when they were saved share it again.
 
-    `rank`: which of several ranks this is. Where the state has a ckpt.PerRank, the result has the value that this rank
-    saved; rank 0's, if the checkpoint has fewer ranks. None: a ckpt.Record of the values of all ranks, by "rank0",
-    "rank1" and so on.
+    `rank`: which of several ranks this is; by default that of torch's process group or jax.distributed, which is asked
+    for nothing else. Where the state has a ckpt.PerRank, the result has the value that this rank saved. If another
+    number of ranks saved it, that is a MismatchError with both numbers, unless `or_rank0` gives each rank its own value
+    or rank 0's; random states fit any number. None: a ckpt.Record of the values of all ranks, by "rank0", "rank1" and
+    so on.
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
     has none, new arrays are made. Its objects with load_state_dict() (modules, optimizers, schedulers) take their
@@ -74,14 +79,15 @@ def load(
     text_of("selector", selector)
     reader = open_source(source, selector, chosen)
     try:
-        return load_from(reader, into, at, framework, convert, rank, progress, chosen)
+        whose = None if rank is None else Whose(*own_rank(), or_rank0) if rank == "own" else Whose(rank, None, or_rank0)
+        return load_from(reader, into, at, framework, convert, whose, progress, chosen)
     finally:
         if reader is not source:
             reader.close()
 
 
 def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: FrameworkName | None, convert: bool,
-              rank: int | None, progress: Progress, options: Mapping[str, int | str],
+              whose: Whose | None, progress: Progress, options: Mapping[str, int | str],
               objects: Mapping[int, StateObject] | None = None,
               before: Callable[[list[str]], None] = lambda unexpected: None) -> Any:
     """As load(). `objects`: those in `into` by their ids. `before` is called before any array changes, with the paths
@@ -90,9 +96,9 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
     objects = templates_of(into) if objects is None else objects
-    with _tree_of(reader, rank) as tree, _request_of(reader, options) as request:
-        root = descend(tree, at, rank)
-        state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, rank,
+    with _tree_of(reader, whose) as tree, _request_of(reader, options) as request:
+        root = descend(tree, at, whose)
+        state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, whose,
                              objects)
         out = state.read(root, into)
         state.add_arrays()
@@ -110,8 +116,8 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         return state.finish(out)
 
 
-def _tree_of(reader: AnyReader, rank: int | None) -> Tree:
-    return reader.tree() if isinstance(reader, FileReader) else reader.tree(rank=rank)
+def _tree_of(reader: AnyReader, whose: Whose | None) -> Tree:
+    return reader.tree() if isinstance(reader, FileReader) or whose is None else reader.tree(rank=whose.rank)
 
 
 @contextmanager
@@ -167,10 +173,10 @@ class _StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
     def __init__(self, reader: AnyReader, tree: Tree, root: int, request: Load | FileRequest,
-                 framework: FrameworkName | None, convert: bool, rank: int | None,
+                 framework: FrameworkName | None, convert: bool, whose: Whose | None,
                  objects: Mapping[int, StateObject]) -> None:
         super().__init__(tree)
-        self._rank = rank
+        self._whose = whose
         self._objects = objects
         self.used: set[int] = set()
         self.unexpected: list[str] = []  # paths of what modules have no place for
@@ -243,9 +249,8 @@ class _StateReader(TreeReader):
     # ---- asking ----
 
     def read(self, index: int = 0, like: Any = None) -> Any:
-        own = own_value(self.tree, index, self._rank)
-        if own is not None:
-            return self._read_own(own, like)
+        if (own := own_value(self.tree, index, self._whose)) is not None:
+            return self._read_own(index, own, like)
         if isinstance(like, OtherShape):
             path = "/".join(self._path(index))
             raise error_of(Status.MISMATCH, f"{path}: the state of a parameter of shape {like.found}, expected "
@@ -265,14 +270,22 @@ class _StateReader(TreeReader):
                             f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
         return super().read(index, like)
 
-    def _read_own(self, index: int, like: Any) -> Any:
-        return self.read(index, like.value if isinstance(like, PerRank) else like)
+    def _read_own(self, index: int, own: int, like: Any) -> Any:
+        """What is one rank's own."""
+        assert self._whose is not None
+        rank, like = self._whose.rank, like.value if isinstance(like, PerRank) else like
+        saved = check_own(self._reader, self.tree, index, own, self._whose)
+        if rank < saved or self._whose.or_rank0 or not are_at(self.tree, own):
+            return self.read(own, like)
+        if is_stateful(like):
+            return self._read_object(own, OfNewRank(like, rank))
+        return _Loaded(lambda states: of_new_rank(states, rank), self.read(own, like))
 
     def _read_object(self, index: int, found: StateObject) -> Any:
         """An object with a state: its template is filled, and it takes the result."""
         self.used.add(id(found.object))
         path = "/".join(self._path(index))
-        template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._rank, self._root))
+        template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._whose, self._root))
         self._templates.append((path, template))
         self._given.append(index)
         outside, self._object = self._object, (path, found)
@@ -298,9 +311,7 @@ class _StateReader(TreeReader):
         parent = self.tree.node(node.parent)
         if parent.kind == NodeKind.RECORD and TRANSPARENT.get(str(parent.value)) == node.key:
             return self._path(node.parent)
-        place, child = 0, parent.first_child
-        while child is not None and child != index:
-            place, child = place + 1, self.tree.node(child).next_sibling
+        place = children(self.tree, node.parent).index(index)
         return [*self._path(node.parent), str(place if node.key is None else node.key)]
 
     def tensor(self, name: str, like: Any) -> Any:
@@ -444,8 +455,8 @@ class _StateReader(TreeReader):
         return _Loaded(lambda value: like, Record(class_name, self.entries(index, parts)))
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
-        if class_name == PER_RANK and (own := own_value(self.tree, index, self._rank)) is not None:
-            return self._read_own(own, like)
+        if class_name == PER_RANK and (own := own_value(self.tree, index, self._whose)) is not None:
+            return self._read_own(index, own, like)
         if class_name == TABLE and (table := self._table(index, like)) is not None:
             return table
         if isinstance(like, (Table, Rowset)):

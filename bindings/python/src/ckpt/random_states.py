@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import array
+import hashlib
+import json
 import random
 from collections.abc import Mapping
 from typing import Any
 
+from ._core import Tree
+from .errors import NotFoundError
 from .frameworks import loaded
 from .regions import PerRank
+from .stateful import PlainObject
 
 __all__ = ["random_states"]
 
@@ -19,7 +24,9 @@ def random_states() -> PerRank:
 
         state = {"model": model, "random": ckpt.random_states()}
 
-    A load into it sets them. numpy's Generators are values of their own and stand in the state themselves."""
+    A load into it sets them. A rank that saved none, since there are more ranks now, gets streams of its own: seeded by
+    a BLAKE2b digest of rank 0's states and the number of the rank, so that they are the same each time, and no rank's
+    are another's. numpy's Generators are values of their own and stand in the state themselves."""
     return PerRank(_RandomStates())
 
 
@@ -57,3 +64,46 @@ class _RandomStates:
 
     def __repr__(self) -> str:
         return "<random states of this process>"
+
+
+def are_at(tree: Tree, node: int) -> bool:
+    """Whether a checkpoint has random states at this node."""
+    try:
+        return tree.find(tree.find(node, "python"), "words") is not None
+    except NotFoundError:
+        return False
+
+
+def of_new_rank(states: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """The states of a rank that saved none, made of rank 0's."""
+    def seed(name: str, size: int) -> int:
+        text = json.dumps([rank, name, states], sort_keys=True, default=bytes.hex)
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=size).digest(), "little")
+
+    version, words, gauss = random.Random(seed("python", 32)).getstate()
+    out: dict[str, Any] = {"python": {"version": version, "words": array.array("I", words).tobytes(), "gauss": gauss}}
+    numpy, torch = loaded("numpy.random"), loaded("torch")
+    if numpy is not None and "numpy" in states:
+        seeds = [seed("numpy", 32) >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
+        _, key, position, has_gauss, gauss = numpy.RandomState(seeds).get_state()
+        out["numpy"] = {"key": key.astype("<u4").tobytes(), "position": position, "has_gauss": has_gauss,
+                        "gauss": gauss}
+    if torch is not None and "torch" in states:
+        def drawn(name: str, device: str) -> bytes:
+            generator = torch.Generator(device).manual_seed(seed(name, 8) >> 1)
+            return bytes(generator.get_state().tolist())
+        out["torch"] = drawn("torch", "cpu")
+        gpus = range(min(len(states.get("torch.cuda", {})), torch.cuda.device_count()))
+        out["torch.cuda"] = {str(gpu): drawn(f"torch.cuda.{gpu}", f"cuda:{gpu}") for gpu in gpus}
+    return out
+
+
+class OfNewRank(PlainObject):
+    """An object that takes them."""
+
+    def __init__(self, value: Any, rank: int) -> None:
+        super().__init__(value)
+        self._rank = rank
+
+    def apply(self, state: Any) -> None:
+        super().apply(of_new_rank(state, self._rank))

@@ -56,11 +56,25 @@ PER_RANK = "ckpt.PerRank"
 class PerRank:
     """What is this rank's own, as a leaf of the state: a random state, the position of a data loader.
 
-    All else that several ranks have at one place must be equal. A load gives each rank the value that it saved itself,
-    or rank 0's if the checkpoint has fewer ranks.
+    All else that several ranks have at one place must be equal. A load gives each rank the value that it saved itself.
+    On another number of ranks than saved it, that is a MismatchError, unless the load says or_rank0=True: then each
+    rank has its own value, or rank 0's. Only ckpt.random_states() fit any number.
     """
 
     value: Any
+
+
+@dataclass(frozen=True)
+class Whose:
+    """Whose PerRank values a load takes. `size`: how many ranks load; None: the caller does not say."""
+
+    rank: int
+    size: int | None = None
+    or_rank0: bool = False
+
+    def differs(self, saved: int) -> bool:
+        """Whether another number of ranks saved, as far as is known, or this rank did not."""
+        return self.rank >= saved if self.size is None else self.size != saved
 
 
 def replica_of(rank: int, ranks: Sequence[int]) -> Replica | None:

@@ -18,6 +18,7 @@ from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
 from .hints import local_path
 from .progress import Progress, finish
+from .ranks import Team, alone, team as team_of
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
 from .sharing import Alias, Span
 from .stateful import is_stateful, states_of
@@ -176,14 +177,6 @@ def _tell_why(save: Save, error: BaseException) -> None:
         save.give_up(text.encode("utf-8", "backslashreplace").decode())
 
 
-def _team(session: Session | None = None) -> Any:
-    """The ranks of torch's default process group; None without one, or if the session is of others."""
-    if loaded("torch.distributed") is None:
-        return None
-    from .torch.group import team
-    return team(None if session is None else (session.rank, session.world_size))
-
-
 def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: Session) -> None:
     writer = _StateWriter(session.rank, states_of(state, team))
     writer.write(state)
@@ -208,36 +201,51 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
         save.set_attr(key, value)
 
 
+_TIMEOUT_MS = 600000  # what option timeout_ms has by default
+
 # The turns of paths and Stores, in which each save has a session of its own: by URI, run and rank. A new session fences
 # the one before, so these saves follow one another, too.
 _turns: dict[tuple[str, str, int], Turn] = {}
 
 
-def _turn_of(target: Target, rank: int, options: Mapping[str, int | str]) -> Turn:
+def _place_of(target: Target) -> str:
+    """The path or URI, as text; "" for a session."""
     if isinstance(target, Session):
-        return target._turn
+        return ""
     uri = target.uri if isinstance(target, Store) else os.fsdecode(path_of(target))
     path = local_path(uri)
-    place = uri if path is None else os.path.realpath(path)
-    return _turns.setdefault((place, str(options.get("run", "main")), rank), Turn())
+    return uri if path is None else os.path.realpath(path)
 
 
-def _open(target: Target, rank: int, world_size: int, session_string: str | None,
+def _turn_of(target: Target, rank: int | None, options: Mapping[str, int | str]) -> Turn:
+    if isinstance(target, Session):
+        return target._turn
+    return _turns.setdefault((_place_of(target), str(options.get("run", "main")), rank or 0), Turn())
+
+
+def _team_of(target: Target, who: tuple[int | None, int | None, str | None],
+             options: Mapping[str, int | str]) -> Team | None:
+    """The ranks that save together and can talk; None if the caller says which rank this is, or if there are none."""
+    if isinstance(target, Session):
+        for key, given in zip(("rank", "world_size", "session_string"), who):
+            if given is not None:
+                raise ValueError(f"{key}= is for a path or Store; a Session has its own")
+        return team_of((target.rank, target.world_size))
+    return team_of() if who == (None, None, None) and "rendezvous" not in options else None
+
+
+def _open(target: Target, who: tuple[int | None, int | None, str | None], team: Team | None,
           options: Mapping[str, int | str], turn: Turn) -> tuple[Session, Session | None]:
     """The session to save with; again, if it was made for this one save, else None."""
-    if not isinstance(target, Session):
-        alone = (rank, world_size, session_string) == (0, 1, None) and "rendezvous" not in options
-        team = _team() if alone else None
-        if team is not None:
-            return team.session(target, options, turn), None
-        store = target if isinstance(target, Store) else Store(target, options)
-        made = Session(store, rank, world_size, session_string, options)
-        return made, made
-    for key, given in (("rank", rank != 0), ("world_size", world_size != 1),
-                       ("session_string", session_string is not None)):
-        if given:
-            raise ValueError(f"{key}= is for a path or Store; a Session has its own")
-    return target, None
+    if isinstance(target, Session):
+        return target, None
+    if team is not None:
+        return team.session(target, options, turn), None
+    if who == (None, None, None):
+        alone()
+    store = target if isinstance(target, Store) else Store(target, options)
+    made = Session(store, who[0] or 0, 1 if who[1] is None else who[1], who[2], options)
+    return made, made
 
 
 def _label(step: int | None, label: str | None, world_size: int) -> str:
@@ -250,15 +258,20 @@ def _label(step: int | None, label: str | None, world_size: int) -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
-def _start(target: Target, state: Any, step: int | None, label: str | None, rank: int, world_size: int,
-           session_string: str | None, attrs: Mapping[str, str] | None, in_place: bool,
+def _start(target: Target, state: Any, step: int | None, label: str | None,
+           who: tuple[int | None, int | None, str | None], attrs: Mapping[str, str] | None, in_place: bool,
            options: Mapping[str, int | str], turn: Turn) -> tuple[Job, Running]:
-    """A save that has begun."""
+    """A save that has begun. `who`: rank, world_size and session_string as the caller gave them."""
     step, label = step_of(step), text_of("label", label)
-    session, owned = _open(target, rank, world_size, session_string, options, turn)
+    team = _team_of(target, who, options)
+    if team is not None:
+        limit = int(options.get("timeout_ms", target.timeout_ms if isinstance(target, Session) else _TIMEOUT_MS))
+        team.meet("ckpt.save", {"path": _place_of(target), "run": options.get("run", "main"), "step": step,
+                                "label": label}, limit)
+    session, owned = _open(target, who, team, options, turn)
     save: Save | None = None
     try:
-        called, team = _label(step, label, session.world_size), _team(session)
+        called = _label(step, label, session.world_size)
         with nullcontext() if team is None else team.together():
             save = Save(session, called, -1 if step is None else step, options)
             try:
@@ -283,8 +296,8 @@ def save_async(
     *,
     step: int | None = None,
     label: str | None = None,
-    rank: int = 0,
-    world_size: int = 1,
+    rank: int | None = None,
+    world_size: int | None = None,
     session_string: str | None = None,
     attrs: Mapping[str, str] | None = None,
     in_place: bool = False,
@@ -309,7 +322,7 @@ def save_async(
     turn = _turn_of(target, rank, chosen)
     with turn.lock:
         turn.wait()
-        _, running = _start(target, state, step, label, rank, world_size, session_string, attrs, in_place, chosen,
+        _, running = _start(target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen,
                             turn)
         turn.running = running
         if not in_place:
@@ -332,8 +345,8 @@ def save(
     *,
     step: int | None = None,
     label: str | None = None,
-    rank: int = 0,
-    world_size: int = 1,
+    rank: int | None = None,
+    world_size: int | None = None,
     session_string: str | None = None,
     attrs: Mapping[str, str] | None = None,
     progress: Progress = None,
@@ -348,10 +361,13 @@ def save(
     of another type is a TypeError that names its path.
 
     `target`: a Session; or a path or Store, in which this call opens a session of its own with rank, world_size and
-    session_string. Where torch's default process group is there, a path or Store means a session of all its ranks,
-    which is kept. Otherwise a loop opens one Session and passes that. With several ranks every rank calls this with the
-    same label or step: their states are merged. A ckpt.Shard is this rank's region of a tensor, a ckpt.PerRank what is
-    its own; what several ranks have at one place must be equal (options `replicas`, `held_by`).
+    session_string. Where torch's default process group or jax.distributed is there, a path or Store means a session of
+    all its ranks, which is kept, and the call is a COLLECTIVE: every rank makes it, or those that do hear after ten
+    seconds on stderr who is missing, and fail after `timeout_ms`. One rank that saves by itself gives rank=0 and
+    world_size=1. Otherwise a loop opens one Session and passes that. With several ranks every rank calls this with the
+    same path, label and step, or it is a MismatchError on all; their states are merged. A ckpt.Shard is this rank's
+    region of a tensor, a ckpt.PerRank what is its own; what several ranks have at one place must be equal (options
+    `replicas`, `held_by`).
 
     `label` is "step-N" by default, or the time if there is no step. `attrs`: short texts by key, which `ckpt info`
     shows. Option `on_existing` says what becomes of a checkpoint with the same label: "error", "replace" or "keep".
@@ -363,7 +379,7 @@ def save(
     turn = _turn_of(target, rank, chosen)
     with turn.lock:
         turn.wait()
-        job, running = _start(target, state, step, label, rank, world_size, session_string, attrs, True, chosen, turn)
+        job, running = _start(target, state, step, label, (rank, world_size, session_string), attrs, True, chosen, turn)
         turn.running = running
         try:
             finish(job, "save", progress)

@@ -290,9 +290,25 @@ def _open_address(url: str, selector: str, options: Mapping[str, int | str]) -> 
         _check_latest(selector, address, "one file")
         return FileReader(url, options)
     if selector != "latest":
-        return Reader(Store(url, options), selector, options)
+        return _reader_of(Store(url, options), selector, options)
     folder, _, name = address.rstrip("/").rpartition("/")
     return Reader(Store(folder + mark + query, options), name, options)
+
+
+def best_or(store: Store, selector: str, options: Mapping[str, int | str]) -> str:
+    """The id of the checkpoint that "best" or "best:…" names by its metrics; any other selector as it is. A checkpoint
+    with the label "best" goes before."""
+    if selector != "best" and not selector.startswith("best:"):
+        return selector
+    from .checkpointer.history import find_best
+    try:
+        return store.find(f"label:{selector}", options).id
+    except NotFoundError:
+        return find_best(store, str(options.get("run", "main")), selector).id
+
+
+def _reader_of(store: Store, selector: str, options: Mapping[str, int | str]) -> Reader:
+    return Reader(store, best_or(store, selector, options), options)
 
 
 def open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
@@ -300,7 +316,7 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
     if isinstance(source, _core.Reader):
         return source
     if isinstance(source, _core.Store):
-        return Reader(source, selector, options)
+        return _reader_of(source, selector, options)
     path = os.fsdecode(source)
     if path.startswith(("https://", "http://")):
         return _open_address(path, selector, options)
@@ -310,7 +326,7 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
     if _is_foreign(path) and (reader := _file_reader(path, selector, options)):
         return reader
     try:
-        return Reader(Store(source, options), selector, options)
+        return _reader_of(Store(source, options), selector, options)
     except NotFoundError:
         # Of a bucket only its store can say whether it is one.
         if not path.startswith("s3://") or selector != "latest" or Store(source, options).list():

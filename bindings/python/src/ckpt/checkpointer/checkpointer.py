@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,15 +13,18 @@ from typing import Any
 
 from ..background import SaveHandle, log
 from ..enums import Status
-from ..errors import Error, error_of
+from ..errors import Error, LaterStepsWarning, NotFoundError, error_of, warn
 from ..handles import Session, Store
+from ..hints import some
+from ..opening import ls
+from ..ranks import ranks_of
 from ..records import CheckpointInfo
+from ..regions import Whose
 from ..saving import save_async
 from . import preemption, restoring
 from .checking import Check, check
 from .history import Entry, History, attributes, best_of
 from .policy import Every, LabelTemplate, Moment, Schedule
-from .ranks import ranks_of, template_variables
 from .restoring import Restored
 from .selection import Choice, Rename, patterns, restore as load_into
 
@@ -45,6 +49,13 @@ class _Plan:
     options: dict[str, int | str]
 
 
+def _listed(store: Store, run: str) -> Sequence[CheckpointInfo]:
+    try:
+        return ls(store, run)
+    except NotFoundError:
+        return ()  # the first save makes the store
+
+
 class Checkpointer:
     """Saves a training as it goes on, keeps what the policy says, and restores the newest checkpoint that is sound.
 
@@ -58,9 +69,10 @@ class Checkpointer:
 
     `every`: steps (500), a timedelta, a text ("1 epoch", "10 min", "1000000 tokens"), a function of a ckpt.Moment, or a
     list of these; None: only save() saves. `keep_last`, `keep_every`, `keep_best=(metric, "min" or "max", how many)`:
-    what stays; without keep_last all does. `label`: the template of labels, with the variables of Composer; what
-    save(label=) names stays for ever. `overwrite`: whether a checkpoint with the same label is replaced, or an
-    ExistsError.
+    what stays; without keep_last all does. What a training that did not restore() finds of later steps stays, too, with
+    a LaterStepsWarning; `fresh` says that it begins anew on purpose. `label`: the template of labels, with the
+    variables of Composer; what save(label=) names stays for ever. `overwrite`: whether a checkpoint with the same label
+    is replaced, or an ExistsError.
 
     `signals`: those that make step() save and set `stopping` (SIGTERM and SIGINT, in SLURM also SIGUSR1; the second
     SIGINT interrupts as usual). `time_limit`: when the job ends (seconds or a timedelta from now, a datetime, or
@@ -70,9 +82,11 @@ class Checkpointer:
     `in_place`: saves make no copy, and arrays may change in updating() only. What step() and save() take as a state may
     be a function that makes it, which is called only if the save is made.
 
-    The ranks are those of torch's default process group, if it is initialised; every rank makes a Checkpointer and
-    calls the same methods, and what one rank decides (its clock, a signal) all do in the same step, which costs one
-    all_reduce of two numbers over gloo in each step. Ranks without torch give rank= and world_size=, meet through the
+    The ranks are those of torch's default process group, or of jax.distributed, if one is initialised. step(), save(),
+    restore() and check() are COLLECTIVES: every rank makes a Checkpointer and calls the same, with the same step. Who
+    waits for ten seconds says on stderr for whom, and ends by `timeout_ms` (without it, in step() after half an hour).
+    What one rank decides (its clock, a signal) all do in the same step, which costs one all_reduce of four numbers in
+    each step, over a group of gloo's that ckpt makes. Other ranks give rank= and world_size=, meet through the
     store and cannot agree, so `every` must be steps or the like, and signals and time_limit are refused. Other options
     of store, session, save and load are keywords or a dict.
     """
@@ -93,6 +107,7 @@ class Checkpointer:
         on_commit: Callable[[CheckpointInfo], object] | Sequence[Callable[[CheckpointInfo], object]] = (),
         on_commit_ranks: str = "first",
         in_place: bool = False,
+        fresh: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
         options: Mapping[str, int | str] | None = None,
@@ -109,7 +124,9 @@ class Checkpointer:
             raise ValueError(f"on_commit_ranks: expected 'first' or 'all', found {on_commit_ranks!r}")
         self._on_commit_all = on_commit_ranks == "all"
         self._ranks = ranks_of(rank, world_size)
-        self._template = LabelTemplate(label, {"run_name": self._run, **template_variables(self._ranks)})
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", self._ranks.size))
+        self._template = LabelTemplate(label, {"run_name": self._run, "world_size": self._ranks.size,
+                                               "local_world_size": local})
         self._check_retention()
         if signals is None:
             signals = preemption.default_signals() if self._ranks.agree else ()
@@ -122,7 +139,10 @@ class Checkpointer:
         self._flight: _Flight | None = None
         self._newest: Entry | None = None  # the newest that this object has committed
         self._last: Moment | None = None
-        self._damaged: set[str] = set()  # labels of checkpoints whose data turned out to be damaged
+        self._replaced: set[str] = set()  # labels of checkpoints that turned out to be damaged, or are of later steps
+        self._from: int | None = -1 if fresh else None  # the step that this training goes on from
+        self._fresh = fresh
+        self._left: set[str] | None = None  # labels of checkpoints that this training did not go on from, once asked
         self._saved_at = time.monotonic()
         self._closed = False
         self.stopping: str | None = None
@@ -131,9 +151,9 @@ class Checkpointer:
         self._signals = preemption.Signals(signals)
 
     def _check_retention(self) -> None:
-        if self._keep_last is None and (self._keep_every is not None or self._best is not None):
-            raise ValueError("keep_every and keep_best have no effect without keep_last, which says how many of the "
-                             "newest checkpoints stay: without it all are kept")
+        if self._keep_last is None and self._keep_every is not None:
+            raise ValueError("keep_every has no effect without keep_last, which says how many of the newest "
+                             "checkpoints stay: without it all are kept")
         if self._keep_last is not None and self._keep_last < 1:
             raise ValueError(f"keep_last: expected 1 or more, found {self._keep_last}")
         if self._keep_last is not None and not self._template.numbered:
@@ -174,10 +194,28 @@ class Checkpointer:
         due = self._schedule.counted(moment, self._last)
         asked = self._schedule.timed(moment, time.monotonic() - self._saved_at)
         why = self._signals.received or ("time limit" if self._deadline.reached() else None)
-        voted = self._ranks.most([asked, why is not None]) if self._votes() else [0, 0]
+        voted = self._vote(moment.step, asked, why is not None) if self._votes() else [0, 0]
         if not voted[1] or self.stopping:
             return due or bool(voted[0]), None
         return True, next(told for told in self._ranks.gather(why) if told)
+
+    def _meet(self, call: str, **same: object) -> None:
+        self._ranks.meet(f"Checkpointer.{call}", {"path": self._store.uri, "run": self._run, **same},
+                         self._options.get("timeout_ms"))
+
+    def _vote(self, step: int, *asked: bool) -> list[int]:
+        """What any rank asks for, in the step that all are in."""
+        self._ranks.enter("Checkpointer.step", self._options.get("timeout_ms"))
+        if not self._ranks.ready:
+            self._meet("step", step=step)
+        *voted, most, least = self._ranks.most([*asked, step, -step])
+        if most != -least:
+            steps = self._ranks.gather(step)
+            other = next(rank for rank, one in enumerate(steps) if one != steps[0])
+            raise error_of(Status.MISMATCH, f"Checkpointer.step: rank 0 is at step {steps[0]}, rank {other} at step "
+                           f"{steps[other]}", {"ranks": f"0, {other}", "expected": str(steps[0]),
+                                               "found": str(steps[other])})
+        return voted
 
     def _votes(self) -> bool:
         return bool(self._schedule.needs_agreement or self._signals.caught or self._deadline)
@@ -194,11 +232,12 @@ class Checkpointer:
 
     def _save(self, moment: Moment, state: Any, label: str | None) -> str:
         self._settle(wait=True)
+        self._meet("save", step=moment.step, label=label)
         plan = self._ranks.first(lambda: self._plan(moment, label))
         if self._newest is not None and self._newest.label == plan.label:
             return self._newest.id
         if self._session is None:
-            self._session = self._ranks.session(self._store, self._options)
+            self._session = self._ranks.open(self._store, self._options)
         made = self._made(state) if isinstance(state, (FunctionType, MethodType)) else state
         handle = save_async(self._session, made, step=moment.step, label=plan.label, attrs=plan.attrs,
                             in_place=self._in_place, options=plan.options)
@@ -221,15 +260,33 @@ class Checkpointer:
         """Rank 0's part: the label, and what retention must leave."""
         new = Entry("", label or self._template.label(moment), moment.step, moment.metrics, label is not None)
         options = dict(self._options)
-        if self._overwrite or new.label in self._damaged:
+        if self._left is None:
+            self._left = self._begins_anew(new)
+        if self._overwrite or new.label in self._replaced:
             options["on_existing"] = "replace"
         if self._keep_last is not None:
             if self._history is None:
                 self._history = History(self._store, self._run)
+                if self._from is not None:
+                    self._history.forget_after(self._from)
             options["keep_last"] = self._history.keep_last(self._keep_last, new)
             options["keep_every"] = self._keep_every or 0
-            options["protect"] = self._history.protected(self._best, new)
-        return _Plan(new.label, attributes(moment, new.kept), options)
+            labels = [self._history.protected(self._best, new), *sorted(self._left - {new.label})]
+            options["protect"] = ",".join(label for label in labels if label)
+        return _Plan(new.label, attributes(moment, new.kept, self._best), options)
+
+    def _begins_anew(self, new: Entry) -> set[str]:
+        """What retention must leave where a training begins anew: all that the run has, if the first step is below."""
+        found = [info for info in _listed(self._store, self._run) if info.step >= 0]
+        newest = max(found, key=lambda info: info.step, default=None)
+        if newest is None or not (self._fresh or new.step < newest.step):
+            return set()
+        if not self._fresh:
+            warn(LaterStepsWarning(f"step {new.step} is below step {newest.step} of {newest.id}, from which this "
+                                   "training did not go on; nothing that is there is removed. If that is not meant: "
+                                   "call restore() before the first step, begin anew on purpose (fresh=True), or save into "
+                                   "another directory or run"))
+        return {info.label for info in found}
 
     # ---- the save in flight ----
 
@@ -250,9 +307,10 @@ class Checkpointer:
                 raise flight.error
             return
         self._flight, self._newest = None, flight.entry
-        self._damaged.discard(flight.entry.label)
+        self._replaced.discard(flight.entry.label)
+        (self._left or set()).discard(flight.entry.label)
         if self._history is not None:
-            self._history.entries.append(flight.entry)
+            self._history.add(flight.entry)
         if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
             self._tell(flight.entry)
 
@@ -293,37 +351,60 @@ class Checkpointer:
         strict: bool = True,
         on_shape_mismatch: str = "error",
         convert: bool = False,
+        or_rank0: bool = False,
     ) -> Restored | None:
         """Restores a checkpoint into `state`, in place, the same one on all ranks; None if there is none yet.
 
-        `select`: "latest", a step, "best" (with keep_best), a label or an id. "latest" is the newest that is sound: it
-        passes over damaged ones with PassedOverWarning, also where only the load finds the damage, and their steps can
-        be saved again. Any other that does not exist is a NotFoundError.
+        `select`: "latest", a step, "best" (by keep_best, or as the checkpoints' metrics tell; "best:val_loss:min" says
+        it), a label or an id. "latest" is the newest that is sound: it passes over damaged ones with PassedOverWarning,
+        also where only the load finds the damage, and their steps can be saved again. Any other that does not exist is
+        a NotFoundError. A LaterStepsWarning names what the run has of later steps than the one restored, which saves of
+        these steps replace.
 
         Only the parts (keys) that `state` has are read. `only`, `without`: patterns of paths in the state, such as
         "model" or "model/*.bias". `rename`: names in the checkpoint and in the state ({"model/encoder":
         "model/backbone"}), or a function. `strict`: as torch's, the same names in checkpoint and modules, and no part
         of the state missing; False restores what there is. `on_shape_mismatch`: "skip" leaves such tensors as they
         are. What was left out is in the result. `convert`: between f32, bf16 and f16. Without `state` the whole state
-        is in the result."""
+        is in the result. ckpt.PerRank values of another number of ranks are a MismatchError, unless `or_rank0` gives
+        each rank its own or rank 0's."""
         if on_shape_mismatch not in ("error", "skip"):
             raise ValueError(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
         choice = Choice(patterns(only), patterns(without), rename, strict, on_shape_mismatch == "skip", convert)
         return self._restore_with(lambda reader, common: load_into(
-            reader, state, choice, self._ranks.rank, self._options, common), select)
+            reader, state, choice, Whose(self._ranks.rank, self._ranks.size, or_rank0), self._options, common), select)
 
     def _restore_with(self, load_into: restoring.LoadInto, select: str | int) -> Restored | None:
         self._settle(wait=True)
+        self._meet("restore", select=select)
+        self._ranks.be_patient()
         done = restoring.restore(self._store, self._run, self._ranks, load_into, select, self._best, self._options)
         if done is None:
             return None
         restored, moment, damaged = done
         self._last = moment if moment.step >= 0 else None
-        self._damaged |= damaged
+        self._replaced |= damaged
+        self._go_on_from(restored.step)
         return restored
+
+    def _go_on_from(self, step: int) -> None:
+        """What the run has of later steps is no more of this training: its saves replace that."""
+        if step < 0:
+            return
+        if self._newest is not None and self._newest.step > step:
+            self._newest = None
+        later = self._ranks.first(
+            lambda: [info.label for info in _listed(self._store, self._run) if info.step > step])
+        self._from, self._history, self._left = step, None, set(later)
+        left = [label for label in later if label not in self._replaced]
+        self._replaced |= set(later)
+        if left and self._ranks.rank == 0:
+            warn(LaterStepsWarning(f"the run goes on from step {step}, and has {some(left)} of later steps: saves with "
+                                   "these labels replace them, and retention leaves them"))
 
     def check(self, state: Any) -> Check:
         """What saving `state` would do: names, bytes, free space, and what would be refused. Writes nothing."""
+        self._meet("check")
         return check(self._store, state, self._ranks)
 
     # ---- the end ----

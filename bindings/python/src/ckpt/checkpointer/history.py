@@ -12,13 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import _core
-from ..errors import DataError, NotFoundError
+from ..enums import Status
+from ..errors import DataError, NotFoundError, error_of
 from ..handles import Store
+from ..hints import some
 from ..opening import ls
 from ..records import int_of_digits
 from .policy import Moment
 
 METRICS, COUNTERS, KEPT = "trainer.metrics", "trainer.counters", "trainer.kept"
+BEST = "trainer.best"  # by which metric a checkpoint is the best: "min val_loss"
+
+# Which way a metric is better, by a word in its name.
+_WAYS = {**dict.fromkeys(("loss", "error", "err", "perplexity", "ppl", "nll", "mse", "mae", "rmse", "wer", "cer",
+                          "fid"), "min"),
+         **dict.fromkeys(("acc", "accuracy", "f1", "auc", "bleu", "rouge", "score", "reward", "recall", "precision",
+                          "iou", "map", "ndcg"), "max")}
 
 
 @dataclass(frozen=True)
@@ -61,9 +70,10 @@ class Entry:
         return self.step in [int_of_digits(digits) for digits in re.findall(r"\d+", self.label)]
 
 
-def attributes(now: Moment, kept: bool) -> dict[str, str]:
+def attributes(now: Moment, kept: bool, best: Best | None) -> dict[str, str]:
     """The attributes of a checkpoint of this moment."""
-    out = {METRICS: json.dumps(dict(now.metrics)) if now.metrics else "",
+    out = {BEST: "" if best is None else f"{best.mode} {best.metric}",
+           METRICS: json.dumps(dict(now.metrics)) if now.metrics else "",
            COUNTERS: json.dumps(dict(now.counters)) if now.counters else "", KEPT: "1" if kept else ""}
     return {key: value for key, value in out.items() if value}
 
@@ -78,6 +88,7 @@ class History:
 
     def __init__(self, store: Store, run: str) -> None:
         self.entries: list[Entry] = []
+        self._told = ""  # by the newest, which are the best
         try:
             infos = ls(store, run)
         except NotFoundError:
@@ -90,6 +101,28 @@ class History:
                 continue  # damaged or just removed: neither the best, nor protected
             self.entries.append(Entry(info.id, info.label, info.step, moment_of(info.step, attrs).metrics,
                                       KEPT in attrs))
+            self._told = attrs.get(BEST, self._told)
+
+    def add(self, new: Entry) -> None:
+        """A checkpoint that is committed now, and has replaced one with its label."""
+        self.entries = [*(entry for entry in self.entries if entry.label != new.label), new]
+
+    def forget_after(self, step: int) -> None:
+        """Those of later steps are no more of this training, which goes on from that step."""
+        self.entries = [entry for entry in self.entries if entry.step <= step]
+
+    def policy(self, selector: str) -> Best | None:
+        """What "best", "best:METRIC" or "best:METRIC:min" means here; None if that is not told."""
+        metric, mode = selector.partition(":")[2], None
+        if metric.endswith((":min", ":max")):
+            metric, _, mode = metric.rpartition(":")
+        if not metric and self._told:
+            mode, _, metric = self._told.partition(" ")
+        names = {name for entry in self.entries for name in entry.metrics}
+        if not metric and len(names) == 1:
+            metric = names.pop()
+        mode = mode or next((_WAYS[word] for word in re.split("[^a-z0-9]+", metric.lower()) if word in _WAYS), None)
+        return None if not metric or mode is None else Best(metric, mode, 1)
 
     def best(self, policy: Best, count: int, more: tuple[Entry, ...] = ()) -> list[Entry]:
         """The best of them, best first; of equal ones the newest."""
@@ -112,3 +145,20 @@ class History:
         if policy is not None:
             labels += [entry.label for entry in self.best(policy, policy.count, (new,))]
         return ",".join(dict.fromkeys(labels))
+
+
+def find_best(store: Store, run: str, selector: str, policy: Best | None = None) -> Entry:
+    """The best checkpoint of a run; NOT_FOUND, with what is missing."""
+    history = History(store, run)
+    names = sorted({name for entry in history.entries for name in entry.metrics})
+    policy = policy or history.policy(selector)
+    if policy is None and names:
+        raise error_of(Status.INVALID, f"{store.uri}: {selector!r} does not say by which metric, or which way; the "
+                       f"checkpoints of run \"{run}\" have {some(names)}: \"best:{names[-1]}:min\" or "
+                       f"\"best:{names[-1]}:max\" says so")
+    found = [] if policy is None else history.best(policy, 1)
+    if not found:
+        what = "metrics" if policy is None else f"the metric '{policy.metric}'"
+        raise error_of(Status.NOT_FOUND, f"{store.uri}: no checkpoint of run \"{run}\" has {what}, which {selector!r} "
+                       f"needs{f'; they have {some(names)}' if names else ''}")
+    return found[0]

@@ -11,10 +11,11 @@ from ..errors import DataError, GoneError, NotFoundError, error_of, warn_passed_
 from ..handles import Reader, Store
 from ..hints import what_lies_at
 from ..opening import ls
+from ..ranks import Alone
 from ..records import CheckpointInfo
-from .history import Best, History, moment_of
+from ..sources import best_or
+from .history import Best, find_best, moment_of
 from .policy import Moment
-from .ranks import Alone
 from .selection import Found
 
 
@@ -104,13 +105,10 @@ def _candidate(store: Store, run: str, select: str | int, best: Best | None, opt
                without: tuple[str, ...]) -> str | None:
     """The id of the checkpoint to try; None if there is none for "latest"."""
     if select == "best" and best is not None:
-        found = History(store, run).best(best, 1)
-        if not found:
-            raise error_of(Status.NOT_FOUND, f"{store.uri}: no checkpoint of run \"{run}\" has the metric "
-                           f"'{best.metric}'")
-        return found[0].id
+        return find_best(store, run, select, best).id
     if select != "latest":
-        return store.find(f"step:{select}" if isinstance(select, int) else select, options).id
+        selector = f"step:{select}" if isinstance(select, int) else best_or(store, select, options)
+        return store.find(selector, options).id
     if not without:
         return _newest(store, run, options)
     infos = list(ls(store, run))

@@ -18,7 +18,7 @@ from ..loading import load_from
 from ..missing import arrays_in
 from ..objects import put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
-from ..regions import PER_RANK, PerRank
+from ..regions import PER_RANK, PerRank, Whose
 from ..saved import SavedNode
 from ..stateful import (AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject, give,
                         is_stateful, templates_of)
@@ -86,26 +86,26 @@ def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
 Common: TypeAlias = Callable[[list[str]], list[str]]  # of paths that a rank does not expect, those that none does
 
 
-def restore(reader: _core.Reader, state: Any, choice: Choice, rank: int, options: Mapping[str, Any],
+def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, options: Mapping[str, Any],
             common: Common) -> tuple[Any, Found]:
-    """Loads into `state`, and returns it, or a new state if it is None. `rank`: whose ckpt.PerRank values it takes."""
-    saved = None if state is None else _lazily(reader, rank)
+    """Loads into `state`, and returns it, or a new state if it is None. `whose`: which ckpt.PerRank values it takes."""
+    saved = None if state is None else _lazily(reader, whose)
     if type(state) is not dict or not isinstance(saved, Mapping):
         if not choice.everything:
             raise ValueError("only=, without=, rename=, strict= and on_shape_mismatch= need a state that is a dict")
-        return _everything(reader, state, state, choice, rank, options, common), Found()
+        return _everything(reader, state, state, choice, whose, options, common), Found()
     if choice.everything:
         _check_parts(state, saved)
-        return _everything(reader, OnlyThese(state), state, choice, rank, options, common), Found()
-    chosen = _Chosen(reader, state, saved, choice, rank)
+        return _everything(reader, OnlyThese(state), state, choice, whose, options, common), Found()
+    chosen = _Chosen(reader, state, saved, choice, whose)
     chosen.check(common)
     chosen.load(options)
     return state, chosen.found
 
 
-def _lazily(reader: _core.Reader, rank: int) -> Any:
+def _lazily(reader: _core.Reader, whose: Whose) -> Any:
     """What the checkpoint has, with a LazyTensor for each tensor."""
-    with reader.tree(rank=rank) as tree:
+    with reader.tree(rank=whose.rank) as tree:
         return _LazyState(tree, Checkpoint(reader, "numpy")).read()
 
 
@@ -116,14 +116,14 @@ def _check_parts(state: dict[Any, Any], saved: Mapping[Any, Any]) -> None:
                            f"{some(map(str, saved))}{near(str(key), map(str, saved))}", {"path": str(key)})
 
 
-def _everything(reader: _core.Reader, into: Any, state: Any, choice: Choice, rank: int, options: Mapping[str, Any],
+def _everything(reader: _core.Reader, into: Any, state: Any, choice: Choice, whose: Whose, options: Mapping[str, Any],
                 common: Common) -> Any:
     """Loads the parts that the state has."""
     def before(unexpected: list[str]) -> None:
         if left := common(unexpected):
             raise _contradiction([], left)
 
-    loaded = load_from(reader, into, (), framework_of_state(state), choice.convert, rank, None, options, before=before)
+    loaded = load_from(reader, into, (), framework_of_state(state), choice.convert, whose, None, options, before=before)
     return loaded if state is None else put_back(state, loaded)
 
 
@@ -145,8 +145,8 @@ class _Chosen:
     """A restore of some of a state. The state and the checkpoint are walked together, by the checkpoint's structure."""
 
     def __init__(self, reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice,
-                 rank: int) -> None:
-        self._reader, self._state, self._saved, self._choice, self._rank = reader, state, saved, choice, rank
+                 whose: Whose) -> None:
+        self._reader, self._state, self._saved, self._choice, self._whose = reader, state, saved, choice, whose
         self.found = Found()
         self._used: set[str] = set()
         self._memory: set[object] = {None}  # of what is read
@@ -155,8 +155,8 @@ class _Chosen:
         torch = any(found.strict for found in self._objects.values())
         self._framework = "torch" if torch else framework_of_state(state)
         self._into = OnlyThese()  # by the checkpoint's keys
-        with reader.tree(rank=rank) as tree:
-            self._root = SavedNode(reader, tree, framework_of(self._framework or "numpy"), 0, rank)
+        with reader.tree(rank=whose.rank) as tree:
+            self._root = SavedNode(reader, tree, framework_of(self._framework or "numpy"), 0, whose)
             for key, node in saved.items():
                 name = self._key("", key)
                 if name in state and choice.wants_below(str(name)):
@@ -275,7 +275,7 @@ class _Chosen:
 
     def load(self, options: Mapping[str, Any]) -> None:
         """Loads the parts that are wanted, and puts them into the state."""
-        got = load_from(self._reader, self._into, (), self._framework, self._choice.convert, self._rank, None, options)
+        got = load_from(self._reader, self._into, (), self._framework, self._choice.convert, self._whose, None, options)
         for key in self._into:
             name = self._key("", key)
             new = self._merged(self._state[name], got[key], str(name), str(key), False)

@@ -17,6 +17,7 @@ from ..frameworks import framework_of
 from ..handles import Reader
 from ..hints import local_path, near
 from ..records import TableInfo
+from ..regions import Whose
 from ..saved import AnyReader, SavedNode
 from ..sources import FileReader, FileShare, _is_foreign, is_checkpoint_directory, newest_of_recis, open_source
 from ..tables import Rowset, Share
@@ -131,16 +132,17 @@ def _pairs(given: Any) -> tuple[tuple[str, str], ...]:
 class Source:
     """What an opened source has, by the names that load configs use."""
 
-    def __init__(self, entry: Entry, reader: AnyReader, place: int, rank: int) -> None:
+    def __init__(self, entry: Entry, reader: AnyReader, place: int, whose: Whose) -> None:
         self.entry, self.reader = entry, reader
         self.told = f"model bank entry {place}" if entry.path else "the checkpoint"
         self.of_recis = False  # whether its parts are those of RecIS' own checkpoints, imported or in place
         self.workers: int | None = None  # whose io states it has; None: not told
         self.places: dict[str, tuple[str, ...]] = {}  # where it has what is neither the model's nor a table
         tables = {table.name: table for table in reader.tables()}
-        with reader.tree() if isinstance(reader, FileReader) else reader.tree(rank=rank) as tree:
-            root = SavedNode(reader, tree, framework_of("numpy"), 0, rank)
+        with reader.tree() if isinstance(reader, FileReader) else reader.tree(rank=whose.rank) as tree:
+            root = SavedNode(reader, tree, framework_of("numpy"), 0, whose)
             keys = [str(key) for key in root.keys()]
+            self.own = {key for key in keys if root.is_own(key)}  # what is each worker's, but for random states
             self._look_at_parts(root, set(keys), reader)
             known = {MODEL, GLOBAL_STEP} & set(keys) or self.of_recis
             at = entry.at if entry.at is not None else MODEL if known else ""

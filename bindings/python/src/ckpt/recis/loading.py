@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from typing import Any
 
 from ..adapt import regions_of
-from ..checkpointer.ranks import Alone
 from ..checkpointer.selection import Choice, restore
 from ..enums import Status
 from ..errors import Error, MissingWarning, error_of, warn
 from ..frameworks import framework_name_of, framework_of, is_array
 from ..hints import some
 from ..loading import _request_of, load_from
+from ..ranks import Alone
+from ..regions import Whose
 from ..sources import FileReader
 from ..stateful import is_stateful
 from ..tables import Rowset
@@ -66,7 +67,8 @@ class Loading:
         by_kind = [(source, {kind: {ours: theirs for ours, theirs in given.items() if variables[ours] == kind}
                              for kind in ("dense", "extra", "io_state")}) for source, given in work]
         for source, kinds in by_kind:
-            self._check_workers(source, [name for name in kinds["io_state"] if name in parts.io_states])
+            self._check_workers(source, [name for kind in ("io_state", "extra") for name, theirs in kinds[kind].items()
+                                         if name in parts.io_states or theirs in source.own])
         for source, given in work:
             with source.named():
                 self._check_rows(source, given)
@@ -110,9 +112,9 @@ class Loading:
     def _check_workers(self, source: Source, names: list[str]) -> None:
         saved, here = source.workers, self._ranks.size
         if names and saved is not None and saved != here and not source.entry.or_rank0:
-            raise source.error(Status.MISMATCH, f"the io states {some(names)} are those of {saved} workers, and this "
-                               f"run has {here}; or_rank0 gives each worker its own or rank 0's, exclude 'io_state' "
-                               "none")
+            raise source.error(Status.MISMATCH, f"{some(names)} are those of {saved} workers, and this run has "
+                               f"{here}; or_rank0 gives each worker its own or rank 0's, exclude (of io states "
+                               "'io_state') none")
 
     def _check_rows(self, source: Source, given: Given) -> None:
         """MISMATCH for rows that a table which tells its columns cannot take."""
@@ -143,7 +145,12 @@ class Loading:
         return values
 
     def _value(self, source: Source, *keys: str) -> Any:
-        return load_from(source.reader, None, keys, None, False, self._ranks.rank, None, self._options)
+        compared = source.workers is not None
+        return load_from(source.reader, None, keys, None, False, self._whose(source, compared), None, self._options)
+
+    def _whose(self, source: Source, compared: bool = False) -> Whose:
+        """`compared`: the numbers of workers have been."""
+        return Whose(self._ranks.rank, self._ranks.size, compared or source.entry.or_rank0)
 
     # ---- tables ----
 
@@ -190,14 +197,14 @@ class Loading:
             for name, theirs in names.items():
                 into = state[name] if is_stateful(state[name]) or is_array(state[name]) else None
                 state[name] = load_from(source.reader, into, source.places[theirs], None, self._convert,
-                                        self._ranks.rank, None, self._options)
+                                        self._whose(source), None, self._options)
         else:
             called = {ours: source.entry.name(ours) for ours, kind in parts.variables().items() if kind == "dense"}
             tensors = {f"{MODEL}/{ours}": source.dense[theirs] for ours, theirs in called.items()
                        if theirs in source.dense}
             choice = _Exactly(names, tensors, bool(source.entry.strict), self._convert)
             state |= {} if parts.model is None else {MODEL: parts.model}  # by which optimizers name parameters
-            restore(source.reader, state, choice, self._ranks.rank, self._options, lambda unexpected: unexpected)
+            restore(source.reader, state, choice, self._whose(source), self._options, lambda unexpected: unexpected)
         parts.extra |= {name: state[name] for name in names if name != SPARSE_OPTIM}
 
 
@@ -207,6 +214,8 @@ def load_bank(parts: Parts, entries: Sequence[Entry], ranks: Alone, options: Map
     """Loads a model bank, on all ranks or with an error on all. Returns which source gave what, and the ids of the
     checkpoints. `known`: those of the last time; then only dynamic entries that have a newer one are loaded,
     and what others give to a table that these empty."""
+    ranks.meet("the load of a model bank", {"sources": len(entries)}, options.get("timeout_ms"))
+    ranks.be_patient()
     located = [(place, entry.located()) for place, entry in enumerate(entries) if not entry.skip]
     ids = ranks.first(lambda: [_named(entry, place, entry.find, options) for place, entry in located])
     error: Exception | None = None
@@ -218,7 +227,7 @@ def load_bank(parts: Parts, entries: Sequence[Entry], ranks: Alone, options: Map
             for (place, entry), checkpoint in zip(located, ids):
                 reader = _named(entry, place, entry.open, checkpoint, options)
                 readers.callback(reader.close)
-                sources.append(Source(entry, reader, place, ranks.rank))
+                sources.append(Source(entry, reader, place, Whose(ranks.rank, ranks.size)))
             newer = [source for source, old, new in zip(sources, known or ids, ids)
                      if known is None or (source.entry.is_dynamic and old != new)]
             taken = loading.run(sources, claimed, newer.__contains__)

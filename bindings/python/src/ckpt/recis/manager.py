@@ -14,6 +14,7 @@ from ..enums import Status
 from ..errors import error_of
 from ..handles import Store
 from ..hints import some
+from ..regions import Whose
 from ..tables import Rowset
 from .bank import Entry, Source
 from .loading import Loading, load_bank, warn_of_missing
@@ -130,7 +131,7 @@ class CheckpointManager:
             self._parts.empty(empty)
             tried.append(Loading(self._parts, self._ranks, self._options, convert, common))
             taken.clear()
-            taken.update(tried[-1].run([Source(entry, reader, 0, self._ranks.rank)]))
+            taken.update(tried[-1].run([Source(entry, reader, 0, Whose(self._ranks.rank, self._ranks.size))]))
             return None, Found()
 
         select = "latest" if global_step is None else global_step
