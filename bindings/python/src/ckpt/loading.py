@@ -240,7 +240,7 @@ class _StateReader(TreeReader):
 
     def known(self) -> list[str]:
         """The names of tensors, and of what lies at the top, for those that are misspelt."""
-        child, out = self.tree.node(through_records(self.tree, self._root, self._rank)).first_child, []
+        child, out = self.tree.node(through_records(self.tree, self._root, self._whose)).first_child, []
         while child is not None:
             found = self.tree.node(child)
             out, child = [*out, str(found.key)], found.next_sibling
