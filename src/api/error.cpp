@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/address.h"
 #include "base/shown.h"
 
 namespace ckpt::api {
@@ -37,7 +38,7 @@ ckpt_status give(Status status, ckpt_error** err) {
 
 ckpt_report* new_report(Report report) {
   for (Finding& finding : report.findings) {
-    finding.text = cut_line(shown_line(finding.text));
+    finding.text = cut_line(shown_line(without_secrets(finding.text)));
     for (std::string* fact : {&finding.name, &finding.part}) *fact = cut_line(shown_line(*fact), kMostOfFact);
   }
   return new ckpt_report{{}, std::move(report)};

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/address.h"
 #include "base/shown.h"
 
 namespace ckpt {
@@ -44,8 +45,8 @@ Status&& Status::in(std::string_view context) && {
 Status&& Status::shown() && {
   if (!rep_) return std::move(*this);
   if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
-  rep_->message = cut_line(shown_line(rep_->message));
-  for (auto& [key, value] : rep_->details) value = cut_line(shown_line(value), kMostOfFact);
+  rep_->message = cut_line(shown_line(without_secrets(rep_->message)));
+  for (auto& [key, value] : rep_->details) value = cut_line(shown_line(without_secrets(value)), kMostOfFact);
   return std::move(*this);
 }
 

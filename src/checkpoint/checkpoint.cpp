@@ -285,7 +285,9 @@ Status Checkpoint::check_end(const store::Reader& file, const fb::Part& expected
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number, bool again) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
   const std::string key = entry().id + "/" + format::part_name(number);
-  CKPT_ASSIGN(auto file, cached_ ? store_->open_cached(key, expected.size(), again) : store_->open(key));
+  // A web server, too, then takes it to be there, whatever a 404 says.
+  const bool cached = cached_ || !store_->traits().lists;
+  CKPT_ASSIGN(auto file, cached ? store_->open_cached(key, expected.size(), again) : store_->open(key));
   if (file->size() < 2 * kAlign || file->size() != expected.size())
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
         .with("expected", uint64_t{expected.size()})

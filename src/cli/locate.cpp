@@ -9,8 +9,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "s3://bucket/run7" is not a path.
-bool is_remote(std::string_view text) { return text.find("://") != std::string_view::npos; }
+// "s3://bucket/run7" is not a path, nor is what somebody mistyped, "htps://" or "http:/": what it is, the library says,
+// and shows no secrets of it.
+bool is_remote(std::string_view text) {
+  for (std::string_view scheme : {"http", "https", "s3", "ftp"})
+    if (text.starts_with(scheme) && text.substr(scheme.size()).find_first_of(":;/") == 0 &&
+        (text[scheme.size()] != '/' || text.substr(scheme.size()).starts_with("//")))
+      return true;
+  const size_t colon = text.find(":/");
+  return colon != text.npos && colon > 1 && text.substr(0, colon).find('/') == text.npos;
+}
 
 std::string_view without_file_scheme(std::string_view text) {
   constexpr std::string_view kScheme = "file://";

@@ -85,7 +85,7 @@ Result<std::unique_ptr<Reader>> CachedStore::open_cached(std::string_view key, u
   const std::string identity = source_->identity() + "/" + std::string(key), name = cache_name(identity);
   std::unique_ptr<Reader> source = ask ? nullptr : known(key, size, name, identity);
   if (!source) {
-    CKPT_ASSIGN(source, directory_->has(name) ? source_->open_lazily(key) : source_->open(key));
+    CKPT_ASSIGN(source, directory_->has(name) ? source_->open_lazily(key) : source_->open_cached(key, size, ask));
   }
   if (source->version().empty() || source->size() == 0) return source;
   auto entry = CacheEntry::open(*directory_, name, identity, *source);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/address.h"
 #include "base/text.h"
 #include "store/keys.h"
 
@@ -54,15 +55,7 @@ bool is_web_url(std::string_view text) {
   return scheme.starts_with("http://") || scheme.starts_with("https://");
 }
 
-std::string shown_url(std::string_view text) {
-  if (!is_web_url(text)) return std::string(text);
-  const size_t begin = text.find("://") + 3;
-  std::string_view rest = text.substr(begin);
-  rest = rest.substr(0, rest.find_first_of("?#"));
-  const size_t at = rest.substr(0, rest.find('/')).rfind('@');
-  if (at != rest.npos) rest.remove_prefix(at + 1);
-  return std::string(text.substr(0, begin)) + std::string(rest);
-}
+std::string shown_url(std::string_view text) { return ckpt::shown_url(text); }
 
 static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const StoreOptions& options) {
   if (uri.empty()) return invalid_uri(uri, kExpected);
@@ -71,7 +64,8 @@ static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const
   if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
   if (is_web_url(uri)) return open_web(uri, options.web);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
-    return Status(CKPT_UNSUPPORTED, strformat("store \"{}\": {}, found scheme {}", uri, kExpected, scheme));
+    return Status(CKPT_UNSUPPORTED, strformat("store \"{}\": {}, found scheme {}", shown_url(uri), kExpected, scheme));
+  if (is_address(uri)) return invalid_uri(uri, kExpected);
   return open_posix(uri, options);
 }
 
@@ -96,7 +90,7 @@ Result<WebFile> split_web_url(std::string_view url) {
 
 #if !CKPT_S3
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
-  return Status(CKPT_UNSUPPORTED, "store \"" + std::string(uri) + "\": this libckpt was built without s3:// stores");
+  return Status(CKPT_UNSUPPORTED, "store \"" + shown_url(uri) + "\": this libckpt was built without s3:// stores");
 }
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& /*options*/) {
   return Status(CKPT_UNSUPPORTED, "\"" + shown_url(uri) + "\": this libckpt was built without https:// (CKPT_S3)");

@@ -310,9 +310,42 @@ TEST(S3Credentials, ATokenGoesToNoStrangerWhoseNameBeginsAsOurs) {
   for (const char* stranger :
        {"http://localhost.evil.example/", "http://127.evil.example/", "http://127.0.0.1.evil.example",
         "http://localhost@evil.example/", "http://127.0.0.1@evil.example/", "http://[::1].evil/",
-        "http://169.254.170.2.evil.example/", "ftp://localhost/", "http:///"}) {
+        "http://169.254.170.2.evil.example/", "ftp://localhost/", "http:///", "http://localhost:80@192.0.2.1/",
+        "http://127.0.0.1:x@192.0.2.1/", "http://[::1]:80@192.0.2.1/", "http://169.254.170.2:@192.0.2.1/",
+        "http://localhost\\@192.0.2.1/", "http://u:p@127.0.0.1/"}) {
     Environment environment(Settings{{"AWS_CONTAINER_CREDENTIALS_FULL_URI", stranger}});
     EXPECT_EQ(credentials_of(), "INVALID") << stranger;
+  }
+}
+
+TEST(S3Credentials, ARelativeAddressOfAContainerLeadsNowhereElse) {
+  for (const char* path : {"@192.0.2.1/", ".evil.example/", ":80@192.0.2.1/"}) {
+    Environment environment(Settings{{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", path}});
+    EXPECT_EQ(credentials_of(), "INVALID") << path;
+  }
+}
+
+TEST(S3Credentials, KeysWithLineBreaksAndAnswersWithoutABoundAreNone) {
+  Container container;
+  for (const char* text : {"A\\r\\nX-Evil: 1", "A\\n", "A\\u0000"}) {
+    container.answer = [&](int) { return key_until(text, kNow + 1000); };
+    EXPECT_EQ(container.key_at(kNow), "FORMAT") << text;
+  }
+  container.answer = [&](int) { return answer_of("200 OK", std::string(1 << 20, '[')); };
+  EXPECT_EQ(container.key_at(kNow), "IO");
+  Environment environment(Settings{{"AWS_ACCESS_KEY_ID", "E"}, {"AWS_SECRET_ACCESS_KEY", "f\r\nX: y"}});
+  EXPECT_EQ(credentials_of(), "INVALID");
+}
+
+TEST(S3Credentials, TheNameOfARoleIsOneNameOfBoundedLength) {
+  for (const std::string& role : {std::string("a\r\nX: y"), std::string("../../x"), std::string("a?b"),
+                                  std::string("a b"), std::string(1000, 'r')}) {
+    HttpServer server([&](int client, const std::string& head, const std::string&) {
+      return send_all(client, answer_of("200 OK", head.starts_with("PUT") ? "a-token" : role));
+    });
+    Environment environment(
+        {{"AWS_EC2_METADATA_DISABLED", "false"}, {"AWS_EC2_METADATA_SERVICE_ENDPOINT", server.endpoint()}});
+    EXPECT_EQ(credentials_of(), "FORMAT") << role;
   }
 }
 
@@ -327,7 +360,7 @@ TEST(S3Credentials, ARoleComesBeforeTheKeysOfItsProfile) {
 TEST(S3Credentials, ARefusalOfAWebIdentityIsNamed) {
   HttpServer server([](int client, const std::string&, const std::string&) {
     return send_all(client, answer_of("403 Forbidden",
-                                      "<ErrorResponse><Error><Code>AccessDenied</Code><Message>the+token"
+                                      "<ErrorResponse><Error><Code>AccessDenied the+token</Code><Message>the+token"
                                       "</Message></Error></ErrorResponse>"));
   });
   AwsFolder aws;

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "base/address.h"
 #include "base/text.h"
 #include "store/keys.h"
 
@@ -118,7 +119,7 @@ Result<Profile> read_profile(const Config& config) {
 // ---- the parts of a configuration ----
 
 static Status invalid_s3(std::string_view uri, std::string_view reason) {
-  return Status(CKPT_INVALID, strformat("store \"{}\": {}", uri, reason));
+  return Status(CKPT_INVALID, strformat("store \"{}\": {}", shown_url(uri), reason));
 }
 
 static Status read_uri(std::string_view uri, Config* config) {
@@ -131,6 +132,8 @@ static Status read_uri(std::string_view uri, Config* config) {
       return invalid_s3(uri, "expected s3://BUCKET/PREFIX, found a bucket that no server can have");
   }
   if (config->bucket.empty()) return invalid_s3(uri, "expected s3://BUCKET/PREFIX, found no bucket");
+  if (shown_url(uri).size() < uri.size())  // a key may have a '?', but no settings behind it
+    return invalid_s3(uri, "expected s3://BUCKET/PREFIX, found a query; a signed address begins with https://");
   while (!rest.empty() && rest.front() == '/') rest.remove_prefix(1);
   while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
   config->root = rest;
@@ -145,6 +148,15 @@ static std::string first_of(std::initializer_list<std::string> values) {
   return "";
 }
 
+// What is wrong with one, and no more of it: it may have a secret anywhere.
+static std::string odd_endpoint(const std::string& scheme, const std::string& host) {
+  const size_t end = host.find_first_of("/?#@\\ \t\r\n");
+  if (scheme.empty()) return "another scheme";
+  if (host.empty()) return "no host";
+  if (host.find('@') != host.npos) return "a user in it";
+  return "\"" + scheme + "://" + host.substr(0, end) + "\" and something behind it";
+}
+
 static Status read_endpoint(std::string_view uri, std::string endpoint, const std::string& style, Config* config) {
   const bool aws = endpoint.empty();
   if (aws)
@@ -155,9 +167,9 @@ static Status read_endpoint(std::string_view uri, std::string endpoint, const st
   std::string host = colon == endpoint.npos ? endpoint : endpoint.substr(colon + 3);
   while (!host.empty() && host.back() == '/') host.pop_back();
   const bool known = config->scheme == "https" || config->scheme == "http";
-  if (!known || host.empty() || host.find_first_of("/?#@ \t\r\n") != host.npos)  // of it no more: it may have a secret
+  if (!known || host.empty() || host.find_first_of("/?#@\\ \t\r\n") != host.npos)
     return invalid_s3(uri, strformat("option endpoint: expected https://HOST[:PORT] or http://HOST[:PORT], found {}",
-                                     host.find('@') != host.npos ? "a user in it" : "\"" + endpoint + "\""));
+                                     odd_endpoint(known ? config->scheme : "", host)));
   // A default port is not in the header that is signed.
   const std::string_view port = config->scheme == "https" ? ":443" : ":80";
   if (host.ends_with(port)) host.resize(host.size() - port.size());

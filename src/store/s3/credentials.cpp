@@ -1,6 +1,5 @@
 #include "store/s3/credentials.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
 #include <algorithm>
@@ -9,13 +8,17 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/address.h"
 #include "store/s3/process.h"
 #include "store/s3/xml.h"
+#include "store/web/url.h"
 
 namespace ckpt::store::s3 {
 
-static constexpr int64_t kRefreshBefore = 300;  // seconds
-static constexpr int64_t kPause = 30;           // between two questions, as long as there is an answer
+static constexpr int64_t kRefreshBefore = 300;   // seconds
+static constexpr int64_t kPause = 30;            // between two questions, as long as there is an answer
+static constexpr size_t kMostAnswer = 64 << 10;  // of a service; keys take a few hundred bytes
+static constexpr size_t kLongestRole = 128;      // twice what AWS allows
 
 static void wipe(std::string& text) { explicit_bzero(text.data(), text.size()); }
 
@@ -32,7 +35,17 @@ static Result<int64_t> expiry_of(const std::string& text, std::string_view sourc
   return seconds;
 }
 
+// They go into headers, where a line break would begin another one.
+static bool is_sendable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+static Status check_keys(const Keys& keys, ckpt_status code, std::string_view source) {
+  if (is_sendable(keys.access_key) && is_sendable(keys.secret_key) && is_sendable(keys.session_token)) return Ok();
+  return Status(code, strformat("{}: a key or token has characters that none has, such as a line break", source));
+}
+
 Result<Credentials> parse_credentials(std::string_view json, const char* token, std::string_view source) {
+  if (json.size() > kMostAnswer) return Status(CKPT_FORMAT, strformat("{}: more than {} bytes", source, kMostAnswer));
   const auto parsed = nlohmann::json::parse(json, nullptr, false);
   if (!parsed.is_object()) return Status(CKPT_FORMAT, strformat("{}: expected a JSON object", source));
   auto text = [&](const char* name) {
@@ -44,6 +57,7 @@ Result<Credentials> parse_credentials(std::string_view json, const char* token, 
   credentials.keys = {text("AccessKeyId"), text("SecretAccessKey"), text(token)};
   if (credentials.keys.access_key.empty() || credentials.keys.secret_key.empty())
     return Status(CKPT_FORMAT, strformat("{}: AccessKeyId or SecretAccessKey is missing", source));
+  CKPT_TRY(check_keys(credentials.keys, CKPT_FORMAT, source));
   if (const std::string expires = text("Expiration"); !expires.empty()) {
     CKPT_ASSIGN(credentials.expires, expiry_of(expires, source));
   }
@@ -55,6 +69,7 @@ Result<Credentials> parse_credentials(std::string_view json, const char* token, 
 static Result<Credentials> from_keys(Keys keys, std::string source) {
   if (keys.access_key.empty() || keys.secret_key.empty())
     return Status(CKPT_INVALID, strformat("{}: of access key and secret key, one is missing", source));
+  CKPT_TRY(check_keys(keys, CKPT_INVALID, source));
   Credentials credentials;
   credentials.keys = std::move(keys);
   credentials.source = std::move(source);
@@ -64,8 +79,10 @@ static Result<Credentials> from_keys(Keys keys, std::string source) {
 // Of a service of credentials, which is asked by many at the same time.
 HttpReply CredentialChain::exchange(const HttpRequest& request) const {
   constexpr int kTries = 3;
+  HttpRequest bounded = request;
+  bounded.most_text = kMostAnswer;
   for (int i = 1;; i++) {
-    HttpReply reply = http_.exchange(request);
+    HttpReply reply = http_.exchange(bounded);
     const bool passing = reply.trouble.empty() ? reply.status >= 500 || reply.status == 429
                                                : !reply.final && !reply.absent && !reply.no_memory;
     if (!passing || i == kTries) return reply;
@@ -90,13 +107,13 @@ static Status no_good_answer(std::string_view source, const HttpReply& reply) {
   return Status(CKPT_IO, strformat("credentials of {}: {}", source, what));
 }
 
-// That of STS has S3's code and words one level down. Its code says what is missing and holds no secret.
-static Status refusal_of(std::string_view source, const HttpReply& reply) {
+// That of STS has S3's code and words one level down. Its code says what is missing.
+static Status refusal_of(std::string_view source, const HttpReply& reply, const std::string& token) {
   Status status = no_good_answer(source, reply);
   auto root = parse_xml(reply.text);
   const XmlElement* error = root.ok() ? root->child("Error") : nullptr;
   if (!error) return status;
-  std::string code(error->text_of("Code").substr(0, 100));
+  std::string code = blotted(std::string(error->text_of("Code")), std::span(&token, 1)).substr(0, 100);
   std::erase_if(code, [](char c) { return c <= ' ' || c > '~'; });
   return Status(CKPT_IO, status.message() + " " + code);
 }
@@ -120,7 +137,7 @@ Result<Credentials> CredentialChain::of_web_identity(const std::string& role, co
   request.headers = {{"content-type", "application/x-www-form-urlencoded"}};
   request.body = std::span(&body, 1);
   const HttpReply reply = exchange(request);
-  if (!reply.trouble.empty() || !reply.good()) return refusal_of(source, reply);
+  if (!reply.trouble.empty() || !reply.good()) return refusal_of(source, reply, single_line(*token));
   auto root = parse_xml(reply.text);
   if (!root.ok()) return std::move(root).status().in("credentials of " + source);
   const XmlElement* result = root->child("AssumeRoleWithWebIdentityResult");
@@ -134,32 +151,28 @@ Result<Credentials> CredentialChain::of_web_identity(const std::string& role, co
   return credentials;
 }
 
-// A token goes in plain text only where nobody else listens.
-static bool is_local(std::string_view url) {
-  if (url.starts_with("https://")) return true;
-  if (!url.starts_with("http://")) return false;
-  url.remove_prefix(std::string_view("http://").size());
-  std::string host(url.substr(0, url.find_first_of("/?#")));
-  const size_t colon = host.find(':', host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0);
-  if (colon != host.npos) host.resize(colon);
-  for (std::string_view known : {"localhost", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"})
-    if (host == known) return true;
-  in_addr address;
-  return inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+// A token goes in plain text only where nobody else listens. Who that is says the address as it will be sent: in front
+// of an '@' there may be any host's name.
+static Result<std::string> local_url(const std::string& text, std::string_view variable) {
+  constexpr std::string_view kOfContainers[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+  auto url = web::parse_url(text);
+  if (url.ok() && url->user.empty() && (url->is_private() || std::ranges::count(kOfContainers, url->name()) > 0))
+    return url->sent();
+  return Status(CKPT_INVALID, strformat("{}: expected https://, or http:// on this machine, without a user", variable));
 }
 
 Result<Credentials> CredentialChain::of_container() const {
   const std::string relative = config_.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   HttpRequest request;
   request.method = "GET";
-  request.url =
-      relative.empty() ? config_.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
+  const char* const variable =
+      relative.empty() ? "AWS_CONTAINER_CREDENTIALS_FULL_URI" : "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
+  CKPT_ASSIGN(request.url,
+              local_url(relative.empty() ? config_.variable(variable) : "http://169.254.170.2" + relative, variable));
   request.direct = true;
   request.connect_ms = 2000;
   request.most_ms = 10000;
   const std::string source = "the container's endpoint";
-  if (!is_local(request.url))
-    return Status(CKPT_INVALID, "AWS_CONTAINER_CREDENTIALS_FULL_URI: expected https://, or http:// on this machine");
   std::string token = config_.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
   if (const std::string path = config_.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); !path.empty()) {
     CKPT_ASSIGN(token, read_small_file(path));
@@ -199,7 +212,10 @@ Result<Credentials> CredentialChain::of_instance() const {
   const HttpReply role = exchange(request);
   if (role.status == 404) return nobody;  // an instance without a role
   if (!role.trouble.empty() || !role.good()) return no_good_answer(source, role);
-  request.url += single_line(role.text);
+  const std::string name = single_line(role.text);
+  if (name.size() > kLongestRole || !is_sendable(name) || name.find_first_of("/?# ") != name.npos)
+    return Status(CKPT_FORMAT, strformat("credentials of {}: the name of its role is none", source));
+  request.url += name;
   const HttpReply reply = exchange(request);
   if (!reply.trouble.empty() || !reply.good()) return no_good_answer(source, reply);
   return parse_credentials(reply.text, "Token", source);

@@ -3,18 +3,20 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
+#include "base/address.h"
 #include "base/text.h"
 
 namespace ckpt::store::s3 {
 
-static constexpr size_t kMostText = 16 << 20;  // a listing of 1,000 keys takes a tenth of it
 static constexpr size_t kMostHeaders = 256;
-static constexpr long kBuffer = 128 << 10;  // of libcurl, for each request in each direction
+static constexpr size_t kMostHead = 1 << 20;  // all lines before a body, also of interim answers
+static constexpr long kBuffer = 128 << 10;    // of libcurl, for each request in each direction
 
 const std::string* HttpReply::header(std::string_view name) const {
   for (const Header& header : headers)
@@ -66,12 +68,20 @@ struct Exchange {
   HttpReply reply;
   bool has_head = false;  // all of the headers came
   bool begun = false;
+  size_t head_bytes = 0;
+  std::string too_much;      // why the exchange was ended
   size_t piece = 0, at = 0;  // of the body: how far it was sent
 };
 
-void take_header(Exchange& exchange, std::string_view line) {
+// False ends the exchange.
+bool take_header(Exchange& exchange, std::string_view line) {
+  exchange.head_bytes += line.size();
+  if (exchange.head_bytes > kMostHead) {
+    exchange.too_much = strformat("headers of more than {} bytes", kMostHead);
+    return false;
+  }
   while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
-  if (exchange.begun) return;  // those after a body
+  if (exchange.begun) return true;  // those after a body
   exchange.has_head = line.empty();
   if (line.starts_with("HTTP/")) {  // also after an interim answer
     const size_t blank = line.find(' ');
@@ -79,15 +89,16 @@ void take_header(Exchange& exchange, std::string_view line) {
     exchange.reply.status = 0;
     for (size_t i = blank + 1; blank != line.npos && i < line.size() && i < blank + 4; i++)
       if (line[i] >= '0' && line[i] <= '9') exchange.reply.status = exchange.reply.status * 10 + (line[i] - '0');
-    return;
+    return true;
   }
   const size_t colon = line.find(':');
-  if (colon == line.npos || exchange.reply.headers.size() >= kMostHeaders) return;
+  if (colon == line.npos || exchange.reply.headers.size() >= kMostHeaders) return true;
   std::string name = in_lower_case(line.substr(0, colon));
   std::string_view value = line.substr(colon + 1);
   while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
   while (!value.empty() && value.back() == ' ') value.remove_suffix(1);
   exchange.reply.headers.push_back({std::move(name), std::string(value)});
+  return true;
 }
 
 // False ends the exchange.
@@ -95,7 +106,10 @@ bool take_body(Exchange& exchange, std::string_view data) {
   HttpReply& reply = exchange.reply;
   if (!exchange.begin_body()) return false;
   if (!reply.good() || !exchange.request.wants_bytes) {
-    if (data.size() > kMostText - reply.text.size()) return false;
+    if (data.size() > exchange.request.most_text - reply.text.size()) {
+      exchange.too_much = strformat("an answer of more than {} bytes", exchange.request.most_text);
+      return false;
+    }
     reply.text.append(data);
     return true;
   }
@@ -121,10 +135,7 @@ size_t guarded(Exchange& exchange, size_t count, Take&& take) {
 
 size_t on_header(char* data, size_t one, size_t size, void* user) {
   Exchange& exchange = *static_cast<Exchange*>(user);
-  return guarded(exchange, one * size, [&] {
-    take_header(exchange, {data, one * size});
-    return true;
-  });
+  return guarded(exchange, one * size, [&] { return take_header(exchange, {data, one * size}); });
 }
 
 size_t on_body(char* data, size_t one, size_t size, void* user) {
@@ -173,6 +184,37 @@ bool is_final(CURLcode code) {
 }
 
 }  // namespace
+
+// The user and the password in each variable that names a proxy.
+static std::vector<std::string> secrets_of_proxies() {
+  std::vector<std::string> secrets;
+  for (char** entry = environ; entry && *entry; entry++) {
+    const std::string_view line = *entry;
+    const size_t equals = line.find('='), at = line.rfind('@');
+    if (equals == line.npos || at == line.npos || !in_lower_case(line.substr(0, equals)).ends_with("_proxy")) continue;
+    const size_t scheme = line.find("://");
+    const size_t begin = scheme == line.npos || scheme > at ? equals + 1 : scheme + 3;
+    if (begin >= at) continue;
+    const std::string_view user = line.substr(begin, at - begin);
+    secrets.emplace_back(user);
+    if (const size_t colon = user.find(':'); colon != user.npos) secrets.emplace_back(user.substr(colon + 1));
+  }
+  return secrets;
+}
+
+// They must not change the request.
+static bool has_line_break(std::string_view text) {
+  return text.find_first_of(std::string_view("\r\n\0", 3)) != text.npos;
+}
+
+static bool is_one_request(const HttpRequest& request) {
+  return !has_line_break(request.url) && std::none_of(request.headers.begin(), request.headers.end(), [](auto& header) {
+    return has_line_break(header.name) || has_line_break(header.value);
+  });
+}
+
+Http::Http(const Curl& curl, std::string_view ca_file)
+    : curl_(curl), ca_file_(ca_file), secrets_(secrets_of_proxies()) {}
 
 Result<std::unique_ptr<Http>> Http::make(std::string_view ca_file) {
   CKPT_ASSIGN(const Curl* curl, Curl::load());
@@ -310,6 +352,11 @@ HttpReply Http::exchange(const HttpRequest& request) {
   Exchange exchange(request);
   HttpReply& reply = exchange.reply;
   char words[CURL_ERROR_SIZE] = "";
+  if (!is_one_request(request)) {
+    reply.final = true;
+    reply.trouble = "a header or an address with a line break, which would be another request";
+    return reply;
+  }
   Handle handle(*this);
   if (!handle.get() || !handle.set_up(request, &exchange, words)) {
     reply.final = handle.get() && handle.refused() != 0;
@@ -331,9 +378,12 @@ HttpReply Http::exchange(const HttpRequest& request) {
   if (code == CURLE_OK) (void)exchange.begin_body();                     // of an answer without a body
   const bool told = reply.refused || reply.status >= 400;  // then it does not matter how the connection ended
   if (reply.status == 0 || (code != CURLE_OK && !told)) {
-    reply.trouble = *words ? words : curl_.easy_strerror(code);
-    reply.final = is_final(code);
-    reply.no_memory |= code == CURLE_OUT_OF_MEMORY;
+    const std::string said = *words ? words : curl_.easy_strerror(code);
+    reply.trouble = exchange.too_much.empty() ? without_secrets(blotted(said, secrets_)) : exchange.too_much;
+    reply.final = is_final(code) || !exchange.too_much.empty();
+    // libcurl says so of a header that is too long, too.
+    const bool long_header = said.find("header") != said.npos;
+    reply.no_memory |= code == CURLE_OUT_OF_MEMORY && !long_header;
   }
   return std::move(reply);
 }

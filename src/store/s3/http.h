@@ -44,6 +44,7 @@ struct HttpRequest {
   bool wants_bytes = false;
   // Asked once, when the headers of a good answer are there: whether its body is what was asked for.
   std::function<bool(const HttpReply&)> accept;
+  size_t most_text = 16 << 20;  // of a body that becomes text; a listing of 1,000 keys takes a tenth of it
   long connect_ms = 10000;
   long stall_s = 20;               // so long with less than a KiB each second
   long most_ms = 60000;            // for all of it
@@ -61,13 +62,14 @@ class Http {
   int64_t seconds_of(const std::string& date) const { return curl_.getdate(date.c_str(), nullptr); }
 
  private:
-  Http(const Curl& curl, std::string_view ca_file) : curl_(curl), ca_file_(ca_file) {}
+  Http(const Curl& curl, std::string_view ca_file);
   class Handle;
   CURL* take();
   void give(CURL* handle);
 
   const Curl& curl_;
   const std::string ca_file_;
+  const std::vector<std::string> secrets_;  // of proxies, which libcurl's words may hold
   std::mutex mutex_;
   std::vector<CURL*> idle_;  // each with its connections
 };

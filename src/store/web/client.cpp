@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/address.h"
 #include "base/errand.h"
 #include "base/text.h"
 #include "store/keys.h"
@@ -48,6 +49,17 @@ static Result<s3::Header> parse_header(std::string_view line) {
   return s3::Header{name, std::string(value)};
 }
 
+// The host and the token in "host=token"; no host if it is all token. A token may end with '='.
+static std::pair<std::string, std::string> host_and_token(const std::string& value) {
+  const size_t equals = value.find('=');
+  const std::string host = in_lower_case(value.substr(0, equals));
+  const bool is_host =
+      equals != value.npos && value.find_first_not_of('=', equals) != value.npos &&
+      parse_url("https://" + host + "/").ok() &&
+      (host.find('.') != host.npos || host == "localhost" || host.starts_with("localhost:") || host.starts_with('['));
+  return is_host ? std::pair(host, value.substr(equals + 1)) : std::pair(std::string(), value);
+}
+
 // HF_TOKEN is a person's key to all of a place, so it goes there only.
 static bool is_hugging_face(const Url& url) {
   return url.scheme == "https" && (url.host == "huggingface.co" || url.host.ends_with(".huggingface.co"));
@@ -67,13 +79,22 @@ Status Client::take_authority(const WebOptions& options) {
     secrets_.push_back({"authorization", "Basic " + s3::base64_of(as_bytes(user))});
     return Ok();
   }
-  for (const char* name : {"CKPT_HTTP_TOKEN", "HF_TOKEN"}) {
-    const std::string token = variable(name);
-    if (token.empty() || (name[0] == 'H' && !is_hugging_face(root_))) continue;
-    if (!is_sendable(token)) return Status(CKPT_INVALID, strformat("{} has characters that no header may have", name));
+  const size_t before = secrets_.size();
+  CKPT_TRY(take_token("CKPT_HTTP_TOKEN"));
+  return secrets_.size() == before && is_hugging_face(root_) ? take_token("HF_TOKEN") : Ok();
+}
+
+// It is meant for some host, and nobody said that it is this one: so it goes nowhere where others can read it.
+Status Client::take_token(const char* name) {
+  const auto [host, token] = host_and_token(variable(name));
+  if (token.empty()) return Ok();
+  if (!is_sendable(token)) return Status(CKPT_INVALID, strformat("{} has characters that no header may have", name));
+  if (!host.empty() && host != root_.host && host != root_.name())
+    withheld_ = strformat("{} is for another host", name);
+  else if (!root_.is_private())
+    withheld_ = strformat("{} is sent by https:// and to this machine only", name);
+  else
     secrets_.push_back({"authorization", "Bearer " + token});
-    return Ok();
-  }
   return Ok();
 }
 
@@ -99,6 +120,7 @@ s3::HttpReply Client::ask_once(const Get& get, const Url& address) {
   http.headers = get.pinned;
   if (!get.range.empty()) http.headers.push_back({"range", get.range});
   if (address.origin() == root_.origin()) http.headers.insert(http.headers.end(), secrets_.begin(), secrets_.end());
+  http.direct = address.scheme == "http" && address.is_loopback() && !secrets_.empty();  // else a proxy reads them
   http.wants_bytes = get.wants_bytes;
   http.into = get.into;
   http.accept = get.accept;
@@ -141,10 +163,10 @@ Answer Client::follow(const Get& get, bool again) {
   }
 }
 
-static bool is_passing(const Answer& answer) {
+static bool is_passing(const Answer& answer, const Get& get) {
   if (!answer.failure.ok()) return false;
   if (!answer.http.trouble.empty()) return !answer.http.final && !answer.http.no_memory && answer.http.ended.ok();
-  return s3::is_passing_status(answer.http.status);
+  return s3::is_passing_status(answer.http.status) || (get.expected && answer.is(404));
 }
 
 Answer Client::ask(const Get& get) {
@@ -152,7 +174,7 @@ Answer Client::ask(const Get& get) {
     patience_.wait_for_calm(Errand::current());
     Answer answer = follow(get, tries.count > 0);
     if (answer.http.trouble.empty()) patience_.answered();
-    if (!is_passing(answer)) return answer;
+    if (!is_passing(answer, get)) return answer;
     s3::Patience::failed(&tries);
     const bool busy = answer.http.status == 503 || answer.http.status == 429;
     if (patience_.wait_to_try_again(answer.http, busy, tries, Errand::current())) continue;
@@ -163,11 +185,11 @@ Answer Client::ask(const Get& get) {
 
 // ---- errors ----
 
-static std::string hint_of(long status, bool authorized, bool elsewhere) {
+static std::string hint_of(long status, bool authorized, bool elsewhere, const std::string& withheld) {
   if (status == 401 || status == 403) {
     if (elsewhere) return "; the server redirected there, where ckpt sends no token";
-    return authorized ? "; the server refuses the token or user that was sent"
-                      : "; without a token: set CKPT_HTTP_TOKEN, or option http_header";
+    if (authorized) return "; the server refuses the token or user that was sent";
+    return "; without a token: " + (withheld.empty() ? "set CKPT_HTTP_TOKEN, or option http_header" : withheld);
   }
   if (s3::is_passing_status(status)) return "; the server is busy or broken: try again later";
   return "";
@@ -187,7 +209,7 @@ Status Client::error(const Answer& answer, std::string_view key) const {
   }
   return Status(answer.is_absent() ? CKPT_NOT_FOUND : CKPT_IO,
                 strformat("{}{}: HTTP status {}{}", where, at, http.status,
-                          hint_of(http.status, !secrets_.empty(), elsewhere)))
+                          hint_of(http.status, !secrets_.empty(), elsewhere, withheld_)))
       .with("path", where)
       .with("http_status", static_cast<uint64_t>(http.status));
 }

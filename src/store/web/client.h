@@ -26,6 +26,7 @@ struct Get {
 
   Url address;
   std::string range;               // "bytes=0-9"
+  bool expected = false;           // it is there, as far as is known: a 404 is asked again, as it may be a proxy's
   std::vector<s3::Header> pinned;  // conditions
   bool wants_bytes = false;
   MutableBytes into;
@@ -47,6 +48,7 @@ class Client {
  private:
   Client(Url root, const WebOptions& options) : root_(std::move(root)), timing_(options.timing), patience_(timing_) {}
   Status take_authority(const WebOptions& options);
+  Status take_token(const char* variable);
   Answer follow(const Get& get, bool again);
   s3::HttpReply ask_once(const Get& get, const Url& address);
 
@@ -55,6 +57,7 @@ class Client {
   s3::Patience patience_;
   std::unique_ptr<s3::Http> http_;
   std::vector<s3::Header> secrets_;  // headers that only the host of `root_` gets
+  std::string withheld_;             // why it does not get the token of CKPT_HTTP_TOKEN
 };
 
 }  // namespace ckpt::store::web

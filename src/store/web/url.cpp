@@ -1,10 +1,12 @@
 #include "store/web/url.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
+#include "base/address.h"
 #include "base/text.h"
 #include "store/s3/encoding.h"
-#include "store/store.h"
 
 namespace ckpt::store::web {
 
@@ -68,6 +70,18 @@ Result<Url> parse_url(std::string_view text) {
   url.path = sendable(rest.substr(0, query));
   if (query != rest.npos) url.query = sendable(rest.substr(query));
   return url;
+}
+
+std::string_view Url::name() const {
+  const size_t colon = host.ends_with(']') ? host.npos : host.rfind(':');
+  return std::string_view(host).substr(0, colon);
+}
+
+bool Url::is_loopback() const {
+  const std::string host_name(name());
+  in_addr address;
+  return host_name == "localhost" || host_name == "[::1]" ||
+         (inet_pton(AF_INET, host_name.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 Url Url::below(std::string_view key) const {

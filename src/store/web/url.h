@@ -16,6 +16,11 @@ struct Url {
   std::string path;    // "/run7", encoded as it was given; "" or with a slash at its beginning
   std::string query;   // "?token=x" or ""
 
+  // The host without its port.
+  std::string_view name() const;
+  // Whether nobody can read on the way what is sent there: it is encrypted, or stays on this machine.
+  bool is_private() const { return scheme == "https" || is_loopback(); }
+  bool is_loopback() const;
   std::string origin() const { return scheme + "://" + host; }
   std::string shown() const { return origin() + path; }
   std::string sent() const { return origin() + (path.empty() ? "/" : path) + query; }

@@ -80,8 +80,9 @@ Status WebReader::no_ranges() const {
 }
 
 // The server's answer to a request for the last bytes, or for the first one. False: it knows no such range.
-Result<bool> WebReader::open_by(const std::string& range) {
+Result<bool> WebReader::open_by(const std::string& range, bool expected) {
   Get get(client_->root().below(key_));
+  get.expected = expected;
   get.range = range;
   bool large = false;
   get.accept = [&](const s3::HttpReply& reply) {
@@ -113,11 +114,12 @@ Result<bool> WebReader::open_by(const std::string& range) {
   return true;
 }
 
-Result<std::unique_ptr<WebReader>> WebReader::open(std::shared_ptr<Client> client, std::string_view key) {
+Result<std::unique_ptr<WebReader>> WebReader::open(std::shared_ptr<Client> client, std::string_view key,
+                                                   bool expected) {
   std::unique_ptr<WebReader> reader(new WebReader(std::move(client), key));
-  CKPT_ASSIGN(bool opened, reader->open_by(strformat("bytes=-{}", kTail)));
+  CKPT_ASSIGN(bool opened, reader->open_by(strformat("bytes=-{}", kTail), expected));
   if (!opened) {
-    CKPT_ASSIGN(opened, reader->open_by("bytes=0-0"));
+    CKPT_ASSIGN(opened, reader->open_by("bytes=0-0", expected));
   }
   if (opened) return reader;
   return Status(CKPT_IO, reader->path() + ": the server says that it has no first byte").with("path", reader->path());
@@ -133,9 +135,11 @@ Answer WebReader::ask_for(Get get) const {
     get.address = found_at_;
   }
   const bool redirected = get.address.sent() != start.sent();
+  get.expected = !redirected;
   Answer answer = client_->ask(get);
   if (!redirected || !(answer.is(401) || answer.is(403) || answer.is_absent())) return answer;
   get.address = std::move(start);
+  get.expected = true;
   answer = client_->ask(get);
   std::lock_guard lock(mutex_);
   found_at_ = answer.from;

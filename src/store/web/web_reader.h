@@ -23,7 +23,9 @@ struct Identity {
 class WebReader final : public TailReader {
  public:
   // NOT_FOUND; UNSUPPORTED for a large file of a server that gives no ranges.
-  static Result<std::unique_ptr<WebReader>> open(std::shared_ptr<Client> client, std::string_view key);
+  // `expected`: what names it was read, so it should be there.
+  static Result<std::unique_ptr<WebReader>> open(std::shared_ptr<Client> client, std::string_view key,
+                                                 bool expected = false);
 
   uint64_t size() const override { return identity_.size; }
   std::string version() const override { return identity_.etag.empty() ? identity_.modified : identity_.etag; }
@@ -32,7 +34,7 @@ class WebReader final : public TailReader {
   WebReader(std::shared_ptr<Client> client, std::string_view key) : client_(std::move(client)), key_(key) {}
   std::string path() const override { return client_->path(key_); }
   Bytes tail() const override { return std::as_bytes(std::span(tail_)); }
-  Result<bool> open_by(const std::string& range);
+  Result<bool> open_by(const std::string& range, bool expected);
   Result<Identity> describe(const s3::HttpReply& reply) const;
   Status no_ranges() const;
   Status fetch(uint64_t offset, MutableBytes out) const override;

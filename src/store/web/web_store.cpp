@@ -30,10 +30,11 @@ class WebStore final : public Store {
             .lists = false};
   }
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, false); }
-  Result<std::unique_ptr<Reader>> open(std::string_view key) const override {
-    CKPT_TRY(check_key(key));
-    CKPT_ASSIGN(auto reader, WebReader::open(client_, key));
-    return std::unique_ptr<Reader>(std::move(reader));
+  Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return open_reader(key, false); }
+  // A 404 is a web server's word for an absent file, and that of what stands before it while it is away. Of a part the
+  // manifest says that it is there.
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t /*size*/, bool /*ask*/) const override {
+    return open_reader(key, true);
   }
   Result<bool> exists(std::string_view key) const override {
     const Status opened = open(key).status();
@@ -65,6 +66,11 @@ class WebStore final : public Store {
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view) const override { return read_only(); }
 
  private:
+  Result<std::unique_ptr<Reader>> open_reader(std::string_view key, bool expected) const {
+    CKPT_TRY(check_key(key));
+    CKPT_ASSIGN(auto reader, WebReader::open(client_, key, expected));
+    return std::unique_ptr<Reader>(std::move(reader));
+  }
   Status no_listing() const {
     return Status(
                CKPT_UNSUPPORTED,

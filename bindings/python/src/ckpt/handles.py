@@ -10,7 +10,7 @@ from . import _core
 from .arguments import path_of, store_of, text_of, whole
 from .background import Turn
 from .errors import NotFoundError
-from .hints import not_found
+from .hints import not_found, shown
 from .records import CheckpointInfo
 from .tables import Rowset, Share
 
@@ -44,7 +44,7 @@ class Store(_core.Store):
         return self
 
     def __repr__(self) -> str:
-        return f"<ckpt.Store {self.uri!r}{', closed' if self.closed else ''}>"
+        return f"<ckpt.Store {shown(self.uri)!r}{', closed' if self.closed else ''}>"
 
 
 class Reader(_core.Reader):

@@ -57,6 +57,15 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
     return "; the store has no checkpoint yet"
 
 
+def shown(address: str) -> str:
+    """A web address without user, password, query and fragment, which are often secrets; any other text as it is."""
+    scheme, found, rest = address.partition("://")
+    if not found or not scheme.lower().startswith("http"):
+        return address
+    host, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
 def local_path(uri: str) -> str | None:
     """The directory that a store's URI names; None if it is not on this machine's file systems."""
     if uri.startswith("file://"):

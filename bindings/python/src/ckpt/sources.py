@@ -12,6 +12,7 @@ from . import _core
 from ._core import File, Memory, Tree
 from .enums import DType, Status
 from .errors import NotFoundError, error_of
+from .hints import shown
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
 from .records import AliasInfo, FileTensor, TableInfo, TensorInfo
@@ -24,7 +25,7 @@ class FileReader:
     """A ckpt.File with those methods of a Reader that a load of a state needs."""
 
     def __init__(self, path: str, options: Mapping[str, int | str]) -> None:
-        self.path = path.partition("?")[0] if "://" in path else path  # a query may be a secret
+        self.path = shown(path)
         self.file = File(path, options)
         self._found = {tensor.name: (place, tensor) for place, tensor in enumerate(self.file.tensors())}
         self.tensor_count = len(self._found)
@@ -353,4 +354,4 @@ def _file_reader(path: str, selector: str, options: Mapping[str, int | str]) -> 
 
 def _check_latest(selector: str, path: str, what: str) -> None:
     if selector != "latest":
-        raise ValueError(f"{path} is {what}, so there is nothing to select: found selector {selector!r}")
+        raise ValueError(f"{shown(path)} is {what}, so there is nothing to select: found selector {selector!r}")

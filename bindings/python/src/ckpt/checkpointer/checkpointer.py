@@ -15,7 +15,7 @@ from ..background import SaveHandle, log
 from ..enums import Status
 from ..errors import Error, LaterStepsWarning, NotFoundError, error_of, warn
 from ..handles import Session, Store
-from ..hints import some
+from ..hints import shown, some
 from ..opening import ls
 from ..ranks import ranks_of
 from ..records import CheckpointInfo
@@ -442,5 +442,5 @@ class Checkpointer:
         flight = "" if self._flight is None else f", saving {self._flight.entry.label}"
         newest = "" if self._newest is None else f", newest {self._newest.label}"
         end = ", closed" if self._closed else f", stopping ({self.stopping})" if self.stopping else ""
-        return (f"<ckpt.Checkpointer {self._store.uri!r}, run {self._run!r}: rank {self._ranks.rank} of "
+        return (f"<ckpt.Checkpointer {shown(self._store.uri)!r}, run {self._run!r}: rank {self._ranks.rank} of "
                 f"{self._ranks.size}, keeps {', '.join(keeps)}{at}{newest}{flight}{end}>")
