@@ -299,6 +299,9 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store,
     id = read_store_id(store);
     return Ok();
   }));
+  // A server that does not answer now must not make our checkpoints those of another store.
+  if (!id->ok() && id->status().code() == CKPT_IO && store.traits().remote && store.traits().lists)
+    return std::move(*id).status();
   mark_copies(entries);
   Id own = id->ok() ? **id : vote_store_id(entries);
   for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;

@@ -106,10 +106,11 @@ class NotFound {
     return found.empty() ? status : std::move(status).with("found", std::move(found));
   }
 
+  // Who cannot reach a store must not learn that it is empty.
   Status no_place(const Status& why) const {
     const std::string* error = why.detail("errno");
     if (error && *error == std::to_string(ENOTDIR)) return say("a file; a store is a directory", "a file");
-    return say("no such directory");
+    return why.code() == CKPT_NOT_FOUND ? say("no such directory") : why;
   }
 
   Status nothing_there(const std::vector<store::Entry>& files) const {

@@ -230,6 +230,7 @@ static Result<Selection> select_once(const Places& places, const Wanted& wanted,
 // By what is in the store, or by what is in the mirror, if there is nothing in the store.
 static Status explain(const Places& places, const Question& question) {
   auto own = list_ids(places.store);
+  if (!own.ok() && own.status().code() != CKPT_NOT_FOUND && places.mirror) return std::move(own).status();
   const bool nothing = !own.ok() || own->empty();
   return explain_not_found(places.mirror && nothing ? *places.mirror : places.store, question.selector, question.run);
 }

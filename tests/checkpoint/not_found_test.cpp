@@ -51,6 +51,20 @@ class NotFoundTest : public ::testing::Test {
 };
 using NotFound = NotFoundTest;
 
+// A trainer that is told NOT_FOUND starts from zero.
+TEST_F(NotFound, AStoreThatCannotBeListedIsNotEmptyWheneverThatIs) {
+  for (const int listings : {0, 1, 2}) {
+    auto shell = std::make_shared<store::ShellStore>(inner);
+    int left = listings;
+    shell->before([&](std::string_view operation, std::string_view key) {
+      return operation == "list" && key.empty() && left-- <= 0 ? Status(CKPT_IO, "away") : Ok();
+    });
+    const Status status = find_checkpoint(*shell, {"latest", "main"}).status();
+    EXPECT_NE(status.code(), CKPT_OK);
+    EXPECT_EQ(status.code() == CKPT_NOT_FOUND, left > 0) << listings << ": " << status.message();
+  }
+}
+
 TEST_F(NotFound, SaysWhatIsWrongWithThePlace) {
   EXPECT_EQ(said_of(folder / "none"), "no such directory");
   std::ofstream(folder / "file") << "text";

@@ -141,7 +141,7 @@ TEST_P(S3Ends, WaitingForRanksEndsWithItsTimeWhateverTheServerDoes) {
   for (const auto& [session, asked] : {std::pair(leader, "/PART_001"), std::pair(follower, "attempts")}) {
     auto save = *save::Save::make(session, strformat("of-{}", session->rank()), 1, soon);
     ASSERT_TRUE(save->add_tensor("w", rows_of(session->rank(), 2), values.data(), values.size() * sizeof(float)).ok());
-    stall_second("HEAD", asked);
+    stall_second("GET", asked);
     const Status told = run_whole(*save);
     EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
     EXPECT_NE(proxy_->struck(), "") << "it had no request that stalls";

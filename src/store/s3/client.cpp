@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/address.h"
 #include "base/errand.h"
 #include "store/keys.h"
 
@@ -51,12 +52,31 @@ static void sign(HttpRequest* http, const std::string& path, const std::string& 
   http->headers.push_back({"authorization", authorization(to_sign, keys, config.region, "s3", date)});
 }
 
-static void read_error(Answer* answer) {
+// What the server may have from us and nobody else may see, as it was sent.
+static std::vector<std::string> secrets_of(const Keys& keys, const HttpRequest& http) {
+  std::vector<std::string> secrets = {keys.secret_key};
+  for (const Header& header : http.headers) {
+    if (header.name == "authorization") secrets.push_back(header.value.substr(header.value.rfind('=') + 1));
+    if (header.name == "x-amz-security-token") secrets.push_back(header.value);
+  }
+  for (const std::string& secret : std::vector(secrets)) secrets.push_back(percent_encode(secret, false));
+  return secrets;
+}
+
+// Servers and what stands before them may echo what they got.
+static void read_error(Answer* answer, const std::vector<std::string>& secrets) {
+  for (Header& header : answer->http.headers) header.value = blotted(std::move(header.value), secrets);
   auto parsed = parse_xml(answer->http.text);
   if (!parsed.ok() || parsed->name != "Error") return;
-  answer->code = parsed->text_of("Code");
-  answer->words = parsed->text_of("Message");
+  answer->code = blotted(std::string(parsed->text_of("Code")), secrets);
+  answer->words = blotted(std::string(parsed->text_of("Message")), secrets);
   if (answer->code.empty()) answer->code = "Error";
+}
+
+// No key is asked for in a list, so none is missing.
+static bool is_stray(const Answer& answer, const Request& request) {
+  if (!answer.is(404) || request.verb == "HEAD") return false;
+  return answer.code.empty() || answer.code == "Error" || (request.of_bucket && answer.is_absent());
 }
 
 Status Client::is_over(const Errand& errand, const Request& request) const {
@@ -107,8 +127,9 @@ Answer Client::ask_once(const Request& request, const Errand& errand, std::share
                                                answer.http.trouble))
                          .with("path", path(request.key));
   } else {
-    patience_.answered();
-    if (!answer.http.good() || request.ends_late) read_error(&answer);
+    if (!answer.http.good() || request.ends_late) read_error(&answer, secrets_of((*used)->keys, http));
+    answer.stray = is_stray(answer, request);
+    if (!answer.stray) patience_.answered();
   }
   return answer;
 }
@@ -126,7 +147,7 @@ static bool is_passing(const Answer& answer) {
   const long status = answer.http.status;
   if (answer.http.good())  // an error in the body of a good answer
     return answer.code == "InternalError" || answer.code == "SlowDown" || answer.code == "ServiceUnavailable";
-  return is_passing_status(status) || answer.code == "RequestTimeout" || answer.code == "BadDigest" ||
+  return is_passing_status(status) || answer.stray || answer.code == "RequestTimeout" || answer.code == "BadDigest" ||
          answer.code == "InvalidDigest" || answer.code == "XAmzContentSHA256Mismatch" ||
          answer.code == "XAmzContentChecksumMismatch" || answer.code == "OperationAborted" ||
          answer.code == "ConditionalRequestConflict";
@@ -191,7 +212,6 @@ Answer Client::ask(const Request& request) {
     count(request, answer, tries.count > 0);
     maybe_done |= may_be_done(answer);
     answer.maybe_done = maybe_done && !answer.good();
-    if (answer.good()) succeeded_ = true;
     if (answer.good() || request.once) return answer;
     Patience::failed(&tries);
     if (used && repair(request, answer, *used, &tries)) continue;
@@ -204,12 +224,23 @@ Answer Client::ask(const Request& request) {
 
 // ---- errors ----
 
+// Of somebody else's text, for one line of an error. What is not ASCII could be cut, or be no UTF-8.
+static std::string printable(std::string text) {
+  constexpr size_t kMost = 300;
+  if (text.size() > kMost) text.resize(kMost);
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = c == '\t' || c == '\n' ? ' ' : '?';
+  return text;
+}
+
 static std::string hint_of(const Answer& answer, const Request& request, const Config& config) {
   const std::string* region = answer.http.header("x-amz-bucket-region");
   const long status = answer.http.status;
   if ((status == 301 || status == 307 || status == 400) && region && *region != config.region)
-    return strformat("; the bucket is in region {}: set option region", *region);
+    return strformat("; the bucket is in region {}: set option region", printable(*region));
   if (status >= 300 && status < 400) return "; redirects are not followed: set option endpoint to the server itself";
+  if (answer.stray)
+    return "; no answer of S3: something before the server gave it, or option endpoint names another server";
   if (answer.code == "RequestTimeTooSkewed") return "; this machine's clock is wrong";
   if (answer.code == "SignatureDoesNotMatch") return "; the secret key is another one, or a proxy changed the request";
   if (status == 403 && answer.unsigned_request) return "; the request was not signed, since no credentials were found";
@@ -227,15 +258,6 @@ static ckpt_status code_of(const Answer& answer, const Request& request) {
   if (status == 501) return CKPT_UNSUPPORTED;
   if (status == 507 || answer.code == "QuotaExceeded" || answer.code == "XMinioStorageFull") return CKPT_NO_SPACE;
   return CKPT_IO;
-}
-
-// Of somebody else's text, for one line of an error. What is not ASCII could be cut, or be no UTF-8.
-static std::string printable(std::string text) {
-  constexpr size_t kMost = 300;
-  if (text.size() > kMost) text.resize(kMost);
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = c == '\t' || c == '\n' ? ' ' : '?';
-  return text;
 }
 
 Status Client::error(const Answer& answer, const Request& request) const {

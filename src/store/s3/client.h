@@ -44,14 +44,16 @@ struct Answer {
   bool unsigned_request = false;
   // It is no good, but one of the tries may have been carried out, or may still be.
   bool maybe_done = false;
+  // A 404 of something else than S3: of what stands before the server, say, while that is away.
+  bool stray = false;
 
   bool good() const { return failure.ok() && http.good() && code.empty(); }
   // Whether it is an answer with that HTTP status.
   bool is(long status) const { return failure.ok() && http.status == status; }
-  // Whether it says that there is no such object or upload. A bucket, a user or a page may be what was not found, too;
-  // HEAD has no words, and cannot tell.
+  // Whether S3 says that there is no such object or upload. Anything may answer 404, so only its own code counts, which
+  // an answer to HEAD cannot have.
   bool is_absent() const {
-    return is(404) && (code.empty() || code == "NoSuchKey" || code == "NoSuchVersion" || code == "NoSuchUpload");
+    return is(404) && !stray && (code == "NoSuchKey" || code == "NoSuchVersion" || code == "NoSuchUpload");
   }
 };
 
@@ -64,8 +66,6 @@ class Client {
   std::string path(std::string_view key) const { return config_.uri() + (key.empty() ? "" : "/") + std::string(key); }
   // Whether the server knows x-amz-checksum-crc32c. It does until it says otherwise.
   bool knows_checksums() const { return knows_checksums_; }
-  // Whether a request has succeeded: then bucket and keys are right.
-  bool has_succeeded() const { return succeeded_; }
   // When the server answered, by its own clock; -1 if it does not say.
   int64_t date_of(const HttpReply& reply, std::string_view header = "date") const;
 
@@ -88,7 +88,7 @@ class Client {
   std::unique_ptr<Http> http_;
   std::unique_ptr<CredentialChain> credentials_;
   Patience patience_;
-  std::atomic<bool> succeeded_ = false, knows_checksums_ = true;
+  std::atomic<bool> knows_checksums_ = true;
   std::atomic<int64_t> skew_ = 0;  // seconds: the server's clock minus ours
 };
 

@@ -43,16 +43,28 @@ Result<ObjectInfo> describe_object(const Client& client, std::string_view key, c
   return info;
 }
 
+// By its first byte. HEAD's answers have no words, so an absent object, an absent bucket and whatever answers in the
+// server's place would look alike.
 Result<std::optional<ObjectInfo>> look_at_object(Client& client, std::string_view key, bool once) {
-  Request request("HEAD", key);
-  request.once = once;
-  const Answer answer = client.ask(request);
-  // An answer to HEAD has no words. So a bucket or a user may be what there is not, until something has succeeded.
-  if (answer.is_absent() && !client.has_succeeded()) CKPT_TRY(holds_objects(client, "").status());
-  if (answer.is_absent()) return std::optional<ObjectInfo>();
-  if (!answer.good()) return client.error(answer, request);
-  CKPT_ASSIGN(ObjectInfo info, describe_object(client, key, answer.http));
-  return std::optional<ObjectInfo>(std::move(info));
+  constexpr int kTries = 3;  // of one that goes or comes between two questions
+  Request by_byte("GET", key), by_head("HEAD", key);
+  std::byte first;
+  by_byte.once = by_head.once = once;
+  by_byte.headers = {{"range", "bytes=0-0"}};
+  by_byte.into = {&first, 1};
+  by_byte.wants_bytes = true;
+  by_byte.accept = [](const HttpReply& reply) { return reply.status == 206; };  // not all of it
+  for (int i = 1;; i++) {
+    const Request* asked = &by_byte;
+    Answer answer = client.ask(by_byte);
+    if (answer.is_absent()) return std::optional<ObjectInfo>();
+    // An empty object has no first byte, and one in an archive gives none.
+    if (answer.is(416) || answer.code == "InvalidObjectState") answer = client.ask(*(asked = &by_head));
+    if (answer.is(404) && asked == &by_head && i < kTries) continue;
+    if (!answer.good()) return client.error(answer, *asked);
+    CKPT_ASSIGN(ObjectInfo info, describe_object(client, key, answer.http));
+    return std::optional<ObjectInfo>(std::move(info));
+  }
 }
 
 // ---- putting ----
@@ -168,7 +180,10 @@ static Result<Page> list_page(Client& client, std::string_view directory, Query 
   if (!answer.good()) return client.error(answer, request);
   auto page = parse_xml(answer.http.text);
   if (!page.ok()) return not_s3(client, directory, page.status().message());
-  if (page->name != root) return not_s3(client, directory, strformat("expected {}, found {}", root, page->name));
+  if (page->name != root)
+    return not_s3(
+        client, directory,
+        strformat("expected {}, found {}", root, page->name == "html" ? "a page for people" : "something else"));
   return Page{page.take(), client.date_of(answer.http)};
 }
 
@@ -177,17 +192,43 @@ static std::string prefix_of(const Client& client, std::string_view directory) {
   return key.empty() ? "" : key + "/";
 }
 
+// What lets a listing of many pages end, whatever the server says: but for a few of them, each has a greater name than
+// all before it, and there are not many more of them than it takes for the names.
+class Pages {
+ public:
+  // Whether another one may be asked for.
+  Status turn(const Client& client, std::string_view directory, std::string_view greatest, size_t names) {
+    constexpr size_t kMostBarren = 100, kMostSmall = 1000, kLeastNames = 10;
+    pages_++;
+    barren_ = greatest > greatest_ ? 0 : barren_ + 1;
+    if (greatest > greatest_) greatest_ = greatest;
+    const bool goes_on = barren_ < kMostBarren && pages_ < kMostSmall + names / kLeastNames;
+    return goes_on ? Ok() : not_s3(client, directory, strformat("a listing that does not end ({} pages)", pages_));
+  }
+
+ private:
+  std::string greatest_;
+  size_t pages_ = 0, barren_ = 0;
+};
+
+static Status other_prefix(const Client& client, std::string_view directory) {
+  return not_s3(client, directory, "a listing of keys with another prefix");
+}
+
+static constexpr size_t kLongestTag = 256;  // ETag; S3's have 66 bytes at most
+
 // Adds what a page shows. Each key must be below the prefix.
 static Status read_page(const Client& client, std::string_view directory, const std::string& prefix, const Page& page,
-                        Listing* listing) {
+                        Listing* listing, std::string* greatest) {
   for (const XmlElement& element : page.root.children) {
     const bool is_object = element.name == "Contents";
     if (!is_object && element.name != "CommonPrefixes") continue;
     std::string_view key = element.text_of(is_object ? "Key" : "Prefix");
-    if (!key.starts_with(prefix)) return not_s3(client, directory, "a listing of keys with another prefix");
+    if (!key.starts_with(prefix)) return other_prefix(client, directory);
     key.remove_prefix(prefix.size());
+    if (key > *greatest) *greatest = key;
     if (!is_object && key.ends_with('/')) key.remove_suffix(1);
-    if (key.empty() || key.ends_with('/')) continue;  // somebody's mark of a directory
+    if (!check_element(key).ok()) continue;  // somebody's mark of a directory, or what no key of a store is
     if (!is_object) {
       listing->directories.emplace_back(key);
       continue;
@@ -195,7 +236,9 @@ static Status read_page(const Client& client, std::string_view directory, const 
     uint64_t size = 0;
     if (!parse_number(element.text_of("Size"), &size)) return not_s3(client, directory, "an object without a size");
     const int64_t then = seconds_of_iso(std::string(element.text_of("LastModified")));
-    listing->objects.push_back({std::string(key), size, age_of(page.date, then), std::string(element.text_of("ETag"))});
+    const std::string_view etag = element.text_of("ETag");
+    if (etag.size() > kLongestTag) return not_s3(client, directory, "an object with a very long ETag");
+    listing->objects.push_back({std::string(key), size, age_of(page.date, then), std::string(etag)});
   }
   return Ok();
 }
@@ -203,13 +246,16 @@ static Status read_page(const Client& client, std::string_view directory, const 
 Result<Listing> list_objects(Client& client, std::string_view directory, size_t most) {
   const std::string prefix = prefix_of(client, directory);
   Listing listing;
+  Pages pages;
   std::string token;
   for (;;) {
     Query query = {{"list-type", "2"}, {"prefix", prefix}, {"delimiter", "/"}};
     if (!token.empty()) query.push_back({"continuation-token", token});
     CKPT_ASSIGN(const Page page, list_page(client, directory, std::move(query), "ListBucketResult"));
-    CKPT_TRY(read_page(client, directory, prefix, page, &listing));
-    if (listing.objects.size() + listing.directories.size() > most)
+    std::string greatest;
+    CKPT_TRY(read_page(client, directory, prefix, page, &listing, &greatest));
+    const size_t names = listing.objects.size() + listing.directories.size();
+    if (names > most)
       return Status(CKPT_UNSUPPORTED,
                     strformat("{}: more than {} names in one directory", client.path(directory), most))
           .with("path", client.path(directory));
@@ -217,6 +263,7 @@ Result<Listing> list_objects(Client& client, std::string_view directory, size_t 
     const std::string next(page.root.text_of("NextContinuationToken"));
     if (next.empty() || next == token) return not_s3(client, directory, "a listing that does not go on");
     token = next;
+    CKPT_TRY(pages.turn(client, directory, greatest, names));
   }
 }
 
@@ -225,9 +272,13 @@ Result<bool> holds_objects(Client& client, std::string_view directory) {
   // The first one may be somebody's mark of the directory.
   CKPT_ASSIGN(const Page page, list_page(client, directory, {{"list-type", "2"}, {"prefix", prefix}, {"max-keys", "2"}},
                                          "ListBucketResult"));
-  Listing listing;
-  CKPT_TRY(read_page(client, directory, prefix, page, &listing));
-  return !listing.objects.empty();
+  for (const XmlElement& element : page.root.children) {
+    if (element.name != "Contents") continue;
+    const std::string_view key = element.text_of("Key");
+    if (!key.starts_with(prefix)) return other_prefix(client, directory);
+    if (key.size() > prefix.size() && !key.ends_with('/')) return true;
+  }
+  return false;
 }
 
 // ---- uploads ----
@@ -241,6 +292,7 @@ Status abort_upload(Client& client, std::string_view key, const std::string& upl
 Result<std::vector<Upload>> list_uploads(Client& client, std::string_view directory) {
   const std::string prefix = prefix_of(client, directory), root = client.config().key("");
   std::vector<Upload> uploads;
+  Pages pages;
   std::string key_marker, id_marker;
   for (;;) {
     Query query = {{"uploads", ""}, {"prefix", prefix}};
@@ -260,6 +312,8 @@ Result<std::vector<Upload>> list_uploads(Client& client, std::string_view direct
       return not_s3(client, directory, "a list of uploads that does not go on");
     key_marker = next_key;
     id_marker = next_id;
+    CKPT_TRY(pages.turn(client, directory, key_marker, uploads.size()));
+    if (uploads.size() > kMostListed) return not_s3(client, directory, "a list of more uploads than there can be");
   }
 }
 

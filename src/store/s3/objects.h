@@ -55,8 +55,11 @@ struct Listing {
   std::vector<Object> objects;
   std::vector<std::string> directories;  // without the slash
 };
-// What is in a directory of the store; "" is its root. UNSUPPORTED where that is more than `most`.
-Result<Listing> list_objects(Client& client, std::string_view directory, size_t most = SIZE_MAX);
+// No directory of a store has so many names.
+inline constexpr size_t kMostListed = 1 << 20;
+// What is in a directory of the store; "" is its root. Keys that no store of ckpt has are left out. UNSUPPORTED where
+// that is more than `most`.
+Result<Listing> list_objects(Client& client, std::string_view directory, size_t most = kMostListed);
 // Whether anything is below it.
 Result<bool> holds_objects(Client& client, std::string_view directory);
 

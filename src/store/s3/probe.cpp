@@ -4,7 +4,7 @@
 
 #include "base/parallel.h"
 #include "store/keys.h"
-#include "store/s3/s3_reader.h"
+#include "store/s3/objects.h"
 #include "store/s3/s3_writer.h"
 
 namespace ckpt::store::s3 {
@@ -61,9 +61,8 @@ static std::string record_of(const Config& config) {
 
 Status probe_conditions(const std::shared_ptr<Client>& client) {
   const std::string record = record_of(client->config());
-  // Not by HEAD, whose errors have no words: this is the first request of most stores.
-  const Status known = S3Reader::open(client, record).status();
-  if (known.code() != CKPT_NOT_FOUND) return known;
+  CKPT_ASSIGN(const auto known, look_at_object(*client, record));
+  if (known) return Ok();
   const std::string key = strformat("{}/{}{}", kTrashDir, kProbePrefix, to_hex(random_id()));
   Status probed = probe_with(client, key);
   Status removed = remove_probe(*client, key);  // with the upload whose id an answer that got lost had

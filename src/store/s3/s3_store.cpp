@@ -65,7 +65,7 @@ class S3Store final : public Store {
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override;
   Result<std::vector<Entry>> list(std::string_view directory) const override {
-    return list_at_most(directory, SIZE_MAX);
+    return list_at_most(directory, kMostListed);
   }
   Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override;
   Result<uint64_t> bytes_in(std::string_view directory) const override;
@@ -88,7 +88,7 @@ class S3Store final : public Store {
     return std::unique_ptr<Lock>(std::make_unique<NoLock>());
   }
   Result<std::unique_ptr<Reader>> open_reader(std::string_view key, bool with_tail) const;
-  Result<Listing> listing_of(std::string_view directory, size_t most = SIZE_MAX) const;
+  Result<Listing> listing_of(std::string_view directory, size_t most = kMostListed) const;
   Status remove_parts(const Note& note);
   Status put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone);
   Status work_off(const Listing::Object& object);

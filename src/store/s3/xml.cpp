@@ -30,7 +30,8 @@ std::string xml_escape(std::string_view text) {
 
 namespace {
 
-constexpr int kMaxDepth = 16;  // S3's answers have up to 5
+constexpr int kMaxDepth = 16;             // S3's answers have up to 5
+constexpr size_t kMaxElements = 1 << 18;  // a list of 1,000 keys has a twentieth of it
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_name(char c) {
@@ -72,6 +73,7 @@ class XmlParser {
 
   std::string_view rest_;
   const size_t size_;
+  size_t elements_ = 0;
 };
 
 // What may stand before and after the root.
@@ -124,6 +126,7 @@ Status XmlParser::attributes() {
 
 Status XmlParser::element(XmlElement* out, int depth) {
   if (depth >= kMaxDepth) return wrong("elements are nested too deeply");
+  if (++elements_ > kMaxElements) return wrong("there are too many elements");
   if (!take("<")) return wrong("an element is missing");
   CKPT_ASSIGN(std::string_view tag, name());
   out->name = tag.substr(tag.rfind(':') + 1);

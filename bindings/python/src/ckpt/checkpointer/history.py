@@ -153,12 +153,12 @@ def find_best(store: Store, run: str, selector: str, policy: Best | None = None)
     names = sorted({name for entry in history.entries for name in entry.metrics})
     policy = policy or history.policy(selector)
     if policy is None and names:
-        raise error_of(Status.INVALID, f"{shown(store.uri)}: {selector!r} does not say by which metric, or which way; the "
-                       f"checkpoints of run \"{run}\" have {some(names)}: \"best:{names[-1]}:min\" or "
+        raise error_of(Status.INVALID, f"{shown(store.uri)}: {selector!r} does not say by which metric, or which way; "
+                       f"the checkpoints of run \"{run}\" have {some(names)}: \"best:{names[-1]}:min\" or "
                        f"\"best:{names[-1]}:max\" says so")
     found = [] if policy is None else history.best(policy, 1)
     if not found:
         what = "metrics" if policy is None else f"the metric '{policy.metric}'"
-        raise error_of(Status.NOT_FOUND, f"{shown(store.uri)}: no checkpoint of run \"{run}\" has {what}, which {selector!r} "
-                       f"needs{f'; they have {some(names)}' if names else ''}")
+        raise error_of(Status.NOT_FOUND, f"{shown(store.uri)}: no checkpoint of run \"{run}\" has {what}, which "
+                       f"{selector!r} needs{f'; they have {some(names)}' if names else ''}")
     return found[0]
