@@ -397,7 +397,7 @@ CKPT_API ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store
 CKPT_API void ckpt_reader_free(ckpt_reader* reader);
 CKPT_API ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* out, ckpt_error** err);
 /* A finding PASSED_OVER for each newer checkpoint of the run that cannot be loaded, newest first, with its status: the
- * progress that a trainer loses by going on from this one. Empty for a checkpoint that was named by its id. */
+ * progress that a trainer loses by going on from this one (none for an id); one without a name: the unusable cache. */
 CKPT_API ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckpt_error** err);
 
 typedef struct ckpt_tensor_info {

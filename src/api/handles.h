@@ -146,6 +146,7 @@ ckpt_report* new_report(Report report);
 
 struct ckpt_store : ckpt::api::Owned {
   std::shared_ptr<ckpt::store::Store> store, mirror;  // the mirror may be null
+  ckpt::Status no_cache{};                            // why option cache has no effect
   ckpt::checkpoint::Places places() const { return {*store, mirror.get()}; }
 };
 struct ckpt_list : ckpt::api::Owned {
@@ -167,6 +168,7 @@ struct ckpt_save : ckpt::api::Owned {
 };
 struct ckpt_reader : ckpt::api::Owned {
   std::shared_ptr<ckpt::checkpoint::Checkpoint> checkpoint;
+  ckpt::Status no_cache{};  // as in its store
 };
 struct ckpt_share : ckpt::api::Owned {
   std::shared_ptr<const ckpt::load::Share> share;

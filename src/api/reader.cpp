@@ -23,7 +23,7 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
     const std::string run = bag.str("run");
     CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, {selector, run, bag.str("on_damaged") == "error"},
                                                   resolve_threads(bag.integer("threads")), store->mirror));
-    *out = new ckpt_reader{{}, std::move(checkpoint)};
+    *out = new ckpt_reader{{}, std::move(checkpoint), store->no_cache};
     return Ok();
   });
 }
@@ -47,6 +47,8 @@ ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckp
     for (const auto& entry : reader->checkpoint->selection().passed_over)
       report.add(CKPT_FINDING_PASSED_OVER, entry.problem.code(), entry.id,
                  "passed over " + entry.id + ": " + entry.problem.message(), entry.bytes);
+    if (!reader->no_cache.ok())
+      report.add(CKPT_FINDING_PASSED_OVER, reader->no_cache.code(), "", reader->no_cache.message());
     *out = new_report(std::move(report));
     return Ok();
   });

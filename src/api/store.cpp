@@ -13,19 +13,22 @@ static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& sto
   if (uri.empty()) return std::shared_ptr<store::Store>();
   CKPT_ASSIGN(auto mirror, store::open_store(uri, settings));
   if (mirror->uri() == store.uri())
-    return Status(CKPT_INVALID, "option mirror names the store itself: " + uri).with("found", uri);
+    return Status(CKPT_INVALID, "option mirror names the store itself: " + mirror->uri()).with("found", mirror->uri());
   return mirror;
 }
 
-// A directory needs no cache, but the other place may. INVALID if neither does.
-static Status put_cache_before(std::shared_ptr<store::Store>& store, std::shared_ptr<store::Store>& mirror,
-                               const store::StoreOptions& settings) {
-  const bool mirror_needs_it = mirror && mirror->traits().remote;
-  if (store->traits().remote || !mirror_needs_it) {
-    CKPT_ASSIGN(store, store::open_cache(std::move(store), settings));
-  }
-  if (mirror_needs_it) {
-    CKPT_ASSIGN(mirror, store::open_cache(std::move(mirror), settings));
+// A directory needs no cache, but the other place may. INVALID if neither does. What else is wrong costs time and
+// nothing more, so it ends no trainer: loads do without, and a reader's report says why.
+static Status put_cache_before(ckpt_store* opened, const store::StoreOptions& settings) {
+  const bool mirror_needs_it = opened->mirror && opened->mirror->traits().remote;
+  for (auto* place : {&opened->store, &opened->mirror}) {
+    if (place == &opened->mirror ? !mirror_needs_it : mirror_needs_it && !(*place)->traits().remote) continue;
+    auto cached = store::open_cache(*place, settings);
+    if (!cached.ok() && !(*place)->traits().remote) return std::move(cached).status();
+    if (!cached.ok())
+      opened->no_cache = std::move(cached).status().in("loads read the store itself");
+    else
+      *place = cached.take();
   }
   return Ok();
 }
@@ -51,8 +54,9 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
     CKPT_ASSIGN(auto store, store::open_store(uri, settings));
     CKPT_ASSIGN(auto mirror, open_mirror(*store, bag.str("mirror"), settings));
     settings.cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))};
-    if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(store, mirror, settings));
-    *out = new ckpt_store{{}, std::move(store), std::move(mirror)};
+    auto opened = std::make_unique<ckpt_store>(ckpt_store{{}, std::move(store), std::move(mirror)});
+    if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(opened.get(), settings));
+    *out = opened.release();
     return Ok();
   });
 }

@@ -1,7 +1,10 @@
 // Checkpoints that a web server shows, opened in place by the C API.
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "api/ranks.h"
@@ -106,6 +109,42 @@ TEST(WebCheckpoint, OfAStoreAndItsMirrorTheOneOnAServerHasTheCache) {
   const Options local = options({{"mirror", lost.c_str()}, {"cache", cache.c_str()}});
   EXPECT_EQ(ckpt_store_open(&opened, (scratch / "run").c_str(), local.get(), error), CKPT_INVALID);
   EXPECT_NE(error.text().find("option cache: expected a store on a server"), std::string::npos) << error.text();
+}
+
+TEST(WebCheckpoint, ACacheThatCannotBeUsedIsDoneWithoutAndTheReportSaysSo) {
+  const Scratch scratch;
+  const Bytes data = pattern(1 << 20, 1);
+  World world(scratch / "run", 1);
+  world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {1 << 20}), data); });
+  FileServer server;
+  server.put_directory("/run", scratch / "run");
+  const std::string own = "/ckpt-cache-1." + std::to_string(geteuid());
+  std::ofstream(scratch / "file") << "x";
+  std::filesystem::create_directory(scratch / "taken");
+  std::ofstream(scratch / ("taken" + own)) << "x";
+  std::filesystem::create_directories(scratch / ("locked" + own + "/lock"));
+  std::filesystem::permissions(scratch / ("locked" + own), std::filesystem::perms::owner_all);
+  for (const std::string& cache :
+       {scratch / "file", scratch / "taken", scratch / "locked", std::string("/proc/none")}) {
+    for (const bool mirrored : {false, true}) {
+      const std::string there = server.address() + "/run", mirror = mirrored ? there : "";
+      const Store store =
+          open_store(mirrored ? scratch / "lost" : there, {{"mirror", mirror.c_str()}, {"cache", cache.c_str()}});
+      const Reader reader = open_reader(store, "a.1.1");
+      EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_U8, {1 << 20}), 1 << 20), data);
+      ckpt_report* report = nullptr;
+      Error error;
+      ASSERT_EQ(ckpt_reader_report(reader.get(), &report, error), CKPT_OK) << error.text();
+      ckpt_finding finding{};
+      finding.struct_size = sizeof finding;
+      ASSERT_EQ(ckpt_report_at(report, 0, &finding, error), CKPT_OK) << error.text();
+      EXPECT_EQ(finding.name, nullptr);
+      EXPECT_NE(finding.status, CKPT_OK);
+      EXPECT_NE(std::string(finding.text).find("option cache"), std::string::npos) << finding.text;
+      EXPECT_NE(std::string(finding.text).find(cache), std::string::npos) << finding.text;
+      ckpt_report_free(report);
+    }
+  }
 }
 
 TEST(WebCheckpoint, ALoadAsksForItsPartsSeveralAtATime) {

@@ -69,12 +69,16 @@ static nb::object copy_reader(const ReaderObject& self, const StoreObject& to, n
   return record(unlocked([&] { return reader->copy(*store, chosen); }));
 }
 
-// Warns of what was passed over. Raises if the caller made warnings errors.
+// Warns of what was passed over, checkpoints and a cache that cannot be used. Raises if the caller made warnings
+// errors.
 static void warn_of(const ckpt::Reader& reader) {
-  const ckpt::Report passed_over = reader.report();
-  if (passed_over.empty()) return;
   nb::list texts;
-  for (const ckpt::Finding& finding : passed_over) texts.append(decoded(finding.text));
+  for (const ckpt::Finding& finding : reader.report())
+    if (finding.name.empty())
+      nb::module_::import_("ckpt.errors").attr("warn_of")(decoded(finding.text));
+    else
+      texts.append(decoded(finding.text));
+  if (nb::len(texts) == 0) return;
   const ckpt::CheckpointInfo info = reader.info();
   nb::module_::import_("ckpt.errors").attr("warn_passed_over")(info.id, texts);
 }

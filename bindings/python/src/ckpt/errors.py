@@ -231,6 +231,11 @@ def warn(warning: Warning) -> None:
     warnings.warn(warning, stacklevel=level)
 
 
+def warn_of(text: str) -> None:
+    """Warns of what makes loads slower, and no worse: a cache that cannot be used."""
+    warn(UserWarning(text))
+
+
 def warn_passed_over(checkpoint: str, texts: Sequence[str]) -> None:
     """Warns of newer checkpoints that cannot be loaded."""
     warn(PassedOverWarning(f"the newest checkpoint that can be loaded is {checkpoint}; {'; '.join(texts)}"))
