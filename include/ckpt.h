@@ -97,8 +97,9 @@ CKPT_API const char* ckpt_status_name(ckpt_status status);
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for NULL */
 CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* a line of at most 1 KiB; "" for NULL */
 
-/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of s3://
- * "bucket", "key", "http_status", "s3_code", "request_id"; of https:// "http_status"; of the system "errno"; else NULL.
+/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; "store" of a
+ * copy or mirror whose target failed; of s3:// "bucket", "key", "http_status", "s3_code", "request_id"; of https://
+ * "http_status"; of the system "errno"; else NULL.
  * _at: the key of fact number `index`, NULL past the last one; `*value` (nullable) receives its text. */
 CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);
 CKPT_API const char* ckpt_error_detail_at(const ckpt_error* err, size_t index, const char** value);
@@ -254,8 +255,13 @@ typedef struct ckpt_job ckpt_job;
  *   rendezvous    all pass NULL and set rendezvous=1: the ranks meet through files in the store.
  * A second process that claims the same rank, or a string of an older start, gets CONFLICT. chunk_bytes,
  * large_tensor_bytes and heartbeat_ms are rank 0's and travel in the string; setting another value here is MISMATCH.
- * Options: run, purpose, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3), arena_bytes,
- * mirror_keep_last.
+ * A session goes on from what its process, on rank 0, has loaded or saved of the run (a load that ended well or a map;
+ * opening a reader is not enough), before its first save or later. Its retention removes nothing else of the run: a
+ * training that began anew in an old directory, or went back past some checkpoints, leaves these to ckpt_store_prune,
+ * ckpt_store_remove and on_existing=replace. Its first save then reports a finding ANEW. Option continue_from says it
+ * where another process loads ("latest"), or for a training that begins anew on purpose ("none").
+ * Options: run, purpose, continue_from, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3),
+ * arena_bytes, mirror_keep_last.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
 CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
@@ -377,7 +383,8 @@ CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, c
 CKPT_API ckpt_status ckpt_save_give_up(ckpt_save* save, const char* reason, ckpt_error** err);
 
 /* What retention (ckpt_store_prune) did after the save, on rank 0: what it removed, and what it kept and why; before
- * that, the damaged checkpoints whose label the save took. Empty on other ranks. INVALID before the save has ended. */
+ * that ANEW, if the save does not go on from what the run has or goes back without a load (see ckpt_session_open), and
+ * the damaged checkpoints whose label the save took. Empty on other ranks. INVALID before the save has ended. */
 CKPT_API ckpt_status ckpt_save_report(const ckpt_save* save, ckpt_report** out, ckpt_error** err);
 
 /* Freeing a save does not stop one that was started; freeing or cancelling its job does. Freeing one that was never run

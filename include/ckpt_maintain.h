@@ -15,14 +15,16 @@ extern "C" {
 /* ---- report ----------------------------------------------------------------------------------------------- */
 
 enum {
-  CKPT_FINDING_DAMAGED = 1,    /* verify: bytes that do not match; save: an older checkpoint of its label */
-  CKPT_FINDING_MISSING = 2,    /* verify: a part; load: a name asked for; diff: only in a */
-  CKPT_FINDING_EXTRA = 3,      /* load: a name not asked for; diff: only in b */
-  CKPT_FINDING_DIFFERENT = 4,  /* diff; copy: is foreign there */
-  CKPT_FINDING_REMOVED = 5,    /* prune */
-  CKPT_FINDING_KEPT = 6,       /* prune: not removed, and why; copy: was there */
-  CKPT_FINDING_REPAIRED = 7,   /* repair: was written, or with dry_run would be */
-  CKPT_FINDING_PASSED_OVER = 8 /* open: a newer checkpoint that cannot be loaded */
+  CKPT_FINDING_DAMAGED = 1,     /* verify: bytes that do not match; save: an older checkpoint of its label */
+  CKPT_FINDING_MISSING = 2,     /* verify: a part; load: a name asked for; diff: only in a */
+  CKPT_FINDING_EXTRA = 3,       /* load: a name not asked for; diff: only in b */
+  CKPT_FINDING_DIFFERENT = 4,   /* diff; copy: is foreign there */
+  CKPT_FINDING_REMOVED = 5,     /* prune */
+  CKPT_FINDING_KEPT = 6,        /* prune: not removed, and why; copy: was there */
+  CKPT_FINDING_REPAIRED = 7,    /* repair: was written, or with dry_run would be */
+  CKPT_FINDING_PASSED_OVER = 8, /* open: a newer checkpoint that cannot be loaded */
+  CKPT_FINDING_ANEW = 9,        /* save: it does not go on from the checkpoint `name` of its run, or goes back */
+  CKPT_FINDING_NO_CACHE = 10    /* open: the cache cannot be used; loads read the store */
 };
 typedef struct ckpt_finding {
   uint32_t struct_size;
@@ -140,12 +142,12 @@ CKPT_API void ckpt_runs_free(ckpt_runs* runs);
 /* Applies a retention policy to the numbered checkpoints of one run: those whose label has their step in it as a whole
  * number ("step-100", "ep3-ba100" of step 100). A checkpoint of any other label ("best"), or without a step, stays
  * until somebody removes it. Of the numbered ones it keeps the newest `keep_last`, every step that `keep_every`
- * divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound.
- * `report` (nullable) lists what was removed and what was kept and why; with dry_run, what would be.
- * Copies and directories that were renamed by hand are not its business, but it removes unfinished copies that nobody
- * works on, and what an earlier removal left for readers (store option prune_grace_ms) and is due. INVALID: keep_every
- * or protect without keep_last, which would keep all. Options: run, keep_last, keep_every, protect, dry_run. Statuses:
- * INVALID, IO. */
+ * divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound. Unlike a
+ * session's retention it does not ask who went on from which. `report` (nullable) lists what was removed and what was
+ * kept and why; with dry_run, what would be. Copies and directories that were renamed by hand are not its business, but
+ * it removes unfinished copies that nobody works on, and what an earlier removal left for readers (store option
+ * prune_grace_ms) and is due. INVALID: keep_every or protect without keep_last, which would keep all. Options: run,
+ * keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 
@@ -160,15 +162,16 @@ CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, 
 /* ---- mirrors ---------------------------------------------------------------------------------------------- */
 
 /* A session of a store with option `mirror` copies its run's checkpoints there in the background, on rank 0: first what
- * the mirror lacks, then each one that is committed. Every byte is checked on its way. A copy that fails is tried again
- * as long as the session lives, and by the next one. Retention keeps the oldest two that wait; ckpt_session_free copies
- * what waits, and gives up at the first failure. A store that lost its disk starts from its mirror: same store id,
- * higher tokens; and the session that the mirror knew before is FENCED there.
+ * the mirror lacks, then each one that is committed. Every byte is checked on its way. A copy that fails, however the
+ * mirror answers, is tried again as long as the session lives, and by the next one; a mirror that was used before and
+ * is empty now (its disk is not mounted) is IO, and not made anew. Retention keeps the oldest two that wait;
+ * ckpt_session_free copies what waits, and gives up at the first failure. A store that lost its disk starts from its
+ * mirror: same store id, higher tokens; and the session that the mirror knew before is FENCED there.
  * This call, on rank 0, starts a job that ends once the mirror has all that was committed before the call. It fails
  * with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be
- * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED). Its statistics count the requests
- * of the copies that it waits for. Cancelling or freeing the job stops the waiting only. Statuses: INVALID (no mirror,
- * or not rank 0). */
+ * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED), and after a failure what waits
+ * (MISSING, with the failure's status). Its statistics count the requests of the copies that it waits for. Cancelling
+ * or freeing the job stops the waiting only. Statuses: INVALID (no mirror, or not rank 0). */
 CKPT_API ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err);
 
 #ifdef __cplusplus

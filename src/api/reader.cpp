@@ -1,6 +1,7 @@
 // ckpt_reader: an immutable view of one checkpoint.
 #include "api/handles.h"
 #include "base/parallel.h"
+#include "checkpoint/line.h"
 #include "format/names.h"
 #include "maintain/copy.h"
 #include "maintain/diff.h"
@@ -264,6 +265,7 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
     const Options& bag = options_of(options);
     CKPT_ASSIGN(Bytes bytes, load::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
                                               resolve_threads(bag.integer("threads"))));
+    checkpoint::note_loaded(reader->checkpoint->summary(), reader->checkpoint->summary().step);
     *data = bytes.data();
     *size = bytes.size();
     return Ok();

@@ -10,7 +10,9 @@ static Result<std::shared_ptr<maintain::Mirror>> start_mirror(const ckpt_store& 
                                                               int64_t keep_last) {
   if (!store.mirror || session->rank() != 0) return std::shared_ptr<maintain::Mirror>();
   auto fenced = [session, mirror = store.mirror] { return session::check_fence(*mirror, session->plan()); };
-  return maintain::Mirror::start({store.store, store.mirror, session->plan().run, keep_last, std::move(fenced)});
+  auto holds = [session](const format::Summary& summary) { return session->continuation().holds(summary); };
+  return maintain::Mirror::start(
+      {store.store, store.mirror, session->plan().run, keep_last, std::move(fenced), std::move(holds)});
 }
 
 ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,

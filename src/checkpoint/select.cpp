@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/not_found.h"
 #include "checkpoint/selector.h"
+#include "format/checksum.h"
 
 namespace ckpt::checkpoint {
 
@@ -112,8 +113,40 @@ Status check_same_store(const Places& places, const Id& own, const Id& there) {
       .with("found", to_hex(there));
 }
 
+static std::string mirror_record(const store::Store& mirror) {
+  return format::mirror_key(format::xxh3_128(as_bytes(mirror.identity())));
+}
+
+Status check_mirror_there(const store::Store& mirror) {
+  if (read_store_id(mirror).status().code() != CKPT_NOT_FOUND) return Ok();
+  return Status(CKPT_IO, strformat("mirror {} was used before, and {} is not there any more: it was removed, or its "
+                                   "disk is not mounted",
+                                   mirror.uri(), mirror.path(format::kStoreId)))
+      .with("path", mirror.path(format::kStoreId))
+      .with("store", mirror.uri());
+}
+
+Status check_known_mirror(const Places& places) {
+  Status there = check_mirror_there(*places.mirror);
+  if (there.ok()) return there;
+  const std::string record = mirror_record(*places.mirror);
+  auto known = places.store.exists(record);
+  if (!known.ok() || !*known) return known.ok() || known.status().code() == CKPT_NOT_FOUND ? Ok() : known.status();
+  return Status(there.code(), there.message() + "; to begin with an empty one, remove " + places.store.path(record))
+      .with("path", *there.detail("path"))
+      .with("store", places.mirror->uri());
+}
+
+Status note_mirror(store::Store& store, const store::Store& mirror) {
+  const std::string text = mirror.uri() + "\n", record = mirror_record(mirror);
+  CKPT_ASSIGN(const bool known, store.exists(record));
+  Status put = known ? Ok() : store.put_if_absent(record, as_bytes(text));
+  return put.code() == CKPT_EXISTS ? Ok() : put;
+}
+
 static Status check_same_store(const Places& places) {
   auto own = read_store_id(places.store), there = read_store_id(*places.mirror);
+  if (there.status().code() == CKPT_NOT_FOUND) return check_known_mirror(places);
   return own.ok() && there.ok() ? check_same_store(places, *own, *there) : Ok();
 }
 
@@ -194,8 +227,9 @@ static Result<Selection> pick_by_id(const Places& places, std::string_view id,
   if (picked.ok() || !places.mirror || !may_be_elsewhere(picked.status())) return picked;
   auto there = pick_by_id(*places.mirror, id, CKPT_CHECKPOINT_MIRROR_ONLY, load);
   if (there.ok()) return there;
-  if (there.status().code() != CKPT_NOT_FOUND && picked.status().code() == CKPT_NOT_FOUND)
-    return of_mirror(*places.mirror, std::move(there).status());
+  if (picked.status().code() != CKPT_NOT_FOUND) return picked;
+  if (there.status().code() != CKPT_NOT_FOUND) return of_mirror(*places.mirror, std::move(there).status());
+  CKPT_TRY(check_known_mirror(places));
   return picked;
 }
 

@@ -25,6 +25,12 @@ Result<std::vector<CheckpointEntry>> list_places(const Places& places);
 // Counts the bytes of entries that are not committed, whose manifests tell them otherwise.
 void measure(const Places& places, std::vector<CheckpointEntry>& entries);
 
+// IO if a mirror that was used before has nothing of it any more: it was removed, or its disk is not mounted, and must
+// neither be made anew nor be taken for an empty one. The store remembers its mirrors, once note_mirror has run.
+Status check_mirror_there(const store::Store& mirror);
+Status check_known_mirror(const Places& places);
+Status note_mirror(store::Store& store, const store::Store& mirror);
+
 // MISMATCH if the mirror has the id of another store; one that is zero is of none.
 Status check_same_store(const Places& places, const Id& own, const Id& there);
 

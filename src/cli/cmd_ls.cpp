@@ -22,7 +22,7 @@ constexpr Words kWords = {
     "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
     "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).\n"
     "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
-    "mirror.\n"
+    "mirror;\nand the last line says if it lags.\n"
     "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",
     "  ckpt ls /data/run7\n"
     "  ckpt ls /data/run7 -o mirror=s3://bucket/run7\n"
@@ -112,21 +112,47 @@ std::string table_text(const std::vector<Entry>& entries) {
   return table.render(terminal_width());
 }
 
+// The checkpoints that the mirror should have by now: those that are newer than all of their run that it has.
+std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries) {
+  std::vector<const Entry*> lacking;
+  for (const Entry& entry : entries) {
+    const uint32_t flags = entry.info.flags;
+    if ((flags & (CKPT_CHECKPOINT_MIRRORED | CKPT_CHECKPOINT_MIRROR_ONLY)) != 0)
+      std::erase_if(lacking, [&](const Entry* one) { return one->info.run == entry.info.run; });
+    else if (entry.info.state == CKPT_CHECKPOINT_COMMITTED &&
+             (flags & (CKPT_CHECKPOINT_FOREIGN | CKPT_CHECKPOINT_COPY)) == 0)
+      lacking.push_back(&entry);
+  }
+  return lacking;
+}
+
+std::string lag_text(const std::vector<const Entry*>& lacking) {
+  if (lacking.empty()) return "";
+  const ckpt::CheckpointInfo& first = lacking[0]->info;
+  return "the mirror lags: it lacks the newest " + std::to_string(lacking.size()) + ", from " + escaped(first.id) +
+         " on, which was saved " + age_text(first.created_unix_ms) + " ago\n";
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
-  std::string path = locate_store(args.store, options, args.setting("mirror").has_value());
+  const bool mirrored = args.setting("mirror").has_value();
+  std::string path = locate_store(args.store, options, mirrored);
   const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
   if (!args.json) {
     const std::string none =
         "no checkpoints in " + path + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
-    print(entries.empty() ? none : table_text(entries));
+    print(entries.empty() ? none : table_text(entries) + (mirrored ? lag_text(not_mirrored(entries)) : ""));
     return kExitOk;
   }
-  print_json({{"store", path}, {"checkpoints", Json::array(entries, [](const Entry& entry) {
-                                  Json json = to_json(entry.info);
-                                  json.add("latest", entry.latest);
-                                  return json;
-                                })}});
+  Json all = Json::object();
+  all.add("store", path);
+  all.add("checkpoints", Json::array(entries, [](const Entry& entry) {
+            Json json = to_json(entry.info);
+            json.add("latest", entry.latest);
+            return json;
+          }));
+  if (mirrored) all.add("mirror_lacks", not_mirrored(entries).size());
+  print_json(all);
   return kExitOk;
 }
 

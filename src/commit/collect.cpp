@@ -117,10 +117,11 @@ static std::vector<uint32_t> numbers_from(uint32_t first, uint32_t count) {
 }
 
 // A rank that is gone writes no more.
-static Status check_writers(Session& session, const Awaited& awaited, std::vector<uint32_t> numbers) {
+static Status check_writers(Session& session, const Attempt& attempt, const Awaited& awaited,
+                            std::vector<uint32_t> numbers) {
   if (awaited.writer)
     for (uint32_t& number : numbers) number = awaited.writer(number);
-  return session.check_alive(numbers);
+  return session.check_alive(attempt, numbers);
 }
 
 // This rank wrote its own file before it began to collect, and that is the first one: nobody else will bring it.
@@ -153,7 +154,7 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
     if (backoff.expired()) break;
     if (missing.empty()) break;
     if (!look && unreadable.ok()) CKPT_TRY(check_own(session, attempt, awaited, missing[0]));
-    CKPT_TRY(check_writers(session, awaited, missing));
+    CKPT_TRY(check_writers(session, attempt, awaited, missing));
     backoff.sleep();
   }
   if (missing.empty()) return Ok();

@@ -1,6 +1,7 @@
 #include "commit/commit.h"
 
 #include "checkpoint/select.h"
+#include "commit/anew.h"
 #include "commit/collect.h"
 #include "commit/holders.h"
 #include "commit/merge.h"
@@ -19,16 +20,17 @@ using session::Session;
 // A damaged checkpoint does not keep its label: a trainer that went back past it saves that step again. It stays, for
 // whoever wants to look at it or repair it.
 static Status leader_label_taken(Session& session, const Attempt& attempt, const CommitSettings& settings,
-                                 Report* report) {
+                                 const std::string& anew, Report* report) {
   if (settings.on_existing != "error") return Ok();
   const session::SessionPlan& plan = session.plan();
   const store::Store& store = session.store();
   CKPT_ASSIGN(auto holders, checkpoint::find_label(store, {plan.store_id, plan.run, attempt.label},
                                                    [&](const auto& entry) { return check_quick(store, entry.id); }));
   if (const auto& taken = holders.sound)
-    return Status(CKPT_EXISTS,
-                  strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then)",
-                            plan.run, attempt.label, taken->id))
+    return Status(
+               CKPT_EXISTS,
+               strformat("run \"{}\" has a checkpoint \"{}\" already: {} (option on_existing says what to do then){}{}",
+                         plan.run, attempt.label, taken->id, anew.empty() ? "" : "; ", anew))
         .with("found", taken->id);
   for (const checkpoint::CheckpointEntry& entry : holders.damaged)
     report->add(CKPT_FINDING_DAMAGED, entry.problem.code(), entry.id,
@@ -45,7 +47,9 @@ static Status make_attempt(Session& session, const Attempt& attempt) {
 
 static Status lead_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Report* report) {
   CKPT_TRY(session.hold_run());
-  CKPT_TRY(leader_label_taken(session, attempt, settings, report));
+  std::string anew;
+  CKPT_TRY(tell_anew(session, settings.step, settings.goes_back, report, &anew));
+  CKPT_TRY(leader_label_taken(session, attempt, settings, anew, report));
   CKPT_TRY(make_attempt(session, attempt));
   // A rank has refused it, or a checkpoint was copied here under its name.
   if (Status outcome = read_slot(session, attempt); is_closed(outcome) || outcome.code() == CKPT_CONFLICT)
@@ -54,9 +58,9 @@ static Status lead_attempt(Session& session, const Attempt& attempt, const Commi
   return fenced.ok() ? Ok() : give_up(session, attempt, std::move(fenced));
 }
 
-static Status check_leader(Session& session) {
+static Status check_leader(Session& session, const Attempt& attempt) {
   static constexpr uint32_t kLeader[] = {0};
-  return session.check_alive(kLeader);
+  return session.check_alive(attempt, kLeader);
 }
 
 static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings,
@@ -77,7 +81,7 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
       }
       if (faults.lasts(found.code() == CKPT_COMMIT_UNKNOWN)) return Status(CKPT_IO, found.message());
     }
-    CKPT_TRY(check_leader(session));
+    CKPT_TRY(check_leader(session, attempt));
     if (!backoff.expired()) continue;
     const GoingOn to_explain;
     CKPT_TRY(session.check_fence());
@@ -110,10 +114,15 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
 // part, so the failure of a rank without a part is final too. Otherwise nobody knows yet what rank 0 did or will do.
 static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed,
                            const Status& outcome, bool published) {
-  // A failed publish may still have put the part there.
+  if (session.rank() == 0) return explain(session, std::move(cause));
+  // A failed publish may still have put the part there; and then it may have been committed and removed since.
+  if (outcome.code() == CKPT_GONE) {
+    Status told = outcome_of_gone(session, attempt);
+    if (told.code() != CKPT_COMMIT_UNKNOWN || published || cause.code() == CKPT_NOT_FOUND) return told;
+    return explain(session, std::move(cause));
+  }
   published |= session.store().open(format::part_key(attempt.directory, session.rank())).ok();
-  if (session.rank() == 0 || !published) return explain(session, std::move(cause));
-  if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
+  if (!published) return explain(session, std::move(cause));
   return Status(CKPT_COMMIT_UNKNOWN,
                 "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
                     not_closed.message() + ") after: " + cause.message())
@@ -187,8 +196,8 @@ static Status publish_manifest(Session& session, const Attempt& attempt, Bytes f
   if (created.ok()) return created;
   // The slot was taken, or the call failed on its way: what the slot holds now is the truth.
   Status outcome = read_outcome(session, attempt);
-  if (created.code() == CKPT_NOT_FOUND) return explain(session, std::move(created));  // the attempt was removed
-  if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
+  // The directory is gone: the attempt was closed; or what was committed just now was removed.
+  if (created.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
   if (created.code() == CKPT_EXISTS) return outcome;
   if (outcome.code() == CKPT_NOT_FOUND) return created;
   if (outcome.ok() && !session.store().traits().visible_is_durable)
@@ -205,7 +214,12 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
     report->add(CKPT_FINDING_KEPT, status.code(), "", "after the commit: " + status.message());
   };
   note(session.store().remove(attempt_record_key(session, attempt), false));
-  const RetentionPolicy policy{session.plan().run, settings.keep_last, settings.keep_every, settings.protect, false};
+  const RetentionPolicy policy{session.plan().run,
+                               settings.keep_last,
+                               settings.keep_every,
+                               settings.protect,
+                               false,
+                               [&](const format::Summary& one) { return session.continuation().holds(one); }};
   note(retire_older(session, summary, settings.on_existing == "replace", policy, report));
 }
 
@@ -253,7 +267,7 @@ static Status await_outcome(Session& session, const Attempt& attempt, const Comm
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
     if (poll.fails() || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
     Status failure = job.check();
-    if (failure.ok()) failure = check_leader(session);
+    if (failure.ok()) failure = check_leader(session, attempt);
     if (failure.ok() && backoff.expired())
       failure = Status(CKPT_TIMEOUT,
                        strformat("rank 0 did not finish {} within {} ms", attempt.directory, settings.timeout_ms))

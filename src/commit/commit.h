@@ -29,6 +29,8 @@ struct CommitSettings {
   uint32_t group_from = 256;  // ranks; the same on all of them
   bool wait = true;           // for the outcome, on ranks other than 0
   bool some_hold = false;     // whole tensors may be on some ranks only: see holders.h
+  int64_t step = -1;
+  bool goes_back = false;  // rank 0: see anew.h
 };
 
 // Steps 1 and 2 on rank 0, which also decides whether the label is free; other ranks wait for it. A rank that fails

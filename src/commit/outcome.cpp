@@ -72,7 +72,8 @@ Status OutcomePoll::ask() {
 
 Status outcome_of_gone(const Session& session, const Attempt& attempt) {
   const uint64_t token = session.plan().token;
-  if (session.store().open(format::pruned_key(token, attempt.number, attempt.label)).ok()) return Ok();
+  const std::string pruned = format::pruned_key(token, attempt.number, attempt.label);
+  if (session.has_word(pruned) || session.store().open(pruned).ok()) return Ok();
   if (session.store().open(format::closed_key(token, attempt.number, attempt.label)).ok())
     return Status(CKPT_FENCED, attempt.directory + " was closed by a newer session, which owns the run now");
   std::string text = attempt.directory + " is gone: it was aborted, or committed and removed since";

@@ -20,8 +20,8 @@ Status read_slot(const session::Session& session, const session::Attempt& attemp
 Status find_directory(const session::Session& session, const session::Attempt& attempt);
 // Both: NOT_FOUND only if the attempt is open.
 Status read_outcome(const session::Session& session, const session::Attempt& attempt);
-// The outcome of an attempt whose directory was there and is no more. Whoever removes a directory of several ranks
-// leaves word for those that still ask. OK, FENCED, COMMIT_UNKNOWN.
+// The outcome of an attempt whose directory was there and is no more, which its slot cannot tell: whoever removes a
+// directory leaves word for those that still ask. OK, FENCED, COMMIT_UNKNOWN.
 Status outcome_of_gone(const session::Session& session, const session::Attempt& attempt);
 // A failure that only followed from another session's taking over is told as what it is.
 Status explain(const session::Session& session, Status cause);

@@ -5,6 +5,7 @@
 #include "base/job.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/line.h"
 #include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
@@ -65,27 +66,30 @@ static Status remove_directory(store::Store& store, std::string_view id, bool cl
   return store.retire(id, format::kManifestName, closed ? Bytes() : Bytes(tombstone));
 }
 
-// Ranks that still ask for the outcome of a checkpoint that is removed get their answer here. The key of the word; ""
-// if nobody can ask any more.
-static Result<std::string> leave_word(store::Store& store, const format::Summary& summary) {
-  if (summary.world_size == 1) return std::string();
+// Whoever still asks for the outcome of a checkpoint that is removed gets his answer here: another rank, or rank 0,
+// which may just have put MANIFEST and finds the directory gone. `session`: whose retention removes it; nobody else
+// asks for what a session of one rank saves.
+static Status leave_word(store::Store& store, const format::Summary& summary, session::Session* session) {
   std::string key = format::pruned_key(summary.token, summary.attempt, summary.label);
-  // Its session has ended, and a newer one has tidied up.
-  CKPT_ASSIGN(bool asks, store.exists(format::claim_key(summary.token, 0)));
-  if (!asks) return std::string();
-  Status put = store.put_if_absent(key, as_bytes("\n"));
-  if (put.code() == CKPT_NOT_FOUND) return std::string();
-  if (!put.ok() && put.code() != CKPT_EXISTS) return put;
-  return key;
+  const bool own = session && summary.token == session->plan().token;
+  const bool only_own = own && summary.world_size == 1;
+  if (!only_own) {
+    // Its session has ended, and a newer one has tidied up.
+    CKPT_ASSIGN(bool asks, store.exists(format::claim_key(summary.token, 0)));
+    if (!asks) return Ok();
+    Status put = store.put_if_absent(key, as_bytes("\n"));
+    if (put.code() == CKPT_NOT_FOUND) return Ok();
+    if (!put.ok() && put.code() != CKPT_EXISTS) return put;
+  }
+  const std::string old = own ? session->keep_word(std::move(key)) : "";
+  if (!old.empty() && !only_own) (void)store.remove(old, false);
+  return Ok();
 }
 
 static Status remove_committed(store::Store& store, const checkpoint::CheckpointEntry& entry, session::Session* session,
                                bool* guarded = nullptr) {
-  CKPT_ASSIGN(std::string word, leave_word(store, entry.summary));
-  Status removed = remove_directory(store, entry.id, false, guarded);
-  if (session && !word.empty() && entry.summary.token == session->plan().token)
-    if (std::string old = session->keep_word(std::move(word)); !old.empty()) (void)store.remove(old, false);
-  return removed;
+  CKPT_TRY(leave_word(store, entry.summary, session));
+  return remove_directory(store, entry.id, false, guarded);
 }
 
 // The slot decides between the writer and us, as it does between ranks.
@@ -179,21 +183,18 @@ static Result<std::vector<checkpoint::CheckpointEntry>> candidates(const store::
   return entries;
 }
 
-// Whether the label tells the step, as a whole number in it: "step-100" and "ep3-ba0100" of step 100. A label that does
-// not is a name that somebody gave: "best".
-static bool is_numbered(const format::Summary& summary) {
-  if (summary.step < 0) return false;
-  const std::string step = std::to_string(summary.step);
-  constexpr std::string_view kDigits = "0123456789";
-  const std::string_view label = summary.label;
-  for (size_t at = label.find_first_of(kDigits); at != label.npos;) {
-    const size_t end = std::min(label.find_first_not_of(kDigits, at), label.size());
-    std::string_view number = label.substr(at, end - at);
-    while (number.size() > 1 && number[0] == '0') number.remove_prefix(1);
-    if (number == step) return true;
-    at = label.find_first_of(kDigits, end);
-  }
-  return false;
+static bool is_numbered(const format::Summary& summary) { return checkpoint::is_numbered(summary.label, summary.step); }
+
+// Leaves what the policy does not concern.
+static void keep_others(std::vector<checkpoint::CheckpointEntry>* entries, const RetentionPolicy& policy,
+                        Report* report) {
+  if (policy.holds)
+    std::erase_if(*entries, [&](const checkpoint::CheckpointEntry& entry) {
+      const bool other = is_numbered(entry.summary) && !policy.holds(entry.summary);
+      if (other)
+        add_finding(report, CKPT_FINDING_KEPT, entry, "kept: of an earlier session, from which this one did not go on");
+      return other;
+    });
 }
 
 // Starts from the newest: whatever the policy says, one that can be loaded must stay. The number of entries if none
@@ -217,8 +218,9 @@ static std::string reason_to_keep(const format::Summary& summary, const Retentio
   return named ? "kept: its label is protected" : "";
 }
 
-static Status apply_policy(store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
+static Status apply_policy(store::Store& store, std::vector<checkpoint::CheckpointEntry> entries,
                            const RetentionPolicy& policy, const Committer* by, Report* report, Job& job) {
+  keep_others(&entries, policy, report);
   uint64_t numbered = 0;  // from entry i on
   for (const auto& entry : entries) {
     job.counters.bytes_total += entry.bytes;
@@ -245,7 +247,7 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
   CKPT_TRY(check_policy(policy));
   if (policy.keep_last != 0) {
     CKPT_ASSIGN(auto entries, candidates(store, policy.run));
-    CKPT_TRY(apply_policy(store, entries, policy, nullptr, report, job));
+    CKPT_TRY(apply_policy(store, std::move(entries), policy, nullptr, report, job));
   }
   if (!policy.dry_run) store.finish_removals();
   return Ok();
@@ -267,7 +269,8 @@ Status retire_older(session::Session& session, const format::Summary& committed,
   std::erase_if(entries, replaced);
   const Committer by{session, committed};
   Job uncounted;  // the save has its own figures, and is over
-  if (policy.keep_last != 0) CKPT_TRY(apply_policy(session.store(), entries, policy, &by, report, uncounted));
+  if (policy.keep_last != 0)
+    CKPT_TRY(apply_policy(session.store(), std::move(entries), policy, &by, report, uncounted));
   session.store().finish_removals();
   return Ok();
 }

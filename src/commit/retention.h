@@ -1,6 +1,7 @@
 // Decides which checkpoints may go, and removes them: never the newest sound one, never one that is being read.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/job.h"
@@ -16,6 +17,8 @@ struct RetentionPolicy {
   int64_t keep_every = 0;  // 0: none
   std::string protect;     // labels, separated by commas
   bool dry_run = false;
+  // Which checkpoints it concerns: a session's those that it goes on from. Null: all of the run.
+  std::function<bool(const format::Summary&)> holds{};
 };
 
 // INVALID for a policy that would keep all in silence: keep_every or protect without keep_last.

@@ -214,6 +214,9 @@ std::optional<RunSession> parse_run_session_name(std::string_view name) {
 
 std::string import_key(std::string_view run) { return below(run_dir(run), "import.lock"); }
 
+std::string anew_name(uint64_t token) { return "anew." + std::to_string(token); }
+std::optional<uint64_t> parse_anew_name(std::string_view name) { return parse_suffix<uint64_t>(name, "anew."); }
+
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return below(kAttemptsDir, std::to_string(token) + "." + std::to_string(attempt) + "." + std::string(label));
 }
@@ -244,10 +247,23 @@ std::string refusal_key(uint64_t token, uint32_t rank) {
 std::optional<uint32_t> parse_refusal_name(std::string_view name) { return parse_suffix<uint32_t>(name, "refused."); }
 
 std::string beats_dir(uint64_t token) { return below(kBeatsDir, std::to_string(token)); }
-std::string beat_key(uint64_t token, uint32_t rank) { return below(beats_dir(token), std::to_string(rank)); }
-std::optional<uint32_t> parse_beat_name(std::string_view name) { return parse_number<uint32_t>(name); }
+std::string beat_key(uint64_t token, uint32_t rank, std::string_view attempt) {
+  return below(beats_dir(token), std::to_string(rank) + "." + std::string(attempt));
+}
+std::optional<uint32_t> parse_beat_name(std::string_view name, std::string_view attempt) {
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos || name.substr(dot + 1) != attempt) return {};
+  return parse_number<uint32_t>(name.substr(0, dot));
+}
 
-std::string copy_beat_key(std::string_view directory) { return below(kCopyBeatsDir, std::string(directory)); }
+std::string copy_beat_key(std::string_view directory, const Id& process) {
+  return below(kCopyBeatsDir, std::string(directory) + "." + to_hex(process));
+}
+std::optional<std::string> parse_copy_beat_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot == 0 || !id_from_hex(name.substr(dot + 1)).ok()) return {};
+  return std::string(name.substr(0, dot));
+}
 
 static std::string word_key(const char* word, uint64_t token, uint64_t attempt, std::string_view label) {
   return below(session_dir(token), strformat("{}.{}.{}", word, attempt, std::string(label)));
@@ -258,6 +274,8 @@ std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label)
 }
 
 std::string names_key(uint64_t token, const Id& digest) { return session_dir(token) + "/names." + to_hex(digest); }
+
+std::string mirror_key(const Id& mirror) { return below(kControlDir, "mirror." + to_hex(mirror)); }
 
 std::string closed_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return word_key("closed", token, attempt, label);

@@ -71,6 +71,8 @@ struct RunSession {
 };
 std::optional<RunSession> parse_run_session_name(std::string_view name);
 std::string import_key(std::string_view run);  // ".ckpt/runs/import/import.lock": the import that has its turn locks it
+std::string anew_name(uint64_t token);  // "anew.7" beside it: that session did not go on from what was there before
+std::optional<uint64_t> parse_anew_name(std::string_view name);
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
 std::optional<DirName> parse_attempt_name(std::string_view name);
 // What such a record says of a directory that is being copied: "/copy <save id>". That of a save says its run, and no
@@ -79,15 +81,19 @@ std::string copy_record(const Id& save);
 bool is_copy_record(std::string_view text);
 std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
+std::string mirror_key(const Id& mirror);                 // ".ckpt/mirror.<32 hexadecimal digits>": it was used
 std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold
 std::string claim_key(uint64_t token, uint32_t rank);     // ".ckpt/sessions/7/rank.3"
 std::optional<uint32_t> parse_claim_name(std::string_view name);
 std::string refusal_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/refused.3": why that rank does not come
 std::optional<uint32_t> parse_refusal_name(std::string_view name);
-std::string beats_dir(uint64_t token);                // ".ckpt/beats/7": of ranks that save, see session/liveness.h
-std::string beat_key(uint64_t token, uint32_t rank);  // ".ckpt/beats/7/3"
-std::optional<uint32_t> parse_beat_name(std::string_view name);
-std::string copy_beat_key(std::string_view directory);  // ".ckpt/beats/copies/step-100.7.1"
+std::string beats_dir(uint64_t token);  // ".ckpt/beats/7": of ranks that save, see session/liveness.h
+// ".ckpt/beats/7/3.step-100.7.1": of one attempt, so that what an earlier one left says nothing of this one.
+std::string beat_key(uint64_t token, uint32_t rank, std::string_view attempt);
+std::optional<uint32_t> parse_beat_name(std::string_view name, std::string_view attempt);  // the rank, of this attempt
+// ".ckpt/beats/copies/step-100.7.1.<32 hexadecimal digits>": each process that copies has its own.
+std::string copy_beat_key(std::string_view directory, const Id& process);
+std::optional<std::string> parse_copy_beat_name(std::string_view name);  // the directory
 // ".ckpt/sessions/7/pruned.1.step-100": that attempt was committed, and removed since.
 std::string pruned_key(uint64_t token, uint64_t attempt, std::string_view label);
 // ".ckpt/sessions/7/closed.1.step-100": a newer session closed that attempt, and removed it.

@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "checkpoint/chunk_io.h"
+#include "checkpoint/line.h"
 #include "device/convert.h"
 
 namespace ckpt::load {
@@ -291,7 +292,10 @@ Status Load::read(const LoadPlan& plan, Job& job) {
 Status Load::work(Job& job) {
   Status status = run_steps(job);
   Status copied = transfers_.close();
-  return status.ok() ? copied : status;
+  if (status.ok()) status = std::move(copied);
+  if (status.ok() && (job.counters.bytes_requested != 0 || !objects_.empty()))
+    checkpoint::note_loaded(checkpoint_->summary(), checkpoint_->summary().step);
+  return status;
 }
 
 // Views beyond the budget are read window after window, once all else is there; so are tables of which a step may have

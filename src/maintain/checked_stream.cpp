@@ -227,8 +227,10 @@ void CheckedStream::written(size_t block, Status status) {
   slot(block).state = State::kFree;
   writing_--;
   written_++;
-  if (status.ok()) job_.counters.bytes_done += size_of(block);
-  if (failure_.ok()) failure_ = std::move(status);
+  if (status.ok())
+    job_.counters.bytes_done += size_of(block);
+  else if (failure_.ok())
+    failure_ = std::move(status).with("store", to_.uri());
   changed_.notify_one();
 }
 

@@ -99,11 +99,13 @@ class Copy {
   Status publish(uint32_t number, store::Writer& writer, uint64_t size);
   Result<std::vector<std::byte>> read_manifest() const;
   Result<std::vector<Span>> manifest_spans(uint64_t size) const;
-  Status put_manifest();
+  Status put_manifest(Bytes bytes);
   void tidy();
   void tell(bool committed);
   Status other_save(const Id& found) const;
   Status removed_there() const;
+  // An error of the target, which says so.
+  Status there(Status status) const { return status.ok() ? Ok() : Status(std::move(status).with("store", to_.uri())); }
 
   const checkpoint::Checkpoint& from_;
   store::Store& to_;
@@ -120,17 +122,22 @@ class Copy {
 };
 
 Status Copy::run() {
-  CKPT_TRY(to_.prepare());
-  CKPT_ASSIGN(const bool committed, is_committed());
+  CKPT_TRY(there(to_.prepare()));
+  auto found = is_committed();
+  CKPT_TRY(there(found.status()));
+  const bool committed = *found;
   bool existed = committed;
-  if (!committed) CKPT_TRY(open_place(&existed));
+  if (!committed) CKPT_TRY(there(open_place(&existed)));
   if (committed)
     std::fill(there_.begin(), there_.end(), 1);
   else if (existed)
-    CKPT_TRY(look_at_parts());
+    CKPT_TRY(there(look_at_parts()));
   if (!committed || options_.full) CKPT_TRY(copy_parts());
   CKPT_TRY(job_.check());
-  if (!committed) CKPT_TRY(put_manifest());
+  if (!committed) {
+    CKPT_ASSIGN(const std::vector<std::byte> manifest, read_manifest());
+    CKPT_TRY(there(put_manifest(manifest)));
+  }
   tidy();
   tell(committed);
   return Ok();
@@ -195,9 +202,9 @@ void Copy::show_life() {
   constexpr int64_t kEachMs = 60000;
   if (!to_.traits().tells_age) return;
   // Of the caller, who keeps it longer than this object.
-  heartbeat_ = std::make_unique<store::Heartbeat>(std::shared_ptr<store::Store>(std::shared_ptr<void>(), &to_),
-                                                  format::copy_beat_key(id_), kEachMs);
-  alive_ = heartbeat_->begin();
+  heartbeat_ =
+      std::make_unique<store::Heartbeat>(std::shared_ptr<store::Store>(std::shared_ptr<void>(), &to_), kEachMs);
+  alive_ = heartbeat_->begin(format::copy_beat_key(id_, random_id()));
 }
 
 Status Copy::look_at_parts() {
@@ -260,14 +267,14 @@ Status Copy::copy_part(uint32_t number) {
   PartVerifier part(from_, kIndexOnly, job_, findings, number);
   CKPT_TRY(part.open());
   if (!found.empty()) return from_.at_part(status_of(found[0]), number);
-  if (there_[number]) return check_part_there(number, part);
+  if (there_[number]) return there(check_part_there(number, part));
   CKPT_ASSIGN(const checkpoint::PartReader file, from_.part(number));
   auto writer = to_.create(format::part_key(id_, number), part.part().size);
-  if (writer.status().code() == CKPT_NOT_FOUND) return removed_there();
-  CKPT_TRY(writer.status());
+  if (writer.status().code() == CKPT_NOT_FOUND) return there(removed_there());
+  CKPT_TRY(there(writer.status()));
   CKPT_TRY(stream(part, from_.store(), *file, writer->get(),
                   [&](Status status) { return from_.at_part(std::move(status), number); }));
-  return publish(number, **writer, part.part().size);
+  return there(publish(number, **writer, part.part().size));
 }
 
 Status Copy::check_part_there(uint32_t number, const PartVerifier& part) {
@@ -352,8 +359,7 @@ bool tells_what_is_there(ckpt_status code) {
          code == CKPT_CORRUPT;
 }
 
-Status Copy::put_manifest() {
-  CKPT_ASSIGN(const std::vector<std::byte> bytes, read_manifest());
+Status Copy::put_manifest(Bytes bytes) {
   Status put = to_.put_own(format::slot_key(id_), bytes);
   if (put.ok()) return put;
   auto committed = is_committed();  // by this call, or by somebody who made the same copy

@@ -1,6 +1,8 @@
 #include "maintain/dead_copies.h"
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "base/text.h"
 #include "checkpoint/catalog.h"
@@ -20,16 +22,17 @@ class DeadCopies {
   Status run(const Job& job);
 
  private:
-  // The age of the last sign of life of each copy.
   Status look_at_beats();
   bool is_silent(const store::Entry& record, const std::string& id) const;
+  void forget(const std::string& id);
   Status remove(const store::Entry& record, const format::DirName& name);
   void tell(const std::string& id, uint64_t bytes, const Status& status);
 
   store::Store& store_;
   const bool dry_run_;
   Report* const report_;
-  std::map<std::string, int64_t> beats_;
+  // The signs of life of each copy: several processes may work on it, or have done so.
+  std::map<std::string, std::vector<store::Entry>> beats_;
 };
 
 Status DeadCopies::run(const Job& job) {
@@ -46,13 +49,20 @@ Status DeadCopies::run(const Job& job) {
 Status DeadCopies::look_at_beats() {
   auto beats = store_.list(format::kCopyBeatsDir);
   if (!beats.ok()) return beats.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(beats).status();
-  for (const store::Entry& beat : *beats) beats_[beat.name] = beat.age_ms;
+  for (const store::Entry& beat : *beats)
+    if (auto id = format::parse_copy_beat_name(beat.name)) beats_[*id].push_back(beat);
   return Ok();
 }
 
 bool DeadCopies::is_silent(const store::Entry& record, const std::string& id) const {
-  const auto beat = beats_.find(id);
-  return record.age_ms >= kSilenceMs && (beat == beats_.end() || beat->second >= kSilenceMs);
+  const auto silent = [](const store::Entry& one) { return one.age_ms >= kSilenceMs; };
+  const auto beats = beats_.find(id);
+  return silent(record) && (beats == beats_.end() || std::ranges::all_of(beats->second, silent));
+}
+
+void DeadCopies::forget(const std::string& id) {
+  for (const store::Entry& beat : beats_[id])
+    (void)store_.remove(std::string(format::kCopyBeatsDir) + "/" + beat.name, false);
 }
 
 Status DeadCopies::remove(const store::Entry& record, const format::DirName& name) {
@@ -77,6 +87,7 @@ Status DeadCopies::remove(const store::Entry& record, const format::DirName& nam
   const auto bytes = is_there ? store_.bytes_in(id) : Result<uint64_t>(uint64_t{0});
   Status removed = is_there && !dry_run_ ? commit::remove_attempt(store_, id, "its copy was never finished") : Ok();
   if (removed.ok() && !dry_run_) (void)store_.remove(key, false);
+  if (removed.ok() && !dry_run_) forget(id);
   if (is_there) tell(id, bytes.ok() ? *bytes : 0, removed);
   return Ok();
 }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <set>
 
-#include "checkpoint/catalog.h"
+#include "checkpoint/line.h"
+#include "checkpoint/select.h"
 #include "commit/retention.h"
 #include "maintain/copy.h"
 
@@ -27,6 +29,43 @@ static bool may_pass(const Status& status) {
 }
 
 static bool was_removed(const Status& status) { return status.code() == CKPT_NOT_FOUND || status.code() == CKPT_GONE; }
+
+static bool is_damage(const Status& status) {
+  const ckpt_status code = status.code();
+  return code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_INCOMPLETE || code == CKPT_MISMATCH ||
+         code == CKPT_REVISION;
+}
+
+bool Mirror::is_of_mirror(const Status& status) const {
+  const std::string* store = status.detail("store");
+  return store && *store == plan_.mirror->uri();
+}
+
+// Whether a copy is over: it is made, or no other try would make it. A server in front of the mirror may answer
+// whatever it likes; only what is there decides.
+bool Mirror::is_final(const Item& item, const Status& status) const {
+  if (status.ok()) return true;
+  if (!is_of_mirror(status)) return was_removed(status) || is_damage(status);
+  if (status.code() == CKPT_EXISTS || status.code() == CKPT_MISMATCH) return true;
+  if (status.code() != CKPT_ABORTED) return false;
+  const auto slot = checkpoint::peek_slot(*plan_.mirror, item.id);
+  return slot.ok() && !slot->committed;
+}
+
+// Which of the two stores an error is of.
+Status Mirror::told(Status status) const {
+  const std::string which =
+      is_of_mirror(status) ? "mirror " + plan_.mirror->uri() : "store " + plan_.store->uri() + ", to be mirrored";
+  return std::move(status).in(which);
+}
+
+Status Mirror::check_fenced() const {
+  Status fenced = plan_.fenced();
+  return fenced.ok() ? Ok() : told(std::move(fenced).with("store", plan_.mirror->uri()));
+}
+
+// Its directory is not made anew: it may be on a disk that is not mounted.
+Status Mirror::check_there() const { return checkpoint::check_mirror_there(*plan_.mirror); }
 
 Result<std::shared_ptr<Mirror>> Mirror::start(MirrorPlan plan) {
   std::shared_ptr<Mirror> mirror(new Mirror(std::move(plan)));
@@ -52,24 +91,29 @@ Mirror::~Mirror() {
   if (started_) (void)worker_.wait(CKPT_JOB_DONE, -1);
 }
 
-// What this run has here and not there. With retention there, only what is newer than all that is there: the rest may
-// have been removed.
+// What this run has here and not there. With retention there, only what is not older than all that it keeps.
 Status Mirror::queue_missing() {
-  CKPT_TRY(plan_.fenced());
-  CKPT_ASSIGN(const auto own, checkpoint::list_checkpoints(*plan_.store));
-  CKPT_ASSIGN(const auto there, checkpoint::list_checkpoints(*plan_.mirror));
+  CKPT_TRY(check_there());
+  CKPT_TRY(check_fenced());
+  auto own = checkpoint::list_checkpoints(*plan_.store), there = checkpoint::list_checkpoints(*plan_.mirror);
+  if (!own.ok()) return told(own.status());
+  if (!there.ok()) return told(Status(there.status()).with("store", plan_.mirror->uri()));
   std::set<std::string_view> known;
-  std::pair<uint64_t, uint64_t> newest{0, 0};
-  for (const CheckpointEntry& entry : there) {
+  std::vector<std::pair<uint64_t, uint64_t>> numbered;
+  for (const CheckpointEntry& entry : *there) {
     if (entry.state != CKPT_CHECKPOINT_COMMITTED) continue;
     known.insert(entry.id);
-    if (entry.summary.run == plan_.run) newest = std::max(newest, entry.summary.when());
+    if (entry.summary.run == plan_.run && checkpoint::is_numbered(entry.summary.label, entry.summary.step))
+      numbered.push_back(entry.summary.when());
   }
+  std::ranges::sort(numbered, std::greater());
+  const auto keep = static_cast<size_t>(plan_.keep_last);
+  const auto oldest = keep != 0 && numbered.size() >= keep ? numbered[keep - 1] : std::pair<uint64_t, uint64_t>{};
   std::lock_guard lock(mutex_);
   std::deque<Item> missing;
-  for (const CheckpointEntry& entry : own) {
+  for (const CheckpointEntry& entry : *own) {
     if (!entry.counts() || !entry.own_name() || entry.summary.run != plan_.run || known.contains(entry.id)) continue;
-    if (plan_.keep_last != 0 && entry.summary.when() < newest) continue;
+    if (entry.summary.when() < oldest) continue;
     if (std::any_of(queue_.begin(), queue_.end(), [&](const Item& item) { return item.id == entry.id; })) continue;
     missing.push_back({entry.id, entry.bytes, nullptr});
   }
@@ -122,7 +166,7 @@ void Mirror::work() {
     failures_++;
     failure_ = std::move(status);
     changed_.notify_all();
-    const bool for_good = !may_pass(failure_);
+    const bool for_good = failure_.code() == CKPT_FENCED;
     if (closing_ || for_good) break;
     lock.unlock();
     pause();
@@ -167,11 +211,17 @@ Status Mirror::mirror_front(Job& job) {
     std::lock_guard lock(mutex_);
     item = queue_.front();
   }
-  CKPT_TRY(plan_.fenced());
+  CKPT_TRY(check_there());
+  CKPT_TRY(check_fenced());
   Status copied = copy(item, job);
-  if (may_pass(copied)) return std::move(copied).in("mirror " + plan_.mirror->uri());
-  settle(item, std::move(copied));
-  return Ok();
+  if (is_final(item, copied)) {
+    settle(item, std::move(copied));
+    return Ok();
+  }
+  // What concerns this one alone keeps no other back.
+  std::lock_guard lock(mutex_);
+  if (!may_pass(copied)) std::ranges::rotate(queue_, queue_.begin() + 1);
+  return told(std::move(copied));
 }
 
 Status Mirror::copy(Item& item, Job& job) {
@@ -181,7 +231,7 @@ Status Mirror::copy(Item& item, Job& job) {
   Report report;
   CKPT_TRY(copy_checkpoint(*item.held, *plan_.mirror, kGently, &report, job));
   // The copy is there; what retention cannot do now, it does after the next one.
-  (void)commit::apply_retention(*plan_.mirror, {plan_.run, plan_.keep_last, 0, "", false}, &report, job);
+  (void)commit::apply_retention(*plan_.mirror, {plan_.run, plan_.keep_last, 0, "", false, plan_.holds}, &report, job);
   return Ok();
 }
 
@@ -195,7 +245,7 @@ void Mirror::settle(const Item& item, Status status) {
     lost_.add(CKPT_FINDING_DAMAGED, status.code(), item.id, item.id + ": cannot be mirrored: " + status.message());
   if (!status.ok()) {
     failures_++;
-    failure_ = std::move(status).in("mirror " + plan_.mirror->uri());
+    failure_ = told(std::move(status));
   }
   settled_++;
   bytes_settled_ += item.bytes;
@@ -208,7 +258,8 @@ void Mirror::settle(const Item& item, Status status) {
 void Mirror::pause() {
   std::unique_lock lock(mutex_);
   pause_ms_ = std::clamp(pause_ms_ * 2, kFirstPauseMs, kLongestPauseMs);
-  changed_.wait_for(lock, std::chrono::milliseconds(pause_ms_), [&] { return closing_; });
+  changed_.wait_for(lock, std::chrono::milliseconds(pause_ms_), [&] { return closing_ || asked_for_; });
+  asked_for_ = false;
 }
 
 Status Mirror::follow(Job& job, Report* report) {
@@ -219,8 +270,14 @@ Status Mirror::follow(Job& job, Report* report) {
   asked_before.add(asked_);
   auto end = [&](Status status) {
     *report = lost_;
+    for (const Item& item : queue_)
+      if (!status.ok())
+        report->add(CKPT_FINDING_MISSING, status.code(), item.id,
+                    item.id + ": is not in the mirror yet, and is tried again: " + status.message(), item.bytes);
     return status;
   };
+  asked_for_ = true;
+  changed_.notify_all();
   for (;;) {
     if (goal == 0 && looked_) {
       goal = added_;

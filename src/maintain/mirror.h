@@ -19,8 +19,9 @@ namespace ckpt::maintain {
 struct MirrorPlan {
   std::shared_ptr<store::Store> store, mirror;
   std::string run;
-  int64_t keep_last = 0;           // retention of the mirror, as of CommitSettings; 0 keeps all
-  std::function<Status()> fenced;  // FENCED once another session owns the run in the mirror
+  int64_t keep_last = 0;                                // retention of the mirror, as of CommitSettings; 0 keeps all
+  std::function<Status()> fenced;                       // FENCED once another session owns the run in the mirror
+  std::function<bool(const format::Summary&)> holds{};  // see RetentionPolicy
 };
 
 class Mirror {
@@ -34,7 +35,7 @@ class Mirror {
   void add(const std::string& id);
   // Waits until the mirror has all that was added before, and counts the requests that this takes. Returns the first
   // failure from now on, though copying goes on, or why it has ended; CANCELLED if the job is. `report`: what will not
-  // be copied, and why.
+  // be copied, and why; after a failure also what waits.
   Status follow(Job& job, Report* report);
 
  private:
@@ -47,6 +48,11 @@ class Mirror {
   void work();
   void end();
   bool looked();
+  bool is_of_mirror(const Status& status) const;
+  bool is_final(const Item& item, const Status& status) const;
+  Status told(Status status) const;
+  Status check_there() const;
+  Status check_fenced() const;
   Status queue_missing();
   Status step();
   Status mirror_front(Job& job);
@@ -68,6 +74,7 @@ class Mirror {
   uint64_t failures_ = 0;
   Status failure_;  // the last one
   int64_t pause_ms_ = 0;
+  bool asked_for_ = false;  // somebody waits: no pause
   Report lost_;
   std::shared_ptr<Job> job_;  // of the try that runs
   Job worker_;

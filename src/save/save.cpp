@@ -58,7 +58,8 @@ Status Save::configure(const Options& options) {
                           .keep_every = options.integer("keep_every"),
                           .threads = threads,
                           .wait = options.integer("wait") != 0,
-                          .some_hold = options.str("held_by") == "some" && plan.world_size > 1},
+                          .some_hold = options.str("held_by") == "some" && plan.world_size > 1,
+                          .step = step_},
                .compression = options.str("compression"),
                .replicas = replica_check(options.str("replicas")),
                .threads = threads,
@@ -218,7 +219,10 @@ Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   begun_ = true;
   // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
-  if (session_->rank() == 0) sequence_ = session_->next_sequence();
+  if (session_->rank() == 0) {
+    sequence_ = session_->next_sequence();
+    settings_.commit.goes_back = !session_->continuation().begin_save(attempt_.label, step_);
+  }
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   if (!half_added_.ok()) return refuse(half_added_);
   names_.forget();
@@ -270,7 +274,7 @@ int32_t Save::goal() const {
 }
 
 Status Save::work(Job& job, bool copies) {
-  const auto alive = session_->begin_save();
+  const auto alive = session_->begin_save(attempt_);
   Status status = run_steps(job, copies);
   report_ = job.report;
   ended_ = true;

@@ -26,8 +26,7 @@ std::string Liveness::machine() {
 Status Liveness::hold(const std::shared_ptr<store::Store>& store, const SessionPlan& plan, uint32_t rank) {
   rank_ = rank;
   if (store->traits().tells_age && plan.heartbeat_ms != 0 && plan.world_size > 1)
-    heartbeat_ = std::make_unique<store::Heartbeat>(store, format::beat_key(plan.token, rank),
-                                                    static_cast<int64_t>(plan.heartbeat_ms));
+    heartbeat_ = std::make_unique<store::Heartbeat>(store, static_cast<int64_t>(plan.heartbeat_ms));
   const std::string claim = format::claim_key(plan.token, rank);
   for (int tries = 0;; tries++) {
     auto lock = store->try_lock_exclusive(claim);
@@ -36,6 +35,10 @@ Status Liveness::hold(const std::shared_ptr<store::Store>& store, const SessionP
     if (lock.ok() || lock.status().code() != CKPT_CONFLICT || tries == 500) return std::move(lock).status();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+std::shared_ptr<void> Liveness::begin_save(const SessionPlan& plan, std::string_view attempt) {
+  return heartbeat_ ? heartbeat_->begin(format::beat_key(plan.token, rank_, attempt)) : nullptr;
 }
 
 Liveness::Seen Liveness::look(const store::Store& store, const std::string& claim, uint32_t rank) {
@@ -53,13 +56,14 @@ Liveness::Seen Liveness::look(const store::Store& store, const std::string& clai
 }
 
 // What cannot be read now is looked at again.
-Status Liveness::check_beats(const store::Store& store, const SessionPlan& plan, std::span<const uint32_t> ranks) {
+Status Liveness::check_beats(const store::Store& store, const SessionPlan& plan, std::string_view attempt,
+                             std::span<const uint32_t> ranks) {
   std::map<uint32_t, int64_t> ages;
   if (rank_ != 0) {
-    if (auto age = store.age_ms(format::beat_key(plan.token, 0)); age.ok()) ages[0] = *age;
+    if (auto age = store.age_ms(format::beat_key(plan.token, 0, attempt)); age.ok()) ages[0] = *age;
   } else if (auto beats = store.list(format::beats_dir(plan.token)); beats.ok()) {
     for (const store::Entry& beat : *beats)
-      if (auto rank = format::parse_beat_name(beat.name)) ages[*rank] = beat.age_ms;
+      if (auto rank = format::parse_beat_name(beat.name, attempt)) ages[*rank] = beat.age_ms;
   }
   // The clock of a server may tell whole seconds only.
   const int64_t most = 2 * static_cast<int64_t>(plan.heartbeat_ms) + 1000;
@@ -69,8 +73,8 @@ Status Liveness::check_beats(const store::Store& store, const SessionPlan& plan,
   for (const uint32_t rank : rank_ == 0 ? ranks : kLeader) {
     const auto age = ages.find(rank);
     if (age == ages.end() || age->second < most) {
-      unlocked_.erase(rank);
-    } else if (!unlocked_.insert(rank).second) {
+      silent_.erase({std::string(attempt), rank});
+    } else if (!silent_.emplace(attempt, rank).second) {
       gone.push_back(rank);
       silence = std::max(silence, age->second);
     }
@@ -82,13 +86,14 @@ Status Liveness::check_beats(const store::Store& store, const SessionPlan& plan,
       .with("ranks", list_ranks(gone));
 }
 
-Status Liveness::check(const store::Store& store, const SessionPlan& plan, std::span<const uint32_t> ranks) {
+Status Liveness::check(const store::Store& store, const SessionPlan& plan, std::string_view attempt,
+                       std::span<const uint32_t> ranks) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || Clock::now() < next_) return Ok();
   // The first call only begins to count: most waits are over before.
   const bool begins = next_ == Clock::time_point();
   next_ = Clock::now() + (heartbeat_ ? std::chrono::milliseconds(plan.heartbeat_ms) : pause_of(plan.world_size));
-  if (heartbeat_) return begins ? Ok() : check_beats(store, plan, ranks);
+  if (heartbeat_) return begins ? Ok() : check_beats(store, plan, attempt, ranks);
   for (size_t i = 0; !begins && i < std::min(ranks.size(), kAtATime); i++) {
     const uint32_t rank = ranks[turn_++ % ranks.size()];
     if (look(store, format::claim_key(plan.token, rank), rank) != Seen::kUnlocked) {

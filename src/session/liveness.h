@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "session/session_plan.h"
 #include "store/heartbeat.h"
@@ -21,22 +22,24 @@ class Liveness {
  public:
   // Locks this rank's claim, which must exist. CONFLICT if something else holds a lock on it.
   Status hold(const std::shared_ptr<store::Store>& store, const SessionPlan& plan, uint32_t rank);
-  // This rank saves, until what this returns is gone.
-  std::shared_ptr<void> begin_save() { return heartbeat_ ? heartbeat_->begin() : nullptr; }
+  // This rank works on an attempt, until what this returns is gone.
+  std::shared_ptr<void> begin_save(const SessionPlan& plan, std::string_view attempt);
 
-  // ABORTED if one of these ranks is gone: detail `ranks`. Asks the store once in a while, and for a few ranks at a
-  // time; may be called at any time, from any thread. A rank counts as gone if its claim has been found unlocked twice
-  // in a row, and if the lock would have been seen: it was seen before, or the rank's process is of this machine. So on
-  // a store with locks that only count within one machine, no rank of another machine ever is. By signs of life a rank
-  // counts as gone if the one that it left is older than two heartbeats, twice in a row. One that has not come, or is
-  // done, has none.
-  Status check(const store::Store& store, const SessionPlan& plan, std::span<const uint32_t> ranks);
+  // ABORTED if one of these ranks, that an attempt waits for, is gone: detail `ranks`. Asks the store once in a while,
+  // and for a few ranks at a time; may be called at any time, from any thread. A rank counts as gone if its claim has
+  // been found unlocked twice in a row, and if the lock would have been seen: it was seen before, or the rank's process
+  // is of this machine. So on a store with locks that only count within one machine, no rank of another machine ever
+  // is. By signs of life a rank counts as gone if the one of this attempt is older than two heartbeats, twice in a row.
+  // One that has not come, or is done, has none.
+  Status check(const store::Store& store, const SessionPlan& plan, std::string_view attempt,
+               std::span<const uint32_t> ranks);
 
   // What a claim says of the machine that it was made on.
   static std::string machine();
 
  private:
-  Status check_beats(const store::Store& store, const SessionPlan& plan, std::span<const uint32_t> ranks);
+  Status check_beats(const store::Store& store, const SessionPlan& plan, std::string_view attempt,
+                     std::span<const uint32_t> ranks);
   enum class Seen { kAlive, kUnknown, kUnlocked };
   Seen look(const store::Store& store, const std::string& claim, uint32_t rank);
 
@@ -44,8 +47,9 @@ class Liveness {
   std::mutex mutex_;
   std::chrono::steady_clock::time_point next_ = {};
   size_t turn_ = 0;
-  std::set<uint32_t> visible_;   // ranks whose lock this process can see
-  std::set<uint32_t> unlocked_;  // or silent, once
+  std::set<uint32_t> visible_;                         // ranks whose lock this process can see
+  std::set<uint32_t> unlocked_;                        // once
+  std::set<std::pair<std::string, uint32_t>> silent_;  // in an attempt, once
   uint32_t rank_ = 0;
   std::unique_ptr<store::Heartbeat> heartbeat_;  // null where there are locks, or nobody to look at it
 };

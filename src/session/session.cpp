@@ -1,6 +1,9 @@
 #include "session/session.h"
 
+#include <algorithm>
+
 #include "base/parallel.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/select.h"
 #include "format/checksum.h"
 #include "format/names.h"
@@ -49,16 +52,31 @@ Session::~Session() = default;
 // Fails where the mirror cannot be asked: it may hold something newer than the store does.
 Status Session::prepare_mirror() {
   if (!mirror_) return Ok();
+  CKPT_TRY(checkpoint::check_known_mirror({*store_, mirror_.get()}));
   Status prepared = mirror_->prepare();
   if (prepared.ok()) prepared = mirror_->make_directory(format::kControlDir);
   return prepared.ok() ? Ok() : std::move(prepared).in("mirror " + mirror_->uri());
+}
+
+// What the trainer says that it goes on from, which counts as if it had been loaded. A run that is empty has no latest.
+Status Session::choose_line(const Options& options) {
+  const std::string from = options.str("continue_from");
+  if (from == "auto") return Ok();
+  if (from == "none") {
+    checkpoint::forget_line(plan_.store_id, plan_.run);
+    return Ok();
+  }
+  auto found = checkpoint::find_checkpoint({*store_, mirror_.get()}, {from, plan_.run});
+  if (found.ok()) checkpoint::note_loaded(found->entry.summary, -1);
+  return found.status().code() == CKPT_NOT_FOUND && from == "latest" ? Ok() : std::move(found).status();
 }
 
 // Gives the mirror the store's id, unless it has one, which must be that.
 Status Session::mark_mirror() {
   if (!mirror_) return Ok();
   CKPT_ASSIGN(const Id there, checkpoint::adopt_store_id(*mirror_, plan_.store_id));
-  return checkpoint::check_same_store({*store_, mirror_.get()}, plan_.store_id, there);
+  CKPT_TRY(checkpoint::check_same_store({*store_, mirror_.get()}, plan_.store_id, there));
+  return checkpoint::note_mirror(*store_, *mirror_);
 }
 
 Status Session::lead(uint32_t world_size, const Options& options, const Job& job) {
@@ -74,7 +92,9 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   CKPT_TRY(prepare_mirror());
   CKPT_ASSIGN(plan_.store_id, ensure_store_id(*store_, mirror_.get()));
   CKPT_TRY(mark_mirror());
+  CKPT_TRY(choose_line(options));
   CKPT_TRY(take_token(*store_, &plan_, mirror_.get()));
+  continuation_ = std::make_unique<Continuation>(store_, plan_, options.str("continue_from") == "none");
   string_ = to_session_string(plan_);
   CKPT_TRY(store_->make_directory(format::session_dir(plan_.token)));
   const bool meet = options.integer("rendezvous") && world_size > 1;
@@ -196,11 +216,17 @@ static constexpr size_t kWords = 64;
 
 std::string Session::keep_word(std::string key) {
   std::lock_guard lock(mutex_);
+  if (std::ranges::find(words_, key) != words_.end()) return "";
   words_.push_back(std::move(key));
   if (words_.size() <= kWords) return "";
   std::string oldest = std::move(words_.front());
   words_.pop_front();
   return oldest;
+}
+
+bool Session::has_word(std::string_view key) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::find(words_, key) != words_.end();
 }
 
 Status Session::make_arena(uint64_t bytes) {

@@ -12,6 +12,7 @@
 #include "base/job.h"
 #include "base/options.h"
 #include "device/arena.h"
+#include "session/continuation.h"
 #include "session/liveness.h"
 #include "session/ownership.h"
 #include "session/session_plan.h"
@@ -45,6 +46,8 @@ class Session {
 
   // The next attempt at a label. All ranks count alike, so no rank needs to ask.
   Attempt next_attempt(std::string_view label);
+  // Rank 0: what it goes on from.
+  Continuation& continuation() const { return *continuation_; }
   // Rank 0: the place of the next commit in this session.
   uint64_t next_sequence();
   // FENCED if another session owns the run.
@@ -53,13 +56,16 @@ class Session {
   Status hold_run() const { return session::hold_run(*store_, plan_); }
 
   // While this rank saves, it shows that it is alive.
-  std::shared_ptr<void> begin_save() { return liveness_.begin_save(); }
-  // ABORTED if one of these ranks is gone: see liveness.h.
-  Status check_alive(std::span<const uint32_t> ranks) { return liveness_.check(*store_, plan_, ranks); }
+  std::shared_ptr<void> begin_save(const Attempt& attempt) { return liveness_.begin_save(plan_, attempt.directory); }
+  // ABORTED if one of these ranks is gone, which the attempt waits for: see liveness.h.
+  Status check_alive(const Attempt& attempt, std::span<const uint32_t> ranks) {
+    return liveness_.check(*store_, plan_, attempt.directory, ranks);
+  }
 
-  // Rank 0: remembers the key of a word that retention left for the other ranks (src/README.md, "Session"), and returns
-  // the one that nobody can ask for any more; "" if there is none.
+  // Rank 0: remembers the key of a word that retention leaves (src/README.md, "Session"), and returns the one that
+  // nobody can ask for any more; "" if there is none. has_word: what saves that run at the same time ask.
   std::string keep_word(std::string key);
+  bool has_word(std::string_view key) const;
 
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
   Result<device::Mapping> take_arena(uint64_t bytes);
@@ -80,12 +86,13 @@ class Session {
   Status claim();
   Status claim_and_tidy(const Job& job);
   Status check_plan(uint32_t world_size, const Options& options) const;
+  Status choose_line(const Options& options);
 
   std::shared_ptr<store::Store> store_, mirror_;
   uint32_t rank_ = 0;
   SessionPlan plan_;
   std::string string_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, uint64_t, std::less<>> attempts_;
   uint64_t sequence_ = 0;
   std::deque<std::string> words_;
@@ -93,6 +100,7 @@ class Session {
   uint64_t arena_bytes_ = 0;
   const uint64_t free_at_open_ = free_memory();
   Liveness liveness_;
+  std::unique_ptr<Continuation> continuation_;
 };
 
 }  // namespace ckpt::session

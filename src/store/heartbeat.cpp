@@ -1,5 +1,6 @@
 #include "store/heartbeat.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "base/errand.h"
@@ -16,10 +17,10 @@ Heartbeat::~Heartbeat() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<void> Heartbeat::begin() {
+std::shared_ptr<void> Heartbeat::begin(std::string key) {
   {
     std::lock_guard lock(mutex_);
-    works_++;
+    works_[key] = {};
     try {
       if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     } catch (const std::system_error&) {
@@ -27,13 +28,14 @@ std::shared_ptr<void> Heartbeat::begin() {
     }
   }
   changed_.notify_all();
-  return std::shared_ptr<void>(this, [](void* self) { static_cast<Heartbeat*>(self)->end(); });
+  return std::shared_ptr<void>(this, [key = std::move(key)](void* self) { static_cast<Heartbeat*>(self)->end(key); });
 }
 
-void Heartbeat::end() {
+void Heartbeat::end(const std::string& key) {
   {
     std::lock_guard lock(mutex_);
-    works_--;
+    works_.erase(key);
+    over_.push_back(key);
   }
   changed_.notify_all();
 }
@@ -41,19 +43,27 @@ void Heartbeat::end() {
 void Heartbeat::work() {
   const OnErrand until_it_ends{Errand(asked_.get())};
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return ends_ || works_ != 0; });
-    if (works_ == 0) return;
-    while (works_ != 0) {
-      const auto next = std::chrono::steady_clock::now() + interval_;
-      lock.unlock();
-      (void)store_->put_over(key_, as_bytes("\n"));
-      lock.lock();
-      changed_.wait_until(lock, next, [this] { return works_ == 0; });
-    }
+  auto unlocked = [&](auto&& request) {
     lock.unlock();
-    (void)store_->remove(key_, false);
+    (void)request();
     lock.lock();
+  };
+  for (;;) {
+    const auto due = std::ranges::min_element(works_, {}, [](const auto& work) { return work.second; });
+    if (!over_.empty()) {
+      const std::string key = std::move(over_.back());
+      over_.pop_back();
+      unlocked([&] { return store_->remove(key, false); });
+    } else if (due == works_.end()) {
+      if (ends_) return;
+      changed_.wait(lock);
+    } else if (due->second > Clock::now()) {
+      changed_.wait_until(lock, due->second);
+    } else {
+      due->second = Clock::now() + interval_;
+      const std::string key = due->first;
+      unlocked([&] { return store_->put_over(key, as_bytes("\n")); });
+    }
   }
 }
 

@@ -107,6 +107,7 @@ expect 2 info models; complains 'run "main" has no checkpoint; runs, newest firs
 import a.safetensors near m -o mirror=far; kept=$ID
 import a.safetensors near n; only_here=$ID
 expect 0 ls near -o mirror=far; says "^$kept .* mirrored$"; says "^$only_here .* latest$"
+says "^the mirror lags: it lacks the newest 1, from $only_here on, which was saved .* ago$"
 expect 0 ls near; says_not 'mirror'
 rm -r near
 expect 0 ls near -o mirror=far --json

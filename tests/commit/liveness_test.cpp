@@ -282,6 +282,29 @@ TEST_F(Heartbeat, IsRankZerosAndTravelsInTheString) {
   EXPECT_EQ(other.status().code(), CKPT_MISMATCH);
 }
 
+// Its removal was refused, or a late copy of its put arrived: it tells of the save before.
+TEST_F(Heartbeat, ASignThatAnEarlierSaveLeftSaysNothingOfThisOne) {
+  for (const uint32_t late : {0u, 1u}) {
+    std::vector<std::shared_ptr<session::Session>> ranks;
+    for (const uint32_t rank : {0u, 1u}) {
+      auto store = std::make_shared<store::ShellStore>(open_store());
+      store->before([](std::string_view operation, std::string_view key) {
+        const bool refused = operation == "remove" && key.starts_with(".ckpt/beats");
+        return refused ? Status(CKPT_IO, "access denied") : Ok();
+      });
+      ranks.push_back(open_beating(store, rank, 100, rank ? ranks[0]->string().c_str() : nullptr));
+    }
+    save_on_all(ranks, 2 * late + 1);
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+      EXPECT_TRUE(save_step(ranks[late], 2 * late + 2, kLong).ok());
+    });
+    const Status told = save_step(ranks[1 - late], 2 * late + 2, kLong);
+    other.join();
+    EXPECT_TRUE(told.ok()) << told.message();
+  }
+}
+
 // A save that takes less than an interval: one put of each rank and its removal, and nobody looks.
 TEST_F(Heartbeat, CostsEachRankTheSameWhateverTheWorldSize) {
   for (const uint32_t world : {2u, 16u}) {
@@ -324,9 +347,10 @@ class S3Heartbeat : public ::testing::TestWithParam<int> {
   std::shared_ptr<store::Store> open_store() const { return *store::open_s3(uri, store::s3_options()); }
   // Waits for a rank's first sign of life: without one it is a rank that has not come, and is waited for. Whatever
   // stops at a request of the save may stop before another thread has put it.
-  void wait_for_beat(const session::Session& session, uint32_t rank) const {
+  void wait_for_beat(const session::Session& session, uint32_t rank) const {  // in the first save
     const auto store = open_store();
-    const std::string key = format::beat_key(session.plan().token, rank);
+    const std::string key =
+        format::beat_key(session.plan().token, rank, format::checkpoint_dir("s1", session.plan().token, 1));
     while (!store->age_ms(key).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 

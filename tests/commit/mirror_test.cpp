@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <filesystem>
 
 #include "commit/any_store.h"
 #include "commit/commit.h"
@@ -26,7 +27,8 @@ class Training {
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     session = *opened;
     auto fenced = [kept = session, mirror] { return session::check_fence(*mirror, kept->plan()); };
-    mirror_ = *maintain::Mirror::start({store, mirror, "main", keep_there, fenced});
+    auto holds = [kept = session](const format::Summary& summary) { return kept->continuation().holds(summary); };
+    mirror_ = *maintain::Mirror::start({store, mirror, "main", keep_there, fenced, holds});
   }
   Status save(int64_t step, const Options& options = {}) {
     CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
@@ -294,6 +296,65 @@ TEST(MirrorFaults, AreToldAndMendedByTheNextTry) {
   EXPECT_EQ(ids(*inner), "s1.1.1 ");
 }
 
+// Of an ingress, a proxy, a bucket that is being restored: nothing is dropped, and nothing ends the copying.
+TEST(MirrorFaults, OfWhateverStatusAreOfTheMirrorAndTriedAgain) {
+  for (const ckpt_status code : {CKPT_NOT_FOUND, CKPT_UNSUPPORTED, CKPT_GONE, CKPT_CORRUPT, CKPT_FORMAT, CKPT_INVALID})
+    for (const char* operation : {"prepare", "list", "create", "open", "put"}) {
+      const auto here = fresh_memory_store(), inner = fresh_memory_store();
+      const auto there = shell_of(inner);
+      std::atomic<bool> broken = false;
+      Training training(here, there);
+      ASSERT_TRUE(training.follow().ok());
+      there->before([&](std::string_view found, std::string_view key) {
+        const bool told = broken && found == operation && key != ".ckpt/store";
+        return told ? Status(code, "not as a store answers") : Ok();
+      });
+      broken = true;
+      for (int64_t step : {1, 2}) ASSERT_TRUE(training.save(step).ok());
+      const Status told = training.follow();
+      if (!told.ok()) {
+        EXPECT_NE(told.message().find("mirror mem:"), std::string::npos) << operation << ": " << told.message();
+        EXPECT_FALSE(training.report.findings.empty()) << "what waits is told";
+      }
+      broken = false;
+      Status then = training.follow();
+      if (!then.ok()) then = training.follow();  // a try that was under way
+      EXPECT_TRUE(then.ok()) << operation << " " << status_name(code) << ": " << then.message();
+      EXPECT_TRUE(training.report.findings.empty()) << operation << " " << status_name(code);
+      EXPECT_EQ(ids(*inner), "s1.1.1 s2.1.1 ") << operation << " " << status_name(code);
+    }
+}
+
+// As an unmounted disk: its empty mount point is neither filled nor taken for an empty mirror.
+TEST(MirrorFaults, OfADirectoryThatIsGoneAreToldAndNothingIsMadeAnew) {
+  const auto here = fresh_memory_store();
+  const Handles there = directory_store();
+  const std::string path = there()->uri(), away = path + ".away";
+  {
+    Training training(here, there());
+    ASSERT_TRUE(training.save(1).ok());
+    ASSERT_TRUE(training.follow().ok());
+    std::filesystem::rename(path, away);
+    ASSERT_TRUE(training.save(2).ok());
+    const Status told = training.follow();
+    EXPECT_EQ(told.code(), CKPT_IO) << told.message();
+    EXPECT_NE(told.message().find("not mounted"), std::string::npos) << told.message();
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  for (const bool mount_point : {false, true}) {
+    if (mount_point) std::filesystem::create_directory(path);
+    EXPECT_EQ(session::Session::open(here, 0, 1, nullptr, {}, Job(), there()).status().code(), CKPT_IO);
+    EXPECT_EQ(Checkpoint::open(here, {"latest", "main"}, 1, there()).status().code(), CKPT_IO);
+    EXPECT_EQ(Checkpoint::open(here, {"s9.1.1", "main"}, 1, there()).status().code(), CKPT_IO);
+    EXPECT_FALSE(std::filesystem::exists(path + "/.ckpt"));
+  }
+  std::filesystem::remove(path);
+  std::filesystem::rename(away, path);
+  Training next(here, there());
+  ASSERT_TRUE(next.follow().ok());
+  EXPECT_EQ(ids(*there()), "s1.1.1 s2.1.1 ");
+}
+
 TEST(MirrorFaults, LeaveACopyThatTheNextSessionEnds) {
   const auto here = fresh_memory_store(), inner = fresh_memory_store();
   const auto there = shell_of(inner);
@@ -363,6 +424,15 @@ TEST(MirrorRetention, LeavesTheOldestThatWait) {
   ASSERT_EQ(training.report.findings.size(), 1u);
   EXPECT_EQ(training.report.findings[0].kind, CKPT_FINDING_MISSING);
   EXPECT_EQ(training.report.findings[0].name, "s4.1.1");
+}
+
+TEST(MirrorRetention, LeavesWhatTheTrainingDoesNotGoOnFrom) {
+  const auto here = fresh_memory_store(), there = fresh_memory_store();
+  for (const auto& steps : std::vector<std::vector<int64_t>>{{995, 1000}, {5, 10, 15}}) {
+    Training training(here, there, 2);
+    for (int64_t step : steps) ASSERT_TRUE(training.save(step).ok());
+  }
+  EXPECT_EQ(ids(*there), "s995.1.1 s1000.1.1 s10.2.1 s15.2.1 ");
 }
 
 TEST(MirrorRetention, OfEachSideIsItsOwn) {

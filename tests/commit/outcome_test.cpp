@@ -113,6 +113,76 @@ TEST_F(SleepingRank, WordsOfPrunedCheckpointsDoNotPileUp) {
   EXPECT_LE(inner->list(".ckpt/sessions/1")->size(), 64u + 2);
 }
 
+// A file system whose directories move: `act` runs once `key` is there, before its call ends, and the call then finds
+// its directory gone.
+class MovedStore final : public store::ShellStore {
+ public:
+  MovedStore(std::shared_ptr<store::Store> inner, std::string key, std::function<void()> act)
+      : ShellStore(std::move(inner)), key_(std::move(key)), act_(std::move(act)) {}
+  Status put_if_absent(std::string_view key, Bytes data) override {
+    return after(key, inner_->put_if_absent(key, data));
+  }
+  Result<std::unique_ptr<store::Writer>> create(std::string_view key, uint64_t size, bool at_most) override {
+    auto writer = inner_->create(key, size, at_most);
+    if (!writer.ok()) return writer;
+    return std::unique_ptr<store::Writer>(std::make_unique<Moved>(writer.take(), *this, std::string(key)));
+  }
+
+ private:
+  struct Moved final : store::Writer {
+    Moved(std::unique_ptr<Writer> writer, MovedStore& moved, std::string name)
+        : inner(std::move(writer)), store(moved), key(std::move(name)) {}
+    bool direct() const override { return inner->direct(); }
+    Status write_at(uint64_t offset, Bytes data) override { return inner->write_at(offset, data); }
+    Status publish(uint64_t size) override { return store.after(key, inner->publish(size)); }
+    std::unique_ptr<Writer> inner;
+    MovedStore& store;
+    std::string key;
+  };
+  Status after(std::string_view key, Status put) {
+    if (key != key_ || !put.ok()) return put;
+    act_();
+    return Status(CKPT_NOT_FOUND, path(key) + ": no such directory");
+  }
+  const std::string key_;
+  const std::function<void()> act_;
+};
+
+using PrunedWhileItCommits = OutcomeTest;
+
+TEST_F(PrunedWhileItCommits, ARankThatPutItsPartIsToldOfTheCommit) {
+  auto store = fresh_memory_store();
+  auto leader = open_session(store, 0, 2);
+  Status led;
+  std::thread thread([&] { led = save_step(leader, 1); });
+  auto moved = std::make_shared<MovedStore>(store, "s1.1.1/PART_001", [&] {
+    thread.join();
+    ASSERT_TRUE(save_step(open_session(store), 2, make_options({{"keep_last", 1}})).ok());
+    ASSERT_FALSE(*store->exists(slot_of(1)));
+  });
+  const Status told = save_step(open_session(moved, 1, 2, leader->string().c_str()), 1);
+  EXPECT_TRUE(led.ok()) << led.message();
+  EXPECT_TRUE(told.ok()) << told.message();
+}
+
+TEST_F(PrunedWhileItCommits, RankZeroIsToldOfItByWhomeverItWasRemoved) {
+  for (const char* by : {"a save of the same session", "hand", "a newer session"}) {
+    auto store = fresh_memory_store();
+    std::shared_ptr<session::Session> session;
+    auto moved = std::make_shared<MovedStore>(store, slot_of(1), [&] {
+      const Options one = make_options({{"keep_last", 1}});
+      if (*by == 'h')
+        ASSERT_TRUE(remove_by_id(*store, "s1.1.1").ok());
+      else
+        ASSERT_TRUE(save_step(by[2] == 's' ? session : open_session(store), 2, one).ok());
+      ASSERT_FALSE(*store->exists(slot_of(1)));
+    });
+    session = open_session(moved);
+    const Status told = save_step(session, 1);
+    EXPECT_TRUE(told.ok()) << by << ": " << told.message();
+  }
+}
+
 TEST_F(FencedRank, IsToldSoWhereverItsFilesVanish) {
   // A newer session starts before one of rank 0's operations on the attempt.
   for (const char* operation : {"open_attempt", "create"}) {

@@ -118,8 +118,9 @@ end
 One start of all ranks of a run. A new session of a run fences its older ones: they can no longer save. Rank 0 opens
 its session without `string` and sends [`session_string`](@ref) to the other ranks, which pass it as `string`. Or all
 pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
-the last one comes. Options: `run`, `purpose`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`,
-`heartbeat_ms`, `arena_bytes`, `mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO,
+the last one comes. Options: `run`, `purpose`, `continue_from`, `timeout_ms`, `rendezvous`, `chunk_bytes`,
+`large_tensor_bytes`, `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT,
+UNSUPPORTED, IO,
 NO_SPACE.
 """
 struct Session <: Resource

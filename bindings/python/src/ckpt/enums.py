@@ -178,6 +178,7 @@ class FindingKind(OpenEnum):
     KEPT = 6
     REPAIRED = 7
     PASSED_OVER = 8
+    ANEW = 9
 
 
 class OptionKind(OpenEnum):

@@ -845,6 +845,7 @@ pub const CKPT_FINDING_REMOVED: i32 = 5;
 pub const CKPT_FINDING_KEPT: i32 = 6;
 pub const CKPT_FINDING_REPAIRED: i32 = 7;
 pub const CKPT_FINDING_PASSED_OVER: i32 = 8;
+pub const CKPT_FINDING_ANEW: i32 = 9;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_finding {

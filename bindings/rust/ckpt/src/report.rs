@@ -83,6 +83,8 @@ numbers! {
         REPAIRED = CKPT_FINDING_REPAIRED;
         /// Open: a newer checkpoint that cannot be loaded.
         PASSED_OVER = CKPT_FINDING_PASSED_OVER;
+        /// Save: it does not go on from what its run has, or goes back.
+        ANEW = CKPT_FINDING_ANEW;
     }
 }
 

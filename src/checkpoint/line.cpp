@@ -1,0 +1,80 @@
+#include "checkpoint/line.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace ckpt::checkpoint {
+
+namespace {
+
+struct Known {
+  Line line;
+  std::optional<int64_t> saved;    // the step of the last save
+  std::map<When, int64_t> loaded;  // since then: steps
+};
+
+struct Table {
+  std::mutex mutex;
+  std::map<std::pair<Id, std::string>, Known> runs;
+};
+
+// Never destroyed: threads of jobs may outlive what ends with the process.
+Table& table() {
+  static Table& known = *new Table;
+  return known;
+}
+
+template <typename Act>
+auto with(const Id& store, std::string_view run, Act&& act) {
+  Table& known = table();
+  const std::lock_guard lock(known.mutex);
+  return act(known.runs[{store, std::string(run)}]);
+}
+
+}  // namespace
+
+Line line_of(const Id& store, std::string_view run) {
+  return with(store, run, [](const Known& known) { return known.line; });
+}
+
+void note_loaded(const format::Summary& summary, int64_t step) {
+  with(summary.store_id, summary.run, [&](Known& known) { known.loaded[summary.when()] = step; });
+}
+
+Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t step) {
+  return with(store, run, [&](Known& known) {
+    std::optional<When> from;
+    for (const auto& [when, its] : known.loaded)
+      if (its <= step) from = when;
+    const bool forward = known.saved && step >= *known.saved;
+    const bool first = !known.line.sessions.contains(token);
+    if (!forward && (from || first)) known.line = {};
+    if (from) known.line.loaded = std::max(known.line.loaded.value_or(*from), *from);
+    known.line.sessions.insert(token);
+    known.saved = step;
+    known.loaded.clear();
+    return forward || from ? Step::kGoesOn : first ? Step::kBeginsAnew : Step::kGoesBack;
+  });
+}
+
+void forget_line(const Id& store, std::string_view run) {
+  with(store, run, [](Known& known) { known = {}; });
+}
+
+bool is_numbered(std::string_view label, int64_t step) {
+  if (step < 0) return false;
+  const std::string text = std::to_string(step);
+  constexpr std::string_view kDigits = "0123456789";
+  for (size_t at = label.find_first_of(kDigits); at != label.npos;) {
+    const size_t end = std::min(label.find_first_not_of(kDigits, at), label.size());
+    std::string_view number = label.substr(at, end - at);
+    while (number.size() > 1 && number[0] == '0') number.remove_prefix(1);
+    if (number == text) return true;
+    at = label.find_first_of(kDigits, end);
+  }
+  return false;
+}
+
+}  // namespace ckpt::checkpoint
