@@ -21,6 +21,7 @@ const (
 	FindingKept       FindingKind = C.CKPT_FINDING_KEPT        // prune: not removed, and why
 	FindingRepaired   FindingKind = C.CKPT_FINDING_REPAIRED    // repair: was written, or with dry_run would be
 	FindingPassedOver FindingKind = C.CKPT_FINDING_PASSED_OVER // open: a newer checkpoint that cannot be loaded
+	FindingNoCache    FindingKind = C.CKPT_FINDING_NO_CACHE    // open: the cache cannot be used; loads read the store
 	FindingAnew       FindingKind = C.CKPT_FINDING_ANEW        // save: it does not go on from what its run has, or goes back
 )
 
@@ -30,7 +31,7 @@ func (k FindingKind) String() string {
 		C.CKPT_FINDING_DAMAGED: "DAMAGED", C.CKPT_FINDING_MISSING: "MISSING", C.CKPT_FINDING_EXTRA: "EXTRA",
 		C.CKPT_FINDING_DIFFERENT: "DIFFERENT", C.CKPT_FINDING_REMOVED: "REMOVED", C.CKPT_FINDING_KEPT: "KEPT",
 		C.CKPT_FINDING_REPAIRED: "REPAIRED", C.CKPT_FINDING_PASSED_OVER: "PASSED_OVER",
-		C.CKPT_FINDING_ANEW: "ANEW",
+		C.CKPT_FINDING_ANEW: "ANEW", C.CKPT_FINDING_NO_CACHE: "NO_CACHE",
 	})
 }
 

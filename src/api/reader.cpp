@@ -49,7 +49,7 @@ ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckp
       report.add(CKPT_FINDING_PASSED_OVER, entry.problem.code(), entry.id,
                  "passed over " + entry.id + ": " + entry.problem.message(), entry.bytes);
     if (!reader->no_cache.ok())
-      report.add(CKPT_FINDING_PASSED_OVER, reader->no_cache.code(), "", reader->no_cache.message());
+      report.add(CKPT_FINDING_NO_CACHE, reader->no_cache.code(), "", reader->no_cache.message());
     *out = new_report(std::move(report));
     return Ok();
   });

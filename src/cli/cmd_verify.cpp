@@ -59,13 +59,20 @@ struct Outcome {
   ckpt::Report report{nullptr};
   std::vector<std::string> rows;      // of each finding: which rows of a sparse table it is about; "" for none
   std::string unreadable;             // why the manifest could not be read, which is damage too
-  ckpt::Report passed_over{nullptr};  // newer checkpoints that cannot be loaded: what was asked for was the newest
+  ckpt::Report opening{nullptr};  // what opening it found
   uint64_t bytes = 0;                 // checked
   double seconds = 0;
   ckpt::JobStats stats{};
 
   bool damaged() const { return !report.empty() || !unreadable.empty(); }
-  bool sound() const { return !damaged() && passed_over.empty(); }
+  // Newer checkpoints that cannot be loaded: what was asked for was the newest.
+  std::vector<ckpt::Finding> passed_over() const {
+    std::vector<ckpt::Finding> found;
+    for (const ckpt::Finding& finding : opening)
+      if (finding.kind == CKPT_FINDING_PASSED_OVER) found.push_back(finding);
+    return found;
+  }
+  bool sound() const { return !damaged() && passed_over().empty(); }
 };
 
 bool ends_within(const ckpt::Job& job, int64_t timeout_ms) {
@@ -157,9 +164,9 @@ void print_outcome(const Outcome& outcome) {
       outcome.seconds > 0.2 ? ", " + human_rate(static_cast<double>(outcome.bytes) / outcome.seconds) : "";
   print(format("{}: {} ({} check, {}{})\n", colored("sound", Color::kGreen), escaped(outcome.id), outcome.mode,
                human_bytes(outcome.bytes), rate));
-  if (!outcome.passed_over.empty())
+  if (const auto passed_over = outcome.passed_over(); !passed_over.empty())
     print(format("{}: {} newer than it cannot be loaded\n", colored("DAMAGED", Color::kRed),
-                 counted(outcome.passed_over.size(), "checkpoint")));
+                 counted(passed_over.size(), "checkpoint")));
 }
 
 void print_outcome_json(const Outcome& outcome) {
@@ -172,7 +179,7 @@ void print_outcome_json(const Outcome& outcome) {
               {"bytes_checked", outcome.bytes},
               {"requests", requests_json(outcome.stats)},
               {"damages", damages},
-              {"passed_over", findings_json(outcome.passed_over)}});
+              {"opening", findings_json(outcome.opening)}});
 }
 
 // These errors prove that bytes are wrong, so the answer is "damaged".
@@ -183,7 +190,7 @@ bool is_damage(ckpt_status status) {
 void check(const Args& args, const ckpt::Options& options, Outcome* outcome) {
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   outcome->id = opened.info.id;
-  outcome->passed_over = opened.reader.report();
+  outcome->opening = opened.reader.report();
   const ckpt::Job job = opened.reader.verify(options);
   wait_for(job, outcome);
   outcome->report = job.report();
@@ -214,7 +221,8 @@ int run(const Args& args) {
   }
   args.json ? print_outcome_json(outcome) : print_outcome(outcome);
   if (!args.json) print(requests_line(outcome.stats));
-  const bool damage = outcome.damaged() || std::any_of(outcome.passed_over.begin(), outcome.passed_over.end(),
+  const auto passed_over = outcome.passed_over();
+  const bool damage = outcome.damaged() || std::any_of(passed_over.begin(), passed_over.end(),
                                                        [](const auto& one) { return is_damage(one.status); });
   if (damage) return kExitNo;
   return outcome.sound() ? kExitOk : kExitError;

@@ -140,6 +140,10 @@ const char* finding_name(int32_t kind) {
       return "kept";
     case CKPT_FINDING_REPAIRED:
       return "repaired";
+    case CKPT_FINDING_ANEW:
+      return "anew";
+    case CKPT_FINDING_NO_CACHE:
+      return "no cache";
     case CKPT_FINDING_PASSED_OVER:
       return "passed over";
     default:

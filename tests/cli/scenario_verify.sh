@@ -51,7 +51,7 @@ import a.safetensors two step-2 --step 2 -o run=main; newest=$ID
 flip "two/$newest/MANIFEST" 100
 expect 1 verify two; says "^sound: step-1"; complains "$newest"
 says "^DAMAGED: 1 checkpoint newer than it cannot be loaded$"
-expect 1 verify two@latest --json; json_is '(d["sound"], len(d["damages"]), len(d["passed_over"]))' '(False, 0, 1)'
+expect 1 verify two@latest --json; json_is '(d["sound"], len(d["damages"]), len(d["opening"]))' '(False, 0, 1)'
 expect 0 verify two@label:step-1
 
 # Another program's lock on MANIFEST neither removes the checkpoint nor keeps it from being read.

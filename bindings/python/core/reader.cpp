@@ -74,7 +74,7 @@ static nb::object copy_reader(const ReaderObject& self, const StoreObject& to, n
 static void warn_of(const ckpt::Reader& reader) {
   nb::list texts;
   for (const ckpt::Finding& finding : reader.report())
-    if (finding.name.empty())
+    if (finding.kind == CKPT_FINDING_NO_CACHE)
       nb::module_::import_("ckpt.errors").attr("warn_of")(decoded(finding.text));
     else
       texts.append(decoded(finding.text));

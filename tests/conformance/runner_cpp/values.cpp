@@ -13,7 +13,7 @@ const Names kJobStates = {
 const Names kFindingKinds = {
     {CKPT_FINDING_DAMAGED, "DAMAGED"},     {CKPT_FINDING_MISSING, "MISSING"},         {CKPT_FINDING_EXTRA, "EXTRA"},
     {CKPT_FINDING_DIFFERENT, "DIFFERENT"}, {CKPT_FINDING_REMOVED, "REMOVED"},         {CKPT_FINDING_KEPT, "KEPT"},
-    {CKPT_FINDING_REPAIRED, "REPAIRED"},   {CKPT_FINDING_PASSED_OVER, "PASSED_OVER"}, {CKPT_FINDING_ANEW, "ANEW"}};
+    {CKPT_FINDING_REPAIRED, "REPAIRED"},   {CKPT_FINDING_PASSED_OVER, "PASSED_OVER"}, {CKPT_FINDING_ANEW, "ANEW"}, {CKPT_FINDING_NO_CACHE, "NO_CACHE"}};
 const Names kNodeKinds = {{CKPT_NODE_NULL, "null"},     {CKPT_NODE_BOOL, "bool"},     {CKPT_NODE_INT, "int"},
                           {CKPT_NODE_BIGINT, "bigint"}, {CKPT_NODE_FLOAT, "float"},   {CKPT_NODE_TEXT, "text"},
                           {CKPT_NODE_BYTES, "bytes"},   {CKPT_NODE_TENSOR, "tensor"}, {CKPT_NODE_LIST, "list"},

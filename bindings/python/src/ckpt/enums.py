@@ -179,6 +179,7 @@ class FindingKind(OpenEnum):
     REPAIRED = 7
     PASSED_OVER = 8
     ANEW = 9
+    NO_CACHE = 10
 
 
 class OptionKind(OpenEnum):

@@ -85,6 +85,8 @@ numbers! {
         PASSED_OVER = CKPT_FINDING_PASSED_OVER;
         /// Save: it does not go on from what its run has, or goes back.
         ANEW = CKPT_FINDING_ANEW;
+        /// The cache cannot be used; loads read the store.
+        NO_CACHE = CKPT_FINDING_NO_CACHE;
     }
 }
 
