@@ -298,15 +298,33 @@ TEST_F(DeepSpeed, AFileOfAnotherRankIsToldByItsSlices) {
     }
 }
 
+std::string slice(int64_t count, int64_t start) {
+  using namespace pickled;
+  const std::string address = make(global("deepspeed.utils.tensor_fragment", "fragment_address"), {});
+  return with_state(address, dict({text("numel"), integer(count), text("start"), integer(start)}));
+}
+pickled::Items mapping(const pickled::Items& slices) {
+  using namespace pickled;
+  return {text("param_slice_mappings"), list({ordered_dict(slices)})};
+}
+
+// round_robin_gradients deals a, b, c out to two ranks as a, c and b, and the slices are those of a, b, c.
+TEST_F(DeepSpeed, SlicesOfParametersThatWereDealtOutAreOfTheOrderBefore) {
+  using namespace pickled;
+  ForgedZero zero;
+  zero.groups = {{text("a"), integers({2}), text("c"), integers({2}), text("b"), integers({4})}};
+  zero.more = {mapping({text("a"), slice(2, 0), text("b"), slice(2, 2)}),
+               mapping({text("b"), slice(2, 0), text("c"), slice(2, 2)})};
+  zero.write(path("forged"));
+  const Failure in = import_from(path("forged"), "sound");
+  ASSERT_EQ(in.code, CKPT_OK) << in.message;
+  zero.more[0] = mapping({text("a"), slice(2, 0), text("c"), slice(2, 2)});
+  zero.write(path("forged"));
+  expect_refused(path("forged"), CKPT_MISMATCH, {kZero2Rank1, "param_slice_mappings", "group 0"});
+}
+
 TEST_F(DeepSpeed, SlicesMustBeThePartsOfTheParametersThatARankHas) {
   using namespace pickled;
-  const auto slice = [](int64_t count, int64_t start) {
-    const std::string address = make(global("deepspeed.utils.tensor_fragment", "fragment_address"), {});
-    return with_state(address, dict({text("numel"), integer(count), text("start"), integer(start)}));
-  };
-  const auto mapping = [](const Items& slices) -> Items {
-    return {text("param_slice_mappings"), list({ordered_dict(slices)})};
-  };
   ForgedZero zero;
   zero.more = {mapping({text("w"), slice(4, 0)}), mapping({text("w"), slice(2, 0), text("b"), slice(2, 2)})};
   zero.write(path("forged"));

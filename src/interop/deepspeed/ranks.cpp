@@ -62,6 +62,17 @@ std::string number_text(uint16_t dtype, Bytes bytes) {
   return dtype == CKPT_DTYPE_F32 ? text(0.0f) : dtype == CKPT_DTYPE_I64 ? text(int64_t{0}) : "";
 }
 
+// Parameters 0, n, 2n, … went to the first of n ranks, 1, n + 1, … to the second.
+ZeroGroup before_round_robin(const ZeroGroup& dealt, size_t ranks) {
+  ZeroGroup group(dealt.size());
+  size_t next = 0;
+  for (size_t rank = 0; rank < ranks; rank++)
+    for (size_t place = rank; place < group.size(); place += ranks) group[place] = dealt[next++];
+  uint64_t begin = 0;
+  for (ZeroParameter& parameter : group) begin += parameter.elements, parameter.begin = begin - parameter.elements;
+  return group;
+}
+
 }  // namespace
 
 Status check_equal(const DeepSpeedFile& first, uint32_t node, const DeepSpeedFile& other, uint32_t twin) {
@@ -136,8 +147,15 @@ Status ZeroState::check_one_save() const {
 }
 
 // Since DeepSpeed 0.7, each rank of ZeRO-1 and 2 says which parts of which parameters it has, and where: what the
-// lengths of all ranks' partitions say as well.
+// lengths of all ranks' partitions say as well. With round_robin_gradients it says so of the order that the parameters
+// had before they were dealt out to the ranks.
 Status ZeroState::check_slices(size_t group) const {
+  const Status status = check_slices(group, groups_[group]);
+  if (status.ok() || !check_slices(group, before_round_robin(groups_[group], ranks_.size())).ok()) return status;
+  return Ok();
+}
+
+Status ZeroState::check_slices(size_t group, const ZeroGroup& parameters) const {
   uint64_t begin = 0;  // of the rank's partition
   for (size_t rank = 0; rank < ranks_.size(); rank++) {
     const DeepSpeedFile& file = ranks_[rank];
@@ -147,13 +165,14 @@ Status ZeroState::check_slices(size_t group) const {
     if (!file.is_dict(slices))
       return file.wrong(slices == kNoNode ? all : slices,
                         strformat("expected a dict of the slices of group {}", group));
-    CKPT_TRY(check_slices_of(rank, group, slices, begin));
+    CKPT_TRY(check_slices_of(rank, group, parameters, slices, begin));
     begin += lengths_[rank][group];
   }
   return Ok();
 }
 
-Status ZeroState::check_slices_of(size_t rank, size_t group, uint32_t slices, uint64_t begin) const {
+Status ZeroState::check_slices_of(size_t rank, size_t group, const ZeroGroup& parameters, uint32_t slices,
+                                  uint64_t begin) const {
   const DeepSpeedFile& file = ranks_[rank];
   const uint64_t end = begin + lengths_[rank][group];
   const auto refuse = [&](const std::string& expected, const std::string& found) {
@@ -171,7 +190,6 @@ Status ZeroState::check_slices_of(size_t rank, size_t group, uint32_t slices, ui
     return strformat("{} elements of {} at {}", count, quoted(name), start);
   };
   uint32_t expected_count = 0;
-  const ZeroGroup& parameters = groups_[group];
   auto parameter = std::ranges::upper_bound(parameters, begin, {}, &ZeroParameter::begin);
   while (parameter != parameters.begin() && std::prev(parameter)->begin + std::prev(parameter)->elements > begin)
     --parameter;

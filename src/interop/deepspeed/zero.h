@@ -63,7 +63,8 @@ class ZeroState {
   Status check_ranks() const;
   Status check_one_save() const;
   Status check_slices(size_t group) const;
-  Status check_slices_of(size_t rank, size_t group, uint32_t slices, uint64_t begin) const;
+  Status check_slices(size_t group, const ZeroGroup& parameters) const;
+  Status check_slices_of(size_t rank, size_t group, const ZeroGroup& parameters, uint32_t slices, uint64_t begin) const;
   // ----
   Status place(size_t group);
   Result<uint64_t> number_in(size_t rank, const char* list, size_t group) const;
