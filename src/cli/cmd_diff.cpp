@@ -153,6 +153,27 @@ std::string kind_text(const TensorSource& tensor) {
          (tensor.quantized().empty() ? "" : format(" ({})", tensor.quantized()));
 }
 
+bool same_value(const ckpt::Node& a, const ckpt::Node& b) {
+  return a.kind == b.kind && a.text_view() == b.text_view() && a.bool_value == b.bool_value &&
+         a.int_value == b.int_value && std::memcmp(&a.float_value, &b.float_value, sizeof a.float_value) == 0;
+}
+
+// Up to there both have the same nodes, so what is where tells the place.
+std::string first_difference(const std::string& a, const std::string& b) {
+  const ckpt::Tree first = ckpt::Tree::parse(a), second = ckpt::Tree::parse(b);
+  const auto path = [](const ckpt::Node& node) { return node.path().empty() ? std::string("the root") : node.path(); };
+  for (uint64_t i = 0; i < std::min(first.size(), second.size()); i++) {
+    const ckpt::Node left = first.at(i), right = second.at(i);
+    const bool same_place = left.parent == right.parent && left.key_kind == right.key_kind &&
+                            left.key_view() == right.key_view() && left.key_int == right.key_int;
+    if (!same_place) return format(", first where one has {} and the other {}", path(left), path(right));
+    if (!same_value(left, right)) return ", first at " + path(left);
+  }
+  const bool more = first.size() > second.size();
+  return format(": only the {} has {}", more ? "first" : "second",
+                path(more ? first.at(second.size()) : second.at(first.size())));
+}
+
 // Without what is said of tables.
 std::vector<Difference> differences_of(const Side& a, const Side& b, const TableDifferences& tables, const Args& args) {
   std::map<std::string, std::pair<const TensorSource*, const TensorSource*>> pairs;
@@ -170,7 +191,8 @@ std::vector<Difference> differences_of(const Side& a, const Side& b, const Table
       found.push_back({name, format("tensor {}: {} elements differ", name, count), count});
     }
   }
-  if (args.at.empty() && a.tree != b.tree) found.push_back({"", "the state trees differ"});
+  if (args.at.empty() && a.tree != b.tree)
+    found.push_back({"", "the state trees differ" + first_difference(a.tree, b.tree)});
   return found;
 }
 

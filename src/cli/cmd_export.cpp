@@ -104,6 +104,23 @@ void note_what_is_converted(const Args& args, const Opened& opened) {
              stderr);
 }
 
+// As torch.distributed.checkpoint does.
+void note_what_dcp_changes(const Args& args, const Opened& opened) {
+  if (format_of(args) != "dcp") return;
+  const ckpt::Tree tree = opened.reader.tree();
+  uint64_t numbers = 0, ordered = 0;
+  for (uint64_t i = 0; i < tree.size(); i++) {
+    const ckpt::Node node = tree.at(i);
+    numbers += node.key_kind == CKPT_KEY_INT;
+    ordered += node.kind == CKPT_NODE_RECORD && node.text_view() == "collections.OrderedDict";
+  }
+  if (numbers + ordered == 0) return;
+  std::fputs(format("ckpt: note: wrote {} as text and {} as dict, as torch does\n", counted(numbers, "integer key"),
+                    counted(ordered, "OrderedDict"))
+                 .c_str(),
+             stderr);
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   check_ending(args);
@@ -119,6 +136,7 @@ int run(const Args& args) {
   print(requests_line(work.stats));
   note_what_is_left_out(args, opened);
   note_what_is_converted(args, opened);
+  note_what_dcp_changes(args, opened);
   return kExitOk;
 }
 

@@ -163,8 +163,15 @@ bool is_foreign(const std::string& argument) {
   return found && !is_checkpoint(argument) && !is_store(argument);
 }
 
+// A directory of something else, which the formats' own words describe.
+static bool is_unknown_directory(const std::string& argument) {
+  std::error_code code;
+  return fs::is_directory(argument, code) && !fs::is_empty(argument, code) && !code && !is_checkpoint(argument) &&
+         !is_store(argument);
+}
+
 bool is_foreign(const std::string& argument, const ckpt::Options& options) {
-  if (is_foreign(argument)) return true;
+  if (is_foreign(argument) || is_unknown_directory(argument)) return true;
   const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
   if (!argument.starts_with("s3://") || selects) return false;
   if (locate(argument, options).kind == Target::Kind::kDirectory) return false;
