@@ -16,21 +16,22 @@ extern "C" {
 
 /* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
  * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of accelerate,
- * torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, or a file of Composer as a
- * checkpoint. `path` may be the address of a file on a web server ("https://host/model.safetensors"), an index.json
- * among them, or of a file or directory on an object store ("s3://bucket/run7/checkpoint-500"): it is read by ranges,
- * as it is wanted, and is GONE if it changes meanwhile. Its run is that of option run; without one "main", where a load
- * without options finds it, or "import" if a trainer has used "main" since the last import: it would be fenced. `info`
- * tells. The content decides what it is. A .pt becomes tensors, aliases and a state tree (ckpt_tree.h), and runs no
- * code; of safetensors the file split and the metadata are kept as attributes for ckpt_export. Attribute
- * import.unchecked counts what a .pt or hfai directory has no checksums of. `info` (nullable) receives the result. The
- * files are mapped: one that somebody truncates meanwhile can end the process with SIGBUS. Imports into one run take
- * turns: each waits for the others for at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without locks
- * another import, or a trainer, took the run meanwhile; import again. Options only, exclude and cast choose tensors and
- * their dtype; map names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put
+ * torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, a pipeline of diffusers, or a file
+ * of Composer, NeMo or numpy, or a pickle, as a checkpoint. `path` may be the address of a file on a web server
+ * ("https://host/model.safetensors"), an index.json among them, or of a file or directory on an object store
+ * ("s3://bucket/run7/checkpoint-500"): it is read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its
+ * run is that of option run; without one "main", where a load without options finds it, or "import" if a trainer has
+ * used "main" since the last import: it would be fenced. `info` tells. The content decides what it is. A .pt becomes
+ * tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors the file split and the metadata are
+ * kept as attributes for ckpt_export. Attribute import.unchecked counts what a .pt or hfai directory has no checksums
+ * of. `info` (nullable) receives the result. The files are mapped: one that somebody truncates meanwhile can end the
+ * process with SIGBUS. Imports into one run take turns: each waits for the others for at most timeout_ms, then returns
+ * TIMEOUT. FENCED: on a file system without locks another import, or a trainer, took the run meanwhile; import again.
+ * Options only, exclude and cast choose tensors and their dtype, and a value that cannot be read is an error only if
+ * they keep it; map names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put
  * together as they are read; strict=none lets it leave some as they are. With verify_after=1 what was saved is read
  * back and compared. Options: run, verify, verify_after, on_existing, compression, threads, timeout_ms; map, map_at,
- * map_back, config, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
+ * map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
  * http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not fit), FORMAT,
  * UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
@@ -70,7 +71,7 @@ typedef struct ckpt_file ckpt_file;
  * ("https://host/model.pt", "s3://bucket/run7") the bytes of all tensors are fetched into memory; with tensor_data=0
  * only what describes them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of
  * every zip entry, which reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; map,
- * map_at, map_back, config, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
+ * map_at, map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
  * http_header (https). What a mapping rearranges is computed now. Statuses: NOT_FOUND (also of a directory without
  * files of any format; its detail "expected" is "a known format"), FORMAT, UNSUPPORTED, CORRUPT, GONE (https, s3), IO.
  */

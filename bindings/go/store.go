@@ -188,7 +188,7 @@ func (s *Store) Repair(ctx context.Context, id string, options Options) (Report,
 // into one run take turns. If somebody truncates the file meanwhile, SIGBUS can end the process. The path may be the
 // address of a file on a web server ("https://host/model.safetensors"), or of a file or directory on an object store
 // ("s3://bucket/run7/checkpoint-500"). Options: run, verify, on_existing, compression, threads, timeout_ms,
-// verify_after; map, map_at, map_back, config, only, exclude, cast, strict (docs/mappings.md); endpoint,
+// verify_after; map, map_at, map_back, config, prefixes, only, exclude, cast, strict (docs/mappings.md); endpoint,
 // region, path_style, profile (s3); ca_file, http_header (https). Errors: ErrNotFound, ErrFormat, ErrUnsupported,
 // ErrCorrupt, ErrExists, ErrTimeout, ErrFenced, ErrCancelled (by the context), ErrGone (https, s3), ErrIO, ErrNoSpace.
 func (s *Store) Import(ctx context.Context, path, label string, step int64, options Options) (CheckpointInfo, error) {

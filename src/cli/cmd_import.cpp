@@ -25,7 +25,8 @@ constexpr Words kWords = {
     "Saves a PyTorch .pt file, a directory of torch.distributed.checkpoint (DCP), a safetensors file, a Hugging Face\n"
     "set (its directory or its model.safetensors.index.json), an hfai directory of PART_*.pt, a directory of Hugging\n"
     "Face's Trainer, of accelerate, torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank,\n"
-    "or a file of Composer as a checkpoint. The content decides the format, not the name; the name gives the label,\n"
+    "a pipeline of diffusers, a file of Composer, NeMo or numpy, or a pickle as a checkpoint. The content decides the "
+    "format, not the name; the name gives the label,\n"
     "unless --label does. FILE may be an\n"
     "s3:// address of a file or directory, or an https:// address of a file (of a DCP directory that of its\n"
     ".metadata, since a web server lists no names), read by ranges, in little memory; a token for\n"
@@ -39,7 +40,8 @@ constexpr Words kWords = {
     "export; notes on standard\n"
     "error name the files of a directory that were left out, and say what has no checksums. "
     "Makes the store if there is\n"
-    "none. --only, --exclude and --cast choose; --map renames and rearranges by a mapping (ckpt map), without a copy.",
+    "none. --only, --exclude and --cast choose, also what cannot be read; --map renames and rearranges by a mapping "
+    "(ckpt map), without a copy.",
     "  ckpt import model.safetensors /data/run7 --label pretrained\n"
     "  ckpt import epoch9.pt /data/run7 && ckpt info /data/run7@label:epoch9\n"
     "  ckpt import ./Llama-3-8B /data/models -o compression=auto\n"

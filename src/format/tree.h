@@ -62,6 +62,11 @@ class Tree {
   bool complete() const { return open_.empty() && !nodes_.empty(); }
   Status check_complete() const;  // INVALID
 
+  size_t depth() const { return open_.size(); }  // containers that are open
+  // What the innermost of them takes next: a key, or the value of one that it has.
+  bool wants_key() const { return !open_.empty() && nodes_[open_.back().node].keyed() && !pending_; }
+  bool has_key() const { return pending_.has_value(); }
+
   // ---- read ----
   size_t size() const { return nodes_.size(); }
   const TreeNode& operator[](size_t node) const { return nodes_[node]; }

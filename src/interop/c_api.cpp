@@ -40,9 +40,15 @@ static Result<ForeignCheckpoint> read_path(std::string path, const Options& opti
   }
   CKPT_ASSIGN(const Changes changes, changes_of(options, path, reading.folder));
   CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, reading));
-  if (changes.empty()) return content;
-  CKPT_TRY(content.find_elements(reading));
-  CKPT_TRY(change(content, changes));
+  if (options.str("prefixes") == "auto") CKPT_TRY(unwrap_names(content));
+  if (!changes.empty()) {
+    reading.wants = [&](std::string_view name) {
+      return name.starts_with(kAliasMemory) || changes.selection.keeps(name);
+    };
+    CKPT_TRY(content.find_elements(reading));
+    CKPT_TRY(change(content, changes));
+  }
+  if (content.tree) CKPT_TRY(check_values(*content.tree));
   return content;
 }
 

@@ -11,6 +11,7 @@
 #include "interop/hfai/format.h"
 #include "interop/hfai/layout.h"
 #include "interop/look.h"
+#include "interop/numpy/format.h"
 #include "interop/pt/format.h"
 #include "interop/read_back.h"
 #include "interop/recis/format.h"
@@ -30,12 +31,16 @@ constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
     {"megatron", "a directory of Megatron (torch_dist), or that of an iteration", is_megatron, read_megatron, nullptr},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
+    {"numpy", "a .npz or .npy of numpy", is_numpy, read_numpy, nullptr},
     {"recis", "a checkpoint directory of RecIS (ckpt_{step}), or that of its run", is_recis, read_recis, plan_recis},
     {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
-    {"composer", "a .tar of Composer with composer_states.pt, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
+    {"composer",
+     "a .tar of Composer with composer_states.pt, a .nemo of NeMo, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
      is_composer, read_composer, plan_composer},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
+    {"diffusers", "a pipeline's directory of diffusers, which has a model_index.json", is_diffusers, read_diffusers,
+     nullptr},
     {"hf-trainer", "a checkpoint directory of Hugging Face's Trainer", is_hf_trainer, read_hf_trainer, nullptr},
     {"accelerate", "a directory of accelerate's save_state", is_accelerate, read_accelerate, nullptr},
     {"deepspeed", "a directory of DeepSpeed (ZeRO 1 to 3, universal), or that of one tag", is_deepspeed, read_deepspeed,
@@ -47,6 +52,7 @@ constexpr Format kFormats[] = {
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
      plan_safetensors},
     {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, plan_meta},
+    {"pickle", "a pickle of Python", is_pickle, read_pt, nullptr},
     {"ranks", "a directory with one .pt of each rank (rank0.pt, *_rank0.pt)", is_rank_files, read_rank_files, nullptr},
 };
 

@@ -23,7 +23,6 @@ constexpr Beginning kBeginnings[] = {
     {"BZh", "it looks like bzip2 data; unpack it"},
     {"\x04\x22\x4d\x18", "it looks like lz4 data; unpack it"},
     {"\x89HDF\r\n", "it looks like an HDF5 file"},
-    {"\x93NUMPY", "it looks like a numpy .npy file"},
     {"GGUF", "it looks like a GGUF file"},
     {"PK", "it looks like a zip file without entries"},
     {"\x7f"
@@ -43,8 +42,6 @@ bool is_text(std::string_view head) {
   return plain && !head.empty() && format::valid_utf8(head);
 }
 
-bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
-
 // Frameworks put a checkpoint of torch.distributed.checkpoint beside files of their own.
 std::string folders_of_dcp(const std::string& path, const std::vector<std::string>& names, const Folder& folder) {
   std::string found;
@@ -61,14 +58,23 @@ std::string folders_of_dcp(const std::string& path, const std::vector<std::strin
 std::string look_of_file(std::string_view head) {
   if (head.empty()) return "it is empty";
   if (head.size() > 262 && head.substr(257, 5) == "ustar") return "it looks like a tar archive; unpack it";
-  if (is_pickle(head))
-    return strformat(
-        "it looks like a pickle of protocol {} without what torch.save writes before it; load it in Python, "
-        "and save it with torch.save",
-        int{head[1]});
   for (const Beginning& row : kBeginnings)
     if (head.starts_with(row.bytes)) return row.look;
   return is_text(head) ? "it looks like text" : "";
+}
+
+Status newest_is_missing(const std::string& directory, const std::string& pointer, const std::string& newest,
+                         const std::vector<std::string>& others) {
+  constexpr size_t kNamed = 8;
+  std::string names;
+  for (size_t i = 0; i < std::min(others.size(), kNamed); i++) names += (i ? ", " : "") + shown(others[i]);
+  if (others.size() > kNamed) names += " and more";
+  const std::string path = directory + '/' + newest;
+  return Status(CKPT_NOT_FOUND,
+                strformat("{}: {} names {}, which is not there or not whole: {}", directory, pointer, shown(newest),
+                          names.empty() ? "there is no other beside it" : "bring it back, or import one of " + names))
+      .with("path", path)
+      .with("found", newest);
 }
 
 std::string look_of_directory(const std::string& path, const Folder& folder) {
@@ -88,7 +94,9 @@ std::string look_of_directory(const std::string& path, const Folder& folder) {
   if (pickled != names.end()) return "import a file of it, as " + shown(*pickled);
   std::string some;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 3); i++) some += (i ? ", " : "") + shown(names[i]);
-  return strformat("it holds {} {}, among them ", names.size(), names.size() == 1 ? "entry" : "entries") + some;
+  return strformat("it is no store of ckpt, and holds {} {}, among them ", names.size(),
+                   names.size() == 1 ? "entry" : "entries") +
+         some;
 }
 
 }  // namespace ckpt::interop

@@ -2,7 +2,42 @@
 
 #include <algorithm>
 
+#include "format/names.h"
+
 namespace ckpt::interop {
+
+Status put_cannot(format::Tree& tree, const Status& why, std::string_view message) {
+  CKPT_TRY(tree.begin(CKPT_NODE_RECORD, kCannotClass));
+  CKPT_TRY(tree.key("status"));
+  CKPT_TRY(tree.add_int(why.code()));
+  CKPT_TRY(tree.key("message"));
+  CKPT_TRY(tree.add_text(message));
+  for (const char* fact : {"path", "found", "expected"})
+    if (const std::string* text = why.detail(fact); text && format::valid_utf8(*text)) {
+      CKPT_TRY(tree.key(fact));
+      CKPT_TRY(tree.add_text(*text));
+    }
+  return tree.end();
+}
+
+Status check_values(const format::Tree& tree) {
+  for (uint32_t i = 0; i < tree.size(); i++) {
+    if (tree[i].kind != CKPT_NODE_RECORD || tree[i].text_view() != kCannotClass) continue;
+    const auto text = [&](const char* key) {
+      const uint32_t field = tree.find(i, key);
+      return field == format::kNoNode ? std::string() : std::string(tree[field].text_view());
+    };
+    const uint32_t code = tree.find(i, "status");
+    const std::string place = tree.path_of(i);
+    Status status(code == format::kNoNode ? CKPT_FORMAT : static_cast<ckpt_status>(tree[code].integer),
+                  text("message") + (place.empty() ? "" : "; option exclude=" + place + " leaves it out"));
+    status = std::move(status).with("tensor", place);
+    for (const char* fact : {"path", "found", "expected"})
+      if (const std::string found = text(fact); !found.empty()) status = std::move(status).with(fact, found);
+    return status;
+  }
+  return Ok();
+}
 
 const ForeignPiece* ForeignTensor::whole() const {
   return pieces.size() == 1 && pieces[0].region.kind == RegionKind::kWhole ? pieces.data() : nullptr;
@@ -36,9 +71,13 @@ Result<format::Tree> ForeignCheckpoint::take_tree() {
   format::Tree dict;
   auto fill = [&]() -> Status {
     CKPT_TRY(dict.begin(CKPT_NODE_DICT));
-    for (const ForeignTensor& tensor : tensors) {
-      CKPT_TRY(dict.key(tensor.name));
-      CKPT_TRY(dict.add_tensor(tensor.name));
+    // In the order of their names, as of a checkpoint without a tree.
+    std::vector<std::string_view> names;
+    for (const ForeignTensor& tensor : tensors) names.push_back(tensor.name);
+    std::ranges::sort(names);
+    for (const std::string_view name : names) {
+      CKPT_TRY(dict.key(name));
+      CKPT_TRY(dict.add_tensor(name));
     }
     return dict.end();
   };

@@ -30,11 +30,24 @@ namespace ckpt::interop {
 // How names of memory begin that only aliases show: no user names it.
 inline constexpr std::string_view kAliasMemory = "~storage/";
 
+// The class of records that say where a value stands which holds their place.
+inline constexpr std::string_view kPlaceClass = "ckpt.Place";
+
+// A value that a reader could not make is a record of this class, so that options can leave it out before it is an
+// error: no checkpoint has one.
+inline constexpr std::string_view kCannotClass = "ckpt.~cannot";
+// Where `tree` takes a value. `message` is that of `why` with the file's name.
+Status put_cannot(format::Tree& tree, const Status& why, std::string_view message);
+// The error of the first such record, with its path.
+Status check_values(const format::Tree& tree);
+
 struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
   unsigned threads = 1;
   const Job* job = nullptr;  // can cancel the checks; null for none
   Folder folder = nullptr;   // where the paths are
+  // Of a tensor, whether its elements will be asked for; of all where it is empty.
+  std::function<bool(std::string_view name)> wants = {};
 
   Status check() const { return job ? job->check() : Ok(); }
 };

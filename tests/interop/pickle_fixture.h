@@ -59,6 +59,8 @@ inline std::string render(const PickleDocument& document, PickleRef ref, int dep
     }
     case PickleKind::kText:
       return "'" + std::string(value.text) + "'";
+    case PickleKind::kSurrogates:
+      return "surrogates:" + hex(value.text);
     case PickleKind::kBytes:
       return "b" + hex(value.text);
     case PickleKind::kByteArray:

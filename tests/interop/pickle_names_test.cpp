@@ -60,6 +60,12 @@ TEST(PickleNames, WhatLooksLikeAClassMayBeCalled) {
     EXPECT_EQ(rule_of(name), NameRule::kMention) << name;
 }
 
+TEST(PickleNames, FunctionsThatOnlyComputeMayBeMentioned) {
+  for (const char* name : {"builtins len", "builtins print", "operator mul", "_operator mul"})
+    EXPECT_EQ(rule_of(name), NameRule::kMention) << name;
+  EXPECT_EQ(rule_of("functools partial"), NameRule::kCall);
+}
+
 TEST(PickleNames, ModulesThatDoThingsAreRefusedWithAllThatIsInThem) {
   constexpr std::string_view kNames[] = {"os system",
                                          "os.path join",
@@ -72,7 +78,7 @@ TEST(PickleNames, ModulesThatDoThingsAreRefusedWithAllThatIsInThem) {
                                          "builtins __import__",
                                          "builtins open",
                                          "builtins compile",
-                                         "builtins print",
+                                         "builtins setattr",
                                          "runpy run_path",
                                          "importlib import_module",
                                          "importlib.machinery SourceFileLoader",
@@ -98,7 +104,7 @@ TEST(PickleNames, ModulesThatDoThingsAreRefusedWithAllThatIsInThem) {
                                          "inspect Signature",
                                          "operator attrgetter",
                                          "_operator methodcaller",
-                                         "functools partial",
+                                         "functools partialmethod",
                                          "itertools chain",
                                          "tempfile NamedTemporaryFile",
                                          "http.client HTTPConnection",

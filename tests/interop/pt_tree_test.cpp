@@ -25,7 +25,7 @@ Made make_of(const std::string& value, const std::vector<StorageBytes>& storages
     return made;
   }
   auto tree = make_tree(*source);
-  made.status = tree.status();
+  made.status = tree.ok() ? check_values(tree->tree) : tree.status();
   if (!tree.ok()) return made;
   made.json = format::tree_json(tree->tree);
   for (const NamedPtTensor& tensor : tree->tensors) made.names.push_back(tensor.name);
@@ -264,10 +264,15 @@ TEST(PtTree, AStorageByItselfIsARecordOfItsElements) {
   EXPECT_EQ(made.json, "{\"s\":" + record("torch.ShortStorage", "\"data\":" + leaf("s")) + "}");
 }
 
-TEST(PtTree, TensorsWithoutDataAreRefusedByTheirPath) {
+TEST(PtTree, TensorsWithoutDataAreRecordsOfTheirShape) {
   const std::string meta = call(torch_util("_rebuild_meta_tensor_no_storage"),
                                 {global("torch", "float32"), integers({2}), integers({1}), boolean(false)});
-  expect_refused(dict({text("m"), dict({text("w"), meta})}), "at \"m/w\": a tensor on device meta", CKPT_UNSUPPORTED);
+  expect_tree(dict({text("w"), meta}),
+              "{\"w\":" +
+                  record("torch._utils._rebuild_meta_tensor_no_storage",
+                         R"("args":{"$":"tuple","items":[{"$":"record","class":"torch.dtype","items":)"
+                         R"({"name":"torch.float32"}},{"$":"tuple","items":[2]},{"$":"tuple","items":[1]},false]})") +
+                  "}");
 }
 
 TEST(PtTree, ATensorsErrorNamesItsPath) {
@@ -285,11 +290,55 @@ TEST(PtTree, TwoTensorsOfOnePathAreRefused) {
   expect_refused(state, "two tensors have this path", CKPT_UNSUPPORTED);
 }
 
-TEST(PtTree, AValueThatHoldsItselfIsRefused) {
+std::string place(const std::string& path) { return record("ckpt.Place", "\"path\":\"" + path + '"'); }
+
+TEST(PtTree, AValueThatHoldsItselfIsARecordOfItsPlace) {
   // l = []; l.append(l)
-  expect_refused(std::string("]q\x01h\x01"
-                             "a"),
-                 "a value that holds itself", CKPT_UNSUPPORTED);
+  expect_tree("]q\x01h\x01\x61", "[" + place("") + "]");
+  // {"a": l, "b": l} with l = [[l], 1]: walked twice, since it holds itself only
+  expect_tree("}(" + text("a") + "]q\x01(]h\x01\x61K\x01\x65" + text("b") + "h\x01u",
+              R"({"a":[[)" + place("a") + R"(],1],"b":[[)" + place("b") + "],1]}");
+}
+
+// 30 lists, each of which holds all of them: the ways through them are without number.
+TEST(PtTree, ValuesThatAllHoldEachOtherAreWalkedOnce) {
+  std::string lists, all = "(";
+  for (char i = 1; i <= 30; i++) lists += std::string("]q") + i + "0", all += std::string("h") + i;
+  std::string state = lists;
+  for (char i = 1; i <= 30; i++) state += std::string("h") + i + all + "e0";
+  const Made made = make_of(state + "h\x01");
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_LT(made.json.size(), size_t{30} * 30 * 200);
+}
+
+TEST(PtTree, TextWithLoneSurrogatesIsARecordOfItsBytes) {
+  const std::string odd = "X" + std::string("\x03\0\0\0", 4) + "\xed\xb3\xbf";
+  const std::string str = record("builtins.str", R"("args":{"$":"tuple","items":[{"$":"bytes","base64":"7bO/"},)"
+                                                 R"("utf-8","surrogatepass"]})");
+  expect_tree(list({odd}), "[" + str + "]");
+  expect_tree(dict({odd, integer(1)}), record("builtins.dict", R"("items":[{"$":"tuple","items":[)" + str + ",1]}]"));
+}
+
+TEST(PtTree, FunctionsAreRecordsThatNobodyCalls) {
+  const std::string len = record("builtins.type", R"("name":"builtins.len")");
+  expect_tree(global("builtins", "len"), len);
+  expect_tree(call(global("builtins", "getattr"), {text("abc"), text("upper")}),
+              record("builtins.getattr", R"("args":{"$":"tuple","items":["abc","upper"]})"));
+  expect_tree(call(global("functools", "partial"), {global("builtins", "len")}),
+              record("functools.partial", R"("args":{"$":"tuple","items":[)" + len + "]}"));
+  expect_refused(call(global("functools", "partial"), {global("os", "system")}), "os.system", CKPT_UNSUPPORTED);
+}
+
+// What options leave out is no error; what nobody sees is one all the same.
+TEST(PtTree, WhatIsRefusedIsToldWhereItStands) {
+  const std::string bad = call(global("os", "system"), {text("id")});
+  const Made made = make_of(dict({text("w"), some_tensor(), text("whole"), list({integer(1), bad})}));
+  EXPECT_EQ(made.status.code(), CKPT_UNSUPPORTED);
+  EXPECT_NE(made.status.message().find("at \"whole/1\": the pickle calls os.system, which is not data; option "
+                                       "exclude=whole/1 leaves it out"),
+            std::string::npos)
+      << made.status.message();
+  expect_refused(bad + "0N", "os.system", CKPT_UNSUPPORTED);
 }
 
 TEST(PtTree, DepthIsBounded) {

@@ -128,7 +128,7 @@ HARMFUL = names("""
     builtins exec|__builtin__ eval|builtins __import__|builtins open|builtins compile|
     importlib import_module|runpy run_path|ctypes CDLL|socket create_connection|shutil rmtree|
     pty spawn|webbrowser open|code interact|pickle loads|cPickle loads|marshal loads|
-    functools partial|operator attrgetter|operator methodcaller|torch.hub load|torch load|
+    functools partialmethod|operator attrgetter|operator methodcaller|torch.hub load|torch load|
     torch.serialization load|torch.package PackageImporter|torch.utils.cpp_extension load|
     torch.jit load|torch.storage _load_from_bytes|numpy load|numpy.testing._private.utils runstring|
     timeit timeit|cProfile run|profile Profile.run|trace Trace.run|bdb Bdb.run|pdb run|
@@ -165,7 +165,7 @@ class Code(HostileCase):
 
     def test_every_way_of_calling_os_system_is_refused_by_its_name(self):
         for opcode, code in self.calls("os", "system").items():
-            self.refused(f"zip {opcode}", pt(b"\x80\x02" + code + b"."), UNSUPPORTED, "os.system", "data.pkl")
+            self.refused(f"zip {opcode}", pt(b"\x80\x02" + code + b"."), UNSUPPORTED, "os.system")
             self.refused(f"legacy {opcode}", legacy(b"\x80\x02" + code + b".", keys=(), storages=b""), UNSUPPORTED,
                          "os.system")
 
@@ -183,6 +183,8 @@ class Code(HostileCase):
 
     def test_what_is_built_from_harmless_pieces_is_refused(self):
         getattr_of = Name("builtins", "getattr")
+        self.refused("partial", pt(pickled(Call(Name("functools", "partial"), Name("os", "system"), "x"))), UNSUPPORTED,
+                     "os.system")
         self.refused("getattr of a module", pt(pickled(Call(getattr_of, Name("os", "path"), "system"))), UNSUPPORTED,
                      "os.path")
         self.refused("getattr of a class", pt(pickled(Call(Call(getattr_of, Name("torch", "Tensor"), "__reduce_ex__"),
@@ -237,7 +239,6 @@ class Pickles(HostileCase):
                 "LONG4 of 2^31-1": b"\x8b\xff\xff\xff\x7f\x00.",
                 "negative LONG4": b"\x8b\xff\xff\xff\xff\x00.", "frame past the end": b"\x95" + b"\xff" * 8 + b"N.",
                 "text that is not UTF-8": b"X\x01\x00\x00\x00\xff.",
-                "lone surrogate": b"X\x03\x00\x00\x00\xed\xa0\x80.",
                 "number that is none": b"Ix\n.", "float that is none": b"Fx\n.", "GLOBAL without a name": b"cos\n",
                 "BUILD of a number": b"K\x01}b.", "NEWOBJ of a number": b"K\x01)\x81.",
                 "name with a line": b"c\n\n."}.items():
@@ -251,10 +252,10 @@ class Pickles(HostileCase):
             Persistent(
                 ("file", "/etc/passwd")))), FORMAT, "persistent id")
 
-    def test_a_list_that_holds_itself_is_refused(self):
+    def test_what_holds_itself_is_read(self):
         for what, code in {"list": b"]q\x00h\x00a.", "dict": b"}q\x00X\x01\x00\x00\x00ah\x00s.",
                            "two lists": b"]q\x00]q\x01h\x00aa."}.items():
-            self.refused(what, pt(b"\x80\x02" + code), (UNSUPPORTED, FORMAT), "itself")
+            self.accepted(what, pt(b"\x80\x02" + code))
 
     def test_a_billion_laughs_are_refused(self):
         code = b"]q\x00"

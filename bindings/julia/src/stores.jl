@@ -97,7 +97,7 @@ end
 Saves a PyTorch `.pt` file, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run
 of its own. `path` may be the address of a file on a web server, or of a file or directory of `s3://`. Runs no code in
 the file. Imports into one run take turns. Blocks this thread, but not the garbage collector. Options:
-`map`, `map_at`, `map_back`, `config`, `only`, `exclude`, `cast`, `strict`, `run`, `verify`,
+`map`, `map_at`, `map_back`, `config`, `prefixes`, `only`, `exclude`, `cast`, `strict`, `run`, `verify`,
 `verify_after`, `on_existing`, `compression`,
 `threads`, `timeout_ms`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND,
 FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE, IO, NO_SPACE.

@@ -7,6 +7,9 @@ namespace ckpt::interop {
 
 // What the tar holds.
 inline constexpr std::string_view kComposerStates = "composer_states.pt";
+// A .nemo of NeMo is a tar, too, of these and others.
+inline constexpr std::string_view kNemoWeights = "model_weights.ckpt", kNemoConfig = "model_config.yaml";
+inline constexpr const char* kNemoConfigAttr = "nemo.config";  // its text
 
 // A tar that begins as Composer's do; a packed file of any name.
 bool is_composer(const Candidate& candidate);

@@ -36,11 +36,9 @@ Result<InputFile> unpack_file(const std::string& path, const char* packing, Byte
   return InputFile(std::move(mapped));
 }
 
-Result<Bytes> states_in(const std::string& path, Bytes tar) {
-  Result<std::vector<TarEntry>> entries = read_tar(tar);
-  if (!entries.ok()) return std::move(entries).status().in(path).with("path", path);
+Result<Bytes> states_in(const std::string& path, Bytes tar, const std::vector<TarEntry>& entries) {
   const TarEntry* states = nullptr;
-  for (const TarEntry& entry : *entries) {
+  for (const TarEntry& entry : entries) {
     if (entry.name != kComposerStates)
       return Status(CKPT_UNSUPPORTED, path + ": beside " + std::string(kComposerStates) + " the tar holds " +
                                           shown(entry.name) + "; unpack it")
@@ -53,6 +51,38 @@ Result<Bytes> states_in(const std::string& path, Bytes tar) {
   return tar.subspan(states->offset, states->size);
 }
 
+const TarEntry* entry_of(const std::vector<TarEntry>& entries, std::string_view name) {
+  const auto found = std::ranges::find(entries, name, &TarEntry::name);
+  return found == entries.end() ? nullptr : &*found;
+}
+
+bool is_nemo(const std::string& path, const std::vector<TarEntry>& entries) {
+  return path.ends_with(".nemo") || entry_of(entries, kNemoWeights) || entry_of(entries, kNemoConfig);
+}
+
+Result<ForeignCheckpoint> read_nemo(const std::string& path, InputFile file, Bytes tar,
+                                    const std::vector<TarEntry>& entries, const ReadOptions& options) {
+  const TarEntry *weights = entry_of(entries, kNemoWeights), *config = entry_of(entries, kNemoConfig);
+  if (!weights) {
+    const bool is_sharded = std::ranges::any_of(entries, [](const TarEntry& entry) {
+      return entry.name.ends_with(".metadata") || entry.name.ends_with(".distcp");
+    });
+    return Status(
+               is_sharded ? CKPT_UNSUPPORTED : CKPT_FORMAT,
+               strformat("{}: a .nemo {}", path,
+                         is_sharded ? "with a directory of weights: unpack it (tar -xf), and import its model_weights"
+                                    : "without " + std::string(kNemoWeights)))
+        .with("path", path);
+  }
+  CKPT_ASSIGN(ForeignCheckpoint out,
+              read_pt_in(path, std::move(file), tar.subspan(weights->offset, weights->size), options));
+  out.format = "nemo";
+  for (auto& [key, value] : out.attributes)
+    if (key == "import.format") value = out.format;
+  if (config) out.attributes.emplace_back(kNemoConfigAttr, as_text(tar.subspan(config->offset, config->size)));
+  return out;
+}
+
 }  // namespace
 
 bool is_composer(const Candidate& candidate) {
@@ -61,7 +91,9 @@ bool is_composer(const Candidate& candidate) {
   if (!begins_as_tar(as_bytes(candidate.head)) || PtSource::looks_like(as_bytes(candidate.head))) return false;
   const std::string_view name(candidate.head.c_str());
   // Python describes the entry first where its time is no whole second.
-  return name.empty() || name == "/" || name == "./" || name == "././@PaxHeader" || name.ends_with(kComposerStates);
+  return name.empty() || name == "/" || name == "." || name == "./" || name == "././@PaxHeader" ||
+         candidate.path.ends_with(".nemo") || name.ends_with(kComposerStates) || name.ends_with(kNemoWeights) ||
+         name.ends_with(kNemoConfig);
 }
 
 Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptions& options) {
@@ -73,7 +105,10 @@ Result<ForeignCheckpoint> read_composer(const std::string& path, const ReadOptio
   }
   const Bytes whole = file.addresses();
   if (!begins_as_tar(whole)) return read_pt_in(path, std::move(file), whole, options);
-  CKPT_ASSIGN(const Bytes states, states_in(path, whole));
+  Result<std::vector<TarEntry>> entries = read_tar(whole);
+  if (!entries.ok()) return std::move(entries).status().in(path).with("path", path);
+  if (is_nemo(path, *entries)) return read_nemo(path, std::move(file), whole, *entries, options);
+  CKPT_ASSIGN(const Bytes states, states_in(path, whole, *entries));
   return read_pt_in(path, std::move(file), states, options);
 }
 

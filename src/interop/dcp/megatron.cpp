@@ -4,6 +4,7 @@
 
 #include "interop/dcp/format.h"
 #include "interop/json.h"
+#include "interop/look.h"
 #include "interop/sets/combine.h"
 #include "interop/sets/format.h"
 
@@ -19,10 +20,12 @@ bool holds_iteration(const std::string& directory, const Folder& folder) {
                              [&](const char* name) { return std::binary_search(names.begin(), names.end(), name); });
 }
 
-// The iteration's directory: `path`, or what the run's file names. Empty for none.
-std::string iteration_of(const std::string& path, const Folder& folder) {
-  const std::string directory = path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
-  if (holds_iteration(directory, folder)) return directory;
+std::string without_slash(const std::string& path) {
+  return path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+}
+
+// The iteration that the run's file names; empty for none.
+std::string newest_in(const std::string& directory, const Folder& folder) {
   const Result<InputFile> latest = InputFile::open_whole(directory + '/' + kLatestFile, 32, folder);
   if (!latest.ok()) return "";
   std::string text(as_text(latest->addresses()));
@@ -30,19 +33,38 @@ std::string iteration_of(const std::string& path, const Folder& folder) {
   const bool is_number =
       !text.empty() && text.size() <= 18 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number && text != "release") return "";
-  const std::string found = directory + '/' + (is_number ? strformat("iter_{:07}", std::stoull(text)) : text);
-  return holds_iteration(found, folder) ? found : "";
+  return is_number ? strformat("iter_{:07}", std::stoull(text)) : text;
+}
+
+// One that is there in Megatron's older layout (mp_rank_00) is not ours.
+bool is_gone(const std::string& path, const Folder& folder) {
+  return names_in_directory(path, folder).empty() || is_file(path + '/' + kCommonFile, folder);
 }
 
 }  // namespace
 
 bool is_megatron(const Candidate& candidate) {
-  return candidate.is_directory && !iteration_of(candidate.path, candidate.folder).empty();
+  if (!candidate.is_directory) return false;
+  const std::string directory = without_slash(candidate.path);
+  if (holds_iteration(directory, candidate.folder)) return true;
+  const std::string newest = newest_in(directory, candidate.folder);
+  if (newest.empty()) return false;
+  const std::string path = directory + '/' + newest;
+  return holds_iteration(path, candidate.folder) || is_gone(path, candidate.folder);
 }
 
 Result<ForeignCheckpoint> read_megatron(const std::string& path, const ReadOptions& options) {
-  const std::string directory = iteration_of(path, options.folder);
-  if (directory.empty()) return Status(CKPT_NOT_FOUND, path + ": no iteration any more").with("path", path);
+  std::string directory = without_slash(path);
+  if (!holds_iteration(directory, options.folder)) {
+    const std::string newest = newest_in(directory, options.folder), run = directory;
+    directory += '/' + newest;
+    if (!holds_iteration(directory, options.folder)) {
+      std::vector<std::string> others = names_in_directory(run, options.folder);
+      std::erase_if(others,
+                    [&](const std::string& name) { return !holds_iteration(run + '/' + name, options.folder); });
+      return newest_is_missing(run, kLatestFile, newest, others);
+    }
+  }
   std::vector<StatePart> parts(1);
   CKPT_ASSIGN(ForeignCheckpoint tensors, read_dcp(directory, options));
   parts[0].content.push_back(std::move(tensors));

@@ -84,10 +84,12 @@ class Locator {
           const ReadOptions& options)
       : catalogue_(catalogue), state_(state), first_(first), options_(options), alone_(options) {
     alone_.threads = 1;  // each entry by one thread
+    for (const Wanted& wanted : catalogue.wanted)
+      if (!options.wants || options.wants(state.tensors[first.tensor + wanted.tensor].name)) wanted_.push_back(wanted);
   }
 
   Status run() {
-    const std::vector<Wanted>& wanted = catalogue_.wanted;
+    const std::vector<Wanted>& wanted = wanted_;
     std::vector<FileBytes> entries;
     CKPT_TRY(open_entries(&entries));
     std::vector<DcpElements> found(wanted.size());
@@ -126,7 +128,7 @@ class Locator {
   Status open_entries(std::vector<FileBytes>* entries) {
     std::optional<OutputFile> unpacked;
     std::vector<std::pair<size_t, ByteRange>> packed;
-    for (const Wanted& wanted : catalogue_.wanted) {
+    for (const Wanted& wanted : wanted_) {
       const DcpPlace& place = wanted.chunk->place;
       CKPT_ASSIGN(const FileBytes file, state_.files.open(first_.file + catalogue_.files[place.file]));
       if (place.offset > file.size() || place.length > file.size() - place.offset)
@@ -182,6 +184,7 @@ class Locator {
   const ForeignCheckpoint::First first_;
   const ReadOptions& options_;
   ReadOptions alone_;
+  std::vector<Wanted> wanted_;
   std::map<std::pair<size_t, uint64_t>, std::unique_ptr<DcpBlob>> blobs_;  // by file and place
 };
 
@@ -385,8 +388,9 @@ class CatalogueMaker {
 
   Status put_entry(const DcpPlace& place, const FileBytes& entry, const std::string& at, format::Tree& tree) {
     const std::string path = catalogue_.path_of(place) + strformat(" at {}", place.offset);
-    CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, entry, options_));
-    const auto source = std::make_shared<const PtSource>(std::move(parsed));
+    Result<PtSource> parsed = PtSource::parse(path, entry, options_);
+    if (!parsed.ok()) return put_cannot(tree, parsed.status(), parsed.status().message());
+    const auto source = std::make_shared<const PtSource>(parsed.take());
     CKPT_ASSIGN(PtTree made, make_tree(*source, at));
     return put_tree(made, source, tree);
   }

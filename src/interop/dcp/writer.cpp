@@ -54,6 +54,7 @@ class Flattener {
   Flattener(const ExportRequest& request, const Tree& tree, uint64_t cut_from, OutLayout& out)
       : request_(request), tree_(tree), cut_from_(cut_from), out_(out), bytes_(out.files) {
     options_.opaque_as_dict = request.options.str("opaque") == "dict";
+    options_.trusting = request.options.str("opaque") == "keep";
   }
 
   Status run(uint32_t root) {

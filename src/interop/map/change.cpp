@@ -105,7 +105,8 @@ class Changer {
       case Unmatched::kError:
         break;
     }
-    return Status(CKPT_MISMATCH, changes_.mapping->name + ": no rule is for tensor " + shown(name))
+    return Status(CKPT_MISMATCH, changes_.mapping->name + ": no rule is for tensor " + shown(name) +
+                                     (is_wrapped(name) ? "; option prefixes=auto takes wrappers' words off names" : ""))
         .with("tensor", name);
   }
 

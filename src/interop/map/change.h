@@ -53,6 +53,10 @@ inline constexpr const char* kMapAttr = "map";             // the mapping's name
 inline constexpr const char* kMapSizesAttr = "map.sizes";  // {"H": "32"}: its variables
 
 // ---- tree.cpp ----
+// Takes _orig_mod., _checkpoint_wrapped_module. and _fsdp_wrapped_module. off all keys of dicts with tensors, and
+// module. where all keys of one begin with it, in whatever order they stand; but where two keys would be one.
+Status unwrap_names(ForeignCheckpoint& content);
+bool is_wrapped(std::string_view name);  // whether the key at its end has such a word
 // By the name of each tensor of the tree: what it is called now; none where it is left out.
 using NewNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 // The tree with the tensors that are left, each beside those that it was beside.

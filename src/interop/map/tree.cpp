@@ -1,4 +1,5 @@
-// The state tree of a checkpoint whose tensors were left out, renamed, cut or put together.
+// The state tree of a checkpoint whose tensors were left out, renamed, cut or put together; and names without what
+// wrappers of a module put into them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -233,7 +234,131 @@ class TreeChanger {
   std::vector<std::string> new_dicts_;
 };
 
+// torch.compile, activation checkpointing and FSDP put a word before the name of whatever module they wrap.
+// DistributedDataParallel and DataParallel wrap the whole, by a word that a module may have itself.
+constexpr std::string_view kWrappers[] = {"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"};
+constexpr std::string_view kAround = "module.";
+
+// "a.w" of "_orig_mod.a._checkpoint_wrapped_module.w"; the last word stays.
+std::string unwrapped(std::string_view key) {
+  std::string name;
+  for (;;) {
+    const size_t end = key.find('.');
+    const std::string_view word = key.substr(0, end);
+    if (end == key.npos) return name.append(word);
+    if (std::ranges::find(kWrappers, word) == std::end(kWrappers)) name.append(word) += '.';
+    key.remove_prefix(end + 1);
+  }
+}
+
+// What the keys of a dict become; the same where two would be one.
+std::vector<std::string> unwrapped(const std::vector<std::string>& keys) {
+  std::vector<std::string> names;
+  for (const std::string& key : keys) names.push_back(unwrapped(key));
+  const auto is_around = [](const std::string& name) { return name.starts_with(kAround); };
+  while (!names.empty() && std::ranges::all_of(names, is_around))
+    for (std::string& name : names) name.erase(0, kAround.size());
+  return std::set<std::string>(names.begin(), names.end()).size() == names.size() ? names : keys;
+}
+
+class Unwrapper {
+ public:
+  explicit Unwrapper(const Tree& in) : in_(in) {}
+
+  Result<Tree> run() {
+    for (uint32_t node = 0; node < in_.size(); node++)
+      if (in_[node].kind == CKPT_NODE_TENSOR)
+        for (uint32_t above = in_[node].parent; above != kNoNode && holders_.insert(above).second;)
+          above = in_[above].parent;
+    for (const uint32_t node : holders_)
+      if (in_[node].kind == CKPT_NODE_DICT) note(node);
+    CKPT_TRY(put(0, "", ""));
+    return std::move(out_);
+  }
+  std::map<std::string, std::string, std::less<>> names;  // of tensors, by those that they had
+
+ private:
+  void note(uint32_t dict) {
+    std::vector<std::string> keys;
+    std::vector<uint32_t> children;
+    for (uint32_t child = in_.first_child(dict); child != kNoNode; child = in_[child].next)
+      if (in_[child].key_kind == CKPT_KEY_TEXT) {
+        keys.emplace_back(in_[child].key_view());
+        children.push_back(child);
+      }
+    const std::vector<std::string> now = unwrapped(keys);
+    for (size_t i = 0; i < keys.size(); i++)
+      if (now[i] != keys[i]) {
+        keys_[children[i]] = now[i];
+        texts_.emplace(keys[i], now[i]);
+      }
+  }
+
+  // `path` in the tree as it was, `now` as it is.
+  Status put(uint32_t number, const std::string& path, const std::string& now) {
+    const TreeNode& node = in_[number];
+    if (node.kind == CKPT_NODE_TENSOR) {
+      const std::string name = node.text_view() == path ? now : std::string(node.text_view());
+      return out_.add_tensor(names.emplace(node.text_view(), name).first->second);
+    }
+    // An optimizer's list of the names of its parameters.
+    const auto text = node.kind == CKPT_NODE_TEXT ? texts_.find(node.text_view()) : texts_.end();
+    if (text != texts_.end()) return out_.add_text(text->second);
+    if (!node.container()) return format::copy_node(in_, number, out_);
+    CKPT_TRY(node.kind == CKPT_NODE_RECORD ? out_.begin(node.kind, node.text_view()) : out_.begin(node.kind));
+    for (uint32_t child = in_.first_child(number); child != kNoNode; child = in_[child].next) {
+      const TreeNode& below = in_[child];
+      const auto key = keys_.find(child);
+      std::string old_segment = std::to_string(below.place), segment = old_segment;
+      if (below.key_kind == CKPT_KEY_INT) CKPT_TRY(out_.key(below.place));
+      if (below.key_kind == CKPT_KEY_TEXT) {
+        const std::string_view name = key == keys_.end() ? below.key_view() : std::string_view(key->second);
+        CKPT_TRY(out_.key(name));
+        old_segment = format::path_segment(below.key_view());
+        segment = format::path_segment(name);
+      }
+      const bool silent = node.kind == CKPT_NODE_RECORD && is_silent(node, below.key_view());
+      CKPT_TRY(put(child, silent ? path : joined(path, old_segment), silent ? now : joined(now, segment)));
+    }
+    return out_.end();
+  }
+
+  static std::string joined(const std::string& path, const std::string& segment) {
+    return path.empty() ? segment : path + '/' + segment;
+  }
+
+  const Tree& in_;
+  Tree out_;
+  std::set<uint32_t> holders_;                             // containers with tensors in them
+  std::map<uint32_t, std::string> keys_;                   // by child
+  std::map<std::string, std::string, std::less<>> texts_;  // by what was a key
+};
+
 }  // namespace
+
+bool is_wrapped(std::string_view name) {
+  const std::string_view key = last_segment(name);
+  return key.starts_with(kAround) || unwrapped(key) != key;
+}
+
+Status unwrap_names(ForeignCheckpoint& content) {
+  std::map<std::string, std::string, std::less<>> names;
+  if (content.tree) {
+    Unwrapper unwrapper(*content.tree);
+    Result<Tree> tree = unwrapper.run();
+    if (!tree.ok()) return Status(CKPT_FORMAT, tree.status().message());
+    content.tree = tree.take();
+    names = std::move(unwrapper.names);
+  } else {
+    std::vector<std::string> keys;
+    for (const ForeignTensor& tensor : content.tensors) keys.push_back(tensor.name);
+    const std::vector<std::string> now = unwrapped(keys);
+    for (size_t i = 0; i < keys.size(); i++) names.emplace(keys[i], now[i]);
+  }
+  for (ForeignTensor& tensor : content.tensors)
+    if (const auto found = names.find(tensor.name); found != names.end()) tensor.name = found->second;
+  return Ok();
+}
 
 Result<Tree> changed_tree(const Tree& tree, const NewNames& names, const Selection& selection) {
   return TreeChanger(tree, names, selection).run();

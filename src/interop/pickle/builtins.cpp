@@ -73,12 +73,22 @@ Result<PickleRef> PickleMachine::scalar_of(const PickleValue& args) {
 Result<PickleRef> PickleMachine::attribute_of(const PickleValue& args) {
   if (args.items.size() != 2) return kNoValue;
   const PickleValue &owner = value(args.items[0]), &attribute = value(args.items[1]);
-  if (owner.kind != PickleKind::kName || attribute.kind != PickleKind::kText) return kNoValue;
-  if (!looks_like_class(owner.text) || attribute.text.find('.') != std::string_view::npos) return kNoValue;
+  const bool is_plain = attribute.kind == PickleKind::kText && attribute.text.size() <= kMaxNameBytes &&
+                        attribute.text.find('.') == std::string_view::npos;
+  if (!is_plain) return kNoValue;
+  if (owner.kind != PickleKind::kName || !looks_like_class(owner.text)) return method_of(args, attribute.text);
   const size_t space = owner.text.find(' ');
-  if (attribute.text.size() > kMaxNameBytes) return kNoValue;
   const std::string nested = std::string(owner.text.substr(space + 1)) + '.' + std::string(attribute.text);
   return name(owner.text.substr(0, space), nested);
+}
+
+// A function that belongs to a value ("abc".upper): a record of both. What leads on to other modules is refused.
+Result<PickleRef> PickleMachine::method_of(const PickleValue& args, std::string_view name_of_it) {
+  const bool leads_on = name_of_it.starts_with("__") || rule_of(std::string(name_of_it) + " x") == NameRule::kRefused;
+  if (leads_on) return kNoValue;
+  CKPT_ASSIGN(const PickleRef callee, name("builtins", "getattr"));
+  CKPT_ASSIGN(const PickleRef both, tuple_of_rest(args, 0));
+  return object(callee, both, kNoValue);
 }
 
 // type(None) is how NoneType is written.

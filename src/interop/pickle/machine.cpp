@@ -5,9 +5,9 @@
 namespace ckpt::interop {
 
 const char* kind_name(PickleKind kind) {
-  constexpr const char* kNames[] = {"None",   "a bool",      "an int",          "a long int", "a float", "text",
-                                    "bytes",  "a bytearray", "a list",          "a tuple",    "a set",   "a frozenset",
-                                    "a dict", "a name",      "a persistent id", "an object"};
+  constexpr const char* kNames[] = {"None",        "a bool", "an int",      "a long int",      "a float",  "text",
+                                    "text",        "bytes",  "a bytearray", "a list",          "a tuple",  "a set",
+                                    "a frozenset", "a dict", "a name",      "a persistent id", "an object"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -85,6 +85,21 @@ Status PickleMachine::pay(size_t copied) {
   copied_ += copied;
   if (copied_ <= in_.offset()) return Ok();
   return Status(CKPT_FORMAT, "the pickle copies more than it holds");
+}
+
+// ---- what cannot be had ----
+void PickleMachine::note_refusal(const Status& status) {
+  if (!document_.refused_.ok()) return;
+  document_.refused_ = Status(status).in(strformat("offset {}: {}", at_, opcode_)).with("offset", at_);
+}
+
+Result<PickleRef> PickleMachine::refuse(std::string why, std::string_view found) {
+  note_refusal(Status(CKPT_UNSUPPORTED, why).with("found", std::string(found)));
+  CKPT_ASSIGN(const PickleRef nobody, shared(none_, PickleKind::kNone));
+  CKPT_ASSIGN(const PickleRef ref, object(nobody, kNoValue, kNoValue));
+  value(ref).object->refused = keep(why);
+  value(ref).object->found = keep(found);
+  return ref;
 }
 
 // ---- the stack ----
@@ -260,13 +275,13 @@ template <unsigned size>
 Status PickleMachine::op_extension() {
   CKPT_ASSIGN(const uint64_t code, in_.number(size));
   const std::string found = "extension " + std::to_string(code);
-  return Status(CKPT_UNSUPPORTED, found + " of the writer's copyreg registry, which the file does not hold")
-      .with("found", found);
+  return push(refuse(found + " of the writer's copyreg registry, which the file does not hold", found));
 }
 
 Status PickleMachine::op_buffer() {
-  return Status(CKPT_UNSUPPORTED, "an out-of-band buffer, which the file does not hold")
-      .with("found", "out-of-band buffer");
+  // NEXT_BUFFER is a value; READONLY_BUFFER changes the one before.
+  if (opcode_ == std::string_view("READONLY_BUFFER")) CKPT_TRY(pop().status());
+  return push(refuse("an out-of-band buffer, which the file does not hold", "out-of-band buffer"));
 }
 
 // In the order of Python's pickletools.
@@ -361,6 +376,8 @@ Status PickleMachine::run() {
       return Status(CKPT_FORMAT, strformat("offset {}: 0x{:02x} is not an opcode", at, code))
           .with("offset", at)
           .with("found", uint64_t{code});
+    at_ = at;
+    opcode_ = opcode->name;
     Status status = step(*opcode);
     if (!status.ok()) return std::move(status).in(strformat("offset {}: {}", at, opcode->name)).with("offset", at);
   }

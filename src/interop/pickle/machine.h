@@ -19,6 +19,7 @@ class PickleMachine {
     small_ints_.fill(kNoValue);
   }
   Status run();
+  const Status& refused() const { return document_.refused_; }
   PickleDocument take() && { return std::move(document_); }
 
  private:
@@ -53,6 +54,9 @@ class PickleMachine {
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   size_t above_mark() const { return stack_.size() - floor(); }
   Status push(Result<PickleRef> ref);
+  // An object that says why it cannot be had; the document remembers the first.
+  Result<PickleRef> refuse(std::string why, std::string_view found);
+  void note_refusal(const Status& status);
   Result<PickleRef> top() const;
   Result<PickleRef> pop();
   Result<PickleRef> pop(PickleKind kind);
@@ -121,6 +125,7 @@ class PickleMachine {
   Status op_binbytes();
   Result<std::string_view> counted(unsigned size, bool is_signed);
   Result<PickleRef> python2_string(std::string_view text);
+  Result<PickleRef> unicode(std::string_view text);
   Result<uint64_t> index_line();
 
   // ---- names and objects (objects.cpp) ----
@@ -138,7 +143,9 @@ class PickleMachine {
   Result<PickleRef> call(PickleRef callee, PickleRef args);
   Result<PickleRef> make(PickleRef callee, PickleRef args, PickleRef kwargs);
   Result<PickleRef> object(PickleRef callee, PickleRef args, PickleRef kwargs);
+  // Empty for what is no name, which is refused or FORMAT.
   Result<std::string_view> callee_name(PickleRef callee) const;
+  Result<PickleRef> refuse_to(const char* what, std::string_view name);
   PickleRef module_class(PickleRef id) const;
 
   // ---- calls that are plain values (builtins.cpp); kNoValue where the arguments are not those pickle writes
@@ -155,6 +162,7 @@ class PickleMachine {
   template <PickleKind kind>
   Result<PickleRef> encoded_as(const PickleValue& args);
   Result<PickleRef> attribute_of(const PickleValue& args);
+  Result<PickleRef> method_of(const PickleValue& args, std::string_view name_of_it);
   Result<PickleRef> type_of(const PickleValue& args);
   Result<PickleRef> reconstructed(const PickleValue& args);
   Result<PickleRef> new_object(const PickleValue& args);
@@ -172,6 +180,8 @@ class PickleMachine {
   std::map<std::string, PickleRef, std::less<>> names_;
   size_t copied_ = 0;
   bool stopped_ = false;
+  size_t at_ = 0;  // of the opcode that is carried out
+  const char* opcode_ = "";
   PickleRef none_ = kNoValue, empty_tuple_ = kNoValue;
   std::array<PickleRef, 2> bools_{kNoValue, kNoValue};
   std::array<PickleRef, 256> small_ints_;

@@ -34,6 +34,7 @@ constexpr std::string_view kCallable[] = {
     "datetime time",
     "datetime timedelta",
     "datetime timezone",
+    "functools partial",
     "io BytesIO",
     "io StringIO",
     "logging getLogger",
@@ -83,6 +84,7 @@ constexpr std::string_view kCallable[] = {
     "torch.nested._internal.nested_tensor _rebuild_njt",
     "torch.serialization _get_layout",
     "torch.tensor _rebuild_from_type",
+    "types GenericAlias",
     "types SimpleNamespace",
     "zoneinfo ZoneInfo._unpickle",
 };
@@ -91,6 +93,20 @@ constexpr std::string_view kCallable[] = {
 constexpr std::string_view kSpecial[] = {
     "_codecs encode",     "builtins getattr",      "builtins type",
     "copyreg __newobj__", "copyreg __newobj_ex__", "copyreg _reconstructor",
+};
+
+// Functions of refused modules that compute a value of their arguments, and nothing else: an activation, a key to sort
+// by, a default of a hyper parameter.
+constexpr std::string_view kHarmless[] = {
+    "builtins abs",        "builtins all",        "builtins any",     "builtins bin",     "builtins callable",
+    "builtins chr",        "builtins divmod",     "builtins hash",    "builtins hex",     "builtins id",
+    "builtins isinstance", "builtins issubclass", "builtins len",     "builtins max",     "builtins min",
+    "builtins oct",        "builtins ord",        "builtins pow",     "builtins print",   "builtins repr",
+    "builtins round",      "builtins sorted",     "builtins sum",     "operator add",     "operator and_",
+    "operator eq",         "operator floordiv",   "operator ge",      "operator getitem", "operator gt",
+    "operator iadd",       "operator le",         "operator lt",      "operator matmul",  "operator mod",
+    "operator mul",        "operator ne",         "operator neg",     "operator not_",    "operator or_",
+    "operator pow",        "operator sub",        "operator truediv", "operator xor",
 };
 
 // Modules, with all that is in them, and single functions. Underscores before the first part do not count.
@@ -349,9 +365,11 @@ bool looks_like_class(std::string_view full_name) {
 NameRule rule_of(std::string_view full_name) {
   static_assert(std::is_sorted(std::begin(kCallable), std::end(kCallable)));
   static_assert(std::is_sorted(std::begin(kSpecial), std::end(kSpecial)));
+  static_assert(std::is_sorted(std::begin(kHarmless), std::end(kHarmless)));
   static_assert(std::is_sorted(std::begin(kRefused), std::end(kRefused)));
   if (contains(kCallable, full_name)) return NameRule::kCall;
   if (contains(kSpecial, full_name)) return NameRule::kSpecial;
+  if (contains(kHarmless, full_name) || contains(kHarmless, without_underscores(full_name))) return NameRule::kMention;
   const bool is_class = looks_like_class(full_name);
   const std::string_view name = name_of(full_name);
   const bool exempt = module_of(full_name) == "builtins" && is_class && name.find('.') == std::string_view::npos;

@@ -3,7 +3,8 @@
 //   1. A name of a module that exists to do things (os, subprocess, builtins, importlib, pickle, functools, torch.hub,
 //   …)
 //      is refused wherever it stands, even if nothing calls it. Its few names that are data (builtins.set,
-//      types.SimpleNamespace, …) are exempt.
+//      types.SimpleNamespace, functools.partial, …) are exempt, and functions that only compute (len, operator.mul) may
+//      be mentioned.
 //   2. Any other name may be mentioned: a dtype, an activation function, the class of a storage.
 //   3. Called may be what is known to build data (torch._utils._rebuild_tensor_v2, numpy's _reconstruct, …) and what
 //      looks like a class: its last part begins with an upper-case letter, underscores aside. Made without a call, as

@@ -10,9 +10,8 @@ namespace ckpt::interop {
 
 namespace {
 
-Status refuse(const char* does, std::string_view name) {
-  return Status(CKPT_UNSUPPORTED, std::string("the pickle ") + does + " " + dotted(name) + ", which is not data")
-      .with("found", dotted(name));
+std::string refusal(const char* does, std::string_view name) {
+  return std::string("the pickle ") + does + " " + dotted(name) + ", which is not data";
 }
 
 // "module name" is to be read back.
@@ -33,7 +32,8 @@ Result<PickleRef> PickleMachine::name(std::string_view module, std::string_view 
   const auto known = names_.find(full);
   if (known != names_.end()) return known->second;
   const NameRule rule = rule_of(full);
-  if (rule == NameRule::kRefused) return refuse("names", full);
+  if (rule == NameRule::kRefused)
+    note_refusal(Status(CKPT_UNSUPPORTED, refusal("names", full)).with("found", dotted(full)));
   CKPT_ASSIGN(const PickleRef ref, add_text(PickleKind::kName, keep(full)));
   value(ref).integer = static_cast<int64_t>(rule);
   names_.emplace(std::move(full), ref);
@@ -56,7 +56,7 @@ Status PickleMachine::op_stack_global() {
 Result<std::string_view> PickleMachine::callee_name(PickleRef callee) const {
   const PickleValue& found = value(callee);
   if (found.kind == PickleKind::kName) return found.text;
-  if (found.kind == PickleKind::kObject) return refuse("calls an object of class", document_.class_of(callee));
+  if (found.kind == PickleKind::kObject) return std::string_view();
   return Status(CKPT_FORMAT, std::string("expected a class or function, found ") + kind_name(found.kind));
 }
 
@@ -72,18 +72,24 @@ Result<PickleRef> PickleMachine::object(PickleRef callee, PickleRef args, Pickle
 
 Result<PickleRef> PickleMachine::call(PickleRef callee, PickleRef args) {
   CKPT_ASSIGN(const std::string_view called, callee_name(callee));
+  if (called.empty()) return refuse_to("calls an object of class", document_.class_of(callee));
   if (const Builtin build = find_builtin(called)) {
     CKPT_ASSIGN(const PickleRef plain, (this->*build)(value(args)));
     if (plain != kNoValue) return plain;
   }
-  if (value(callee).integer != static_cast<int64_t>(NameRule::kCall)) return refuse("calls", called);
+  if (value(callee).integer != static_cast<int64_t>(NameRule::kCall)) return refuse_to("calls", called);
   return object(callee, args, kNoValue);
+}
+
+Result<PickleRef> PickleMachine::refuse_to(const char* what, std::string_view name) {
+  return refuse(refusal(what, name), dotted(name));
 }
 
 // What cls.__new__ makes: `callee` can only be a class, whatever it looks like.
 Result<PickleRef> PickleMachine::make(PickleRef callee, PickleRef args, PickleRef kwargs) {
   CKPT_ASSIGN(const std::string_view made, callee_name(callee));
-  if (value(callee).integer < static_cast<int64_t>(NameRule::kMention)) return refuse("makes an object of", made);
+  if (made.empty()) return refuse_to("calls an object of class", document_.class_of(callee));
+  if (value(callee).integer < static_cast<int64_t>(NameRule::kMention)) return refuse_to("makes an object of", made);
   return object(callee, args, kwargs);
 }
 

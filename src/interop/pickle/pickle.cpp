@@ -25,8 +25,15 @@ std::string_view PickleDocument::class_of(PickleRef ref) const {
 }
 
 Result<PickleDocument> parse_pickle(Bytes bytes, std::string_view where) {
+  CKPT_ASSIGN(PickleDocument document, parse_pickle_in_part(bytes, where));
+  if (!document.refused().ok()) return Status(document.refused()).in(where);
+  return document;
+}
+
+Result<PickleDocument> parse_pickle_in_part(Bytes bytes, std::string_view where) {
   PickleMachine machine(bytes);
   Status status = machine.run();
+  if (!status.ok() && !machine.refused().ok()) status = machine.refused();  // the first cause
   if (!status.ok()) return std::move(status).in(where);
   return std::move(machine).take();
 }

@@ -1,6 +1,7 @@
 // A pickle as values. The machine knows every opcode of protocols 0 to 5 and carries nothing out: a class or function
 // is a name, an object is the name of what would have made it with the arguments and state it would have got. What is
-// named and is neither known to be data nor by its look a class is refused (pickle/names.h). Takes untrusted bytes:
+// named and is neither known to be data nor by its look a class is refused (pickle/names.h): at once, or, for who
+// asks so, where it is looked at. Takes untrusted bytes:
 // memory is bounded by a multiple of their number, and nothing recurses. Pure; thread-safe.
 #pragma once
 
@@ -27,7 +28,8 @@ enum class PickleKind : uint8_t {
   kInt,         // integer
   kBigInt,      // text: decimal digits
   kFloat,       // real
-  kText,        // text, UTF-8 (lone surrogates are FORMAT)
+  kText,        // text, UTF-8
+  kSurrogates,  // text, UTF-8 but for lone surrogates: what Python makes of names of files that are no text
   kBytes,       // text: points into the pickle where it could
   kByteArray,   // text
   kList,        // items
@@ -65,6 +67,8 @@ struct PickleObject {
   PickleRef kwargs = kNoValue;  // a kDict
   PickleRef state = kNoValue;   // of BUILD
   PickleRefs entries;           // of SETITEM(S): key, value, …; `items` has those of APPEND(S) and ADDITEMS
+  // Why there is none; empty for one that can be had. And what was refused.
+  std::string_view refused, found;
 };
 
 // Small, and made and freed without a step of its own: a large pickle has millions.
@@ -83,6 +87,7 @@ struct PickleValue {
   PickleRef args() const { return is_object() ? object->args : kNoValue; }
   PickleRef kwargs() const { return is_object() ? object->kwargs : kNoValue; }
   PickleRef state() const { return is_object() ? object->state : kNoValue; }
+  std::string_view refused() const { return is_object() ? object->refused : std::string_view(); }
   std::span<const PickleRef> entries() const { return is_object() ? object->entries : std::span<const PickleRef>(); }
 };
 
@@ -114,6 +119,8 @@ class PickleDocument {
   const PickleValue& operator[](PickleRef ref) const { return values_[ref]; }
   size_t size() const { return values_.size(); }
   PickleRef root() const { return root_; }
+  // The first value that is refused, wherever it stands; OK for none.
+  const Status& refused() const { return refused_; }
   size_t bytes_read() const { return bytes_read_; }  // up to and with STOP; a legacy .pt has several in a row
 
   // The last value of a text key in a kDict, or in the entries of a kObject; kNoValue.
@@ -127,10 +134,13 @@ class PickleDocument {
   std::unique_ptr<std::pmr::monotonic_buffer_resource> memory_;  // what values point to
   PickleRef root_ = kNoValue;
   size_t bytes_read_ = 0;
+  Status refused_;
 };
 
 // `bytes` must outlive the document. `where` is for messages ("x.pt: data.pkl").
 // FORMAT with the offset; UNSUPPORTED for what is refused, with the name as fact "found".
 Result<PickleDocument> parse_pickle(Bytes bytes, std::string_view where);
+// The same, but what is refused is a value of the document that says so.
+Result<PickleDocument> parse_pickle_in_part(Bytes bytes, std::string_view where);
 
 }  // namespace ckpt::interop

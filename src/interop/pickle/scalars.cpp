@@ -81,18 +81,24 @@ Status PickleMachine::op_binstring() {
   return push(python2_string(text));
 }
 
+// Python's text may hold lone surrogates, in three bytes each, for bytes that it could not decode.
+Result<PickleRef> PickleMachine::unicode(std::string_view text) {
+  if (format::valid_utf8(text)) return add_text(PickleKind::kText, text);
+  if (is_utf8_but_for_surrogates(text)) return add_text(PickleKind::kSurrogates, text);
+  return Status(CKPT_FORMAT, "text that is not UTF-8");
+}
+
 Status PickleMachine::op_unicode() {
   CKPT_ASSIGN(const std::string_view line, in_.line());
   if (is_ascii(line) && line.find('\\') == std::string_view::npos) return push(add_text(PickleKind::kText, line));
   CKPT_ASSIGN(std::string text, unescape_unicode(line));
-  return push(add_text(PickleKind::kText, keep(std::move(text))));
+  return push(unicode(keep(text)));
 }
 
 template <unsigned size>
 Status PickleMachine::op_binunicode() {
   CKPT_ASSIGN(const std::string_view text, counted(size, false));
-  if (!format::valid_utf8(text)) return Status(CKPT_FORMAT, "text that is not UTF-8");
-  return push(add_text(PickleKind::kText, text));
+  return push(unicode(text));
 }
 
 template <unsigned size, PickleKind kind>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "format/json_text.h"
+#include "format/names.h"
 
 namespace ckpt::interop {
 
@@ -173,8 +174,7 @@ Result<std::string> unescape_unicode(std::string_view text) {
     size_t count = 0;
     const uint32_t character = take_digits(text, 16, size, &count);
     if (count != size) return Status(CKPT_FORMAT, strformat("expected {} hexadecimal digits after \\{}", size, kind));
-    if (character > 0x10ffff || (character >= 0xd800 && character < 0xe000))
-      return Status(CKPT_FORMAT, strformat("U+{:04X} is not a character", character));
+    if (character > 0x10ffff) return Status(CKPT_FORMAT, strformat("U+{:04X} is not a character", character));
     append_utf8(out, character);
   }
   return out;
@@ -201,6 +201,13 @@ Result<std::string> unescape_quoted(std::string_view text) {
 
 bool is_ascii(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
+}
+
+bool is_utf8_but_for_surrogates(std::string_view text) {
+  std::string whole(text);
+  for (size_t i = 0; i + 2 < whole.size(); i++)
+    if (whole[i] == '\xed' && (whole[i + 1] & 0xe0) == 0xa0) whole[i] = '\xee';  // a character of private use
+  return format::valid_utf8(whole);
 }
 
 std::optional<std::string> latin1_of(std::string_view text) {

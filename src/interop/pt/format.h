@@ -15,6 +15,7 @@ namespace ckpt::interop {
 
 // ---- reader.cpp ----
 bool is_pt(const Candidate& candidate);
+bool is_pickle(const Candidate& candidate);  // what pickle.dump wrote
 // Its tensors from the mapping, what shares memory as aliases, all else as the state tree.
 Result<ForeignCheckpoint> read_pt(const std::string& path, const ReadOptions& options);
 // The same of what lies in a part of a file of this machine; `path` is for messages.

@@ -97,7 +97,7 @@ Status PtSource::read_legacy() {
   CKPT_TRY(fetch_whole());
   uint64_t at = 0;
   auto next = [&](const char* what) -> Result<PickleDocument> {
-    Result<PickleDocument> document = parse_pickle(bytes_.subspan(at), what);
+    Result<PickleDocument> document = parse_pickle_in_part(bytes_.subspan(at), what);
     if (document.ok()) at += document->bytes_read();
     return document;
   };

@@ -49,9 +49,7 @@ uint16_t dtype_of(const PickleDocument& pickle, PickleRef ref) {
   const PickleValue *inside = item(pickle, pickle[ref].state(), 2), *names = item(pickle, pickle[ref].state(), 3);
   if ((inside && inside->kind != PickleKind::kNone) || (names && names->kind != PickleKind::kNone)) return 0;
   if (!is_text(name) || (is_text(order) && order->text == ">")) return 0;
-  for (const NumpyDtype& row : kNumpyDtypes)
-    if (row.name == name->text) return row.dtype;
-  return 0;
+  return dtype_of_numpy(name->text);
 }
 
 enum class Order { kRows, kColumns, kAxes, kUnknown };
@@ -154,6 +152,12 @@ Result<PtTensor> tensor_of_scalar(const PickleDocument& pickle, PickleRef ref) {
     return Status(CKPT_FORMAT,
                   strformat("numpy: a scalar of {} bits in {} bytes", dtype_bits(tensor.dtype), tensor.storage.size()));
   return tensor;
+}
+
+uint16_t dtype_of_numpy(std::string_view code) {
+  for (const NumpyDtype& row : kNumpyDtypes)
+    if (row.name == code) return row.dtype;
+  return 0;
 }
 
 std::string_view numpy_code(uint16_t dtype) {

@@ -5,6 +5,7 @@
 namespace ckpt::interop {
 
 bool is_pt(const Candidate& candidate) { return PtSource::looks_like(as_bytes(candidate.head)); }
+bool is_pickle(const Candidate& candidate) { return PtSource::looks_like_pickle(as_bytes(candidate.head)); }
 
 static Result<ForeignCheckpoint> read_pt_at(const std::string& path, InputFile file, const FileBytes& bytes,
                                             const ReadOptions& options) {
@@ -12,7 +13,7 @@ static Result<ForeignCheckpoint> read_pt_at(const std::string& path, InputFile f
   const auto source = std::make_shared<const PtSource>(std::move(parsed));
   CKPT_ASSIGN(PtTree made, make_tree(*source));
   ForeignCheckpoint out;
-  out.format = source->legacy() ? "pt-legacy" : "pt";
+  out.format = source->plain() ? "pickle" : source->legacy() ? "pt-legacy" : "pt";
   out.files.add(path, std::move(file));
   out.tensors = plan_sharing(std::move(made.tensors), source->file_bytes(), out.files);
   out.tree = std::move(made.tree);

@@ -95,7 +95,7 @@ Status TreeMaker::object(PickleRef ref) {
     case PtObjectKind::kNumpyScalar:
       return scalar_of_numpy(ref);
     case PtObjectKind::kMeta:
-      return refuse(CKPT_UNSUPPORTED, "a tensor on device meta: no data was saved");
+      return unknown(ref, class_name);  // its dtype and shape: no data was saved
     default:
       break;
   }

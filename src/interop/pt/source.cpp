@@ -93,6 +93,19 @@ bool PtSource::looks_like(Bytes file) {
   return looks_like_zip(file) || looks_like_legacy(file) || looks_like_tar(file);
 }
 
+bool PtSource::looks_like_pickle(Bytes file) {
+  const std::string_view head = as_text(file.first(std::min<size_t>(file.size(), 2)));
+  return !looks_like(file) && head.size() == 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
+}
+
+Status PtSource::read_plain() {
+  plain_ = true;
+  unchecked_ = 1;
+  CKPT_TRY(file_.need(0, file_.size()));
+  CKPT_ASSIGN(pickle_, parse_pickle_in_part(bytes_, "pickle"));
+  return Ok();
+}
+
 Result<PtSource> PtSource::parse(std::string path, const FileBytes& file, const ReadOptions& options) {
   PtSource source(std::move(path), file);
   CKPT_TRY(source.read(options));
@@ -108,6 +121,8 @@ Status PtSource::read(const ReadOptions& options) {
     status = read_legacy();
   else if (looks_like_tar(bytes_))
     status = Status(CKPT_UNSUPPORTED, "the tar form of torch before 0.1.10; load it with torch and save it again");
+  else if (looks_like_pickle(bytes_))
+    status = read_plain();
   else
     status = Status(CKPT_FORMAT, "neither a zip archive nor the older form that torch.save writes");
   return status.ok() ? Ok() : std::move(status).in(path_).with("path", path_);
@@ -116,6 +131,23 @@ Status PtSource::read(const ReadOptions& options) {
 const Bytes* PtSource::storage(std::string_view key) const {
   const auto found = storages_.find(key);
   return found == storages_.end() ? nullptr : &found->second;
+}
+
+Status PtSource::damage_of(std::string_view key) const {
+  const auto found = damaged_.find(key);
+  return found == damaged_.end() ? Ok() : found->second;
+}
+
+// Which storages are damaged: a tensor that nobody wants may be.
+Status PtSource::find_damage(const ZipReader& zip, const std::string& data, const ReadOptions& options) {
+  for (const ZipEntry& entry : zip.entries()) {
+    Status status = zip.verify(entry, [&] { return options.check(); });
+    if (status.code() == CKPT_CORRUPT && entry.name.starts_with(data))
+      damaged_.emplace(entry.name.substr(data.size()), std::move(status));
+    else
+      CKPT_TRY(status);
+  }
+  return Ok();
 }
 
 // All entries lie in one folder, named by the first one.
@@ -134,9 +166,11 @@ Status PtSource::read_zip(const ReadOptions& options) {
   CKPT_ASSIGN(code_, find_code(zip, prefix));
   CKPT_TRY(zip.need(*pickle));
   CKPT_TRY(zip.verify(*pickle));
-  if (options.verify) CKPT_TRY(zip.verify(options.threads, [&] { return options.check(); }));
-
   const std::string data = prefix + "data/";
+  if (options.verify) {
+    const Status status = zip.verify(options.threads, [&] { return options.check(); });
+    CKPT_TRY(status.code() == CKPT_CORRUPT ? find_damage(zip, data, options) : status);
+  }
   for (const ZipEntry& entry : zip.entries()) {
     if (entry.crc == 0 && entry.size != 0) unchecked_++;
     if (!entry.name.starts_with(data) || entry.name.size() == data.size()) continue;
@@ -145,7 +179,7 @@ Status PtSource::read_zip(const ReadOptions& options) {
   }
   CKPT_TRY(zip.need(*pickle));
   CKPT_ASSIGN(const Bytes content, zip.bytes(*pickle));
-  CKPT_ASSIGN(pickle_, parse_pickle(content, "data.pkl"));
+  CKPT_ASSIGN(pickle_, parse_pickle_in_part(content, "data.pkl"));
   return Ok();
 }
 

@@ -19,21 +19,27 @@ namespace ckpt::interop {
 class PtSource {
  public:
   // `file` must outlive the source, `path` is for messages. With options.verify: also the CRC-32 of every zip entry
-  // (CORRUPT); without it, of what is read here.
+  // (CORRUPT, of a storage when a tensor of it is asked for); without it, of what is read here.
   // FORMAT, UNSUPPORTED (big-endian, compressed or encrypted entries, torch < 0.1.10's tar, functions
   // we do not know).
   static Result<PtSource> parse(std::string path, const FileBytes& file, const ReadOptions& options);
 
   // Whether the bytes begin like a .pt of any form; for files that are not named so.
   static bool looks_like(Bytes file);
+  // Whether they begin like a pickle of protocol 2 to 5, which parse() takes as a file without storages.
+  static bool looks_like_pickle(Bytes file);
 
   const std::string& path() const { return path_; }
   bool legacy() const { return legacy_; }
+  bool plain() const { return plain_; }  // a pickle
   const PickleDocument& pickle() const { return pickle_; }
   size_t file_bytes() const { return bytes_.size(); }
   size_t pickle_bytes() const { return pickle_.bytes_read(); }
   // The bytes of storage `key`; null where the file has none.
   const Bytes* storage(std::string_view key) const;
+  // Why its bytes are not what was written; OK where they are, or where nobody looked. And of all storages.
+  Status damage_of(std::string_view key) const;
+  Status damage() const { return damaged_.empty() ? Ok() : damaged_.begin()->second; }
   // Zip entries with content whose CRC-32 was not recorded; all storages of the older form, which has none.
   size_t unchecked() const { return unchecked_; }
   // What torch called the archive: the name of the file that it wrote, without its ending; "archive" where it had none,
@@ -46,6 +52,8 @@ class PtSource {
   PtSource(std::string path, const FileBytes& file) : path_(std::move(path)), file_(file), bytes_(file.all()) {}
   Status read(const ReadOptions& options);
   Status read_zip(const ReadOptions& options);
+  Status read_plain();
+  Status find_damage(const ZipReader& zip, const std::string& data, const ReadOptions& options);
   // ---- the form before torch 1.6: legacy.cpp ----
   Status read_legacy();
   Status fetch_whole() const;
@@ -54,11 +62,12 @@ class PtSource {
   std::string path_;
   FileBytes file_;
   Bytes bytes_;
-  bool legacy_ = false;
+  bool legacy_ = false, plain_ = false;
   size_t unchecked_ = 0;
   std::string archive_, code_;
   PickleDocument pickle_;
   std::map<std::string, Bytes, std::less<>> storages_;
+  std::map<std::string, Status, std::less<>> damaged_;
 };
 
 // The tuple that stands for a storage in a pickle: ("storage", type, key, location, numel[, view]).

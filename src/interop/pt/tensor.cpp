@@ -51,6 +51,7 @@ Status set_storage(const PtSource& source, PickleRef ref, PtTensor* tensor) {
   if (id.location == "meta") return tensor_error(CKPT_UNSUPPORTED, *tensor, "it is on device meta: no data was saved");
   const Bytes* bytes = source.storage(tensor->storage_key);
   if (!bytes) return tensor_error(CKPT_FORMAT, *tensor, "the file has no such storage");
+  CKPT_TRY(source.damage_of(tensor->storage_key));
   const uint64_t width = static_cast<uint64_t>(std::max(dtype_bits(dtype.dtype), 8)) / 8;
   const uint64_t count = id.is_view ? id.view_count : id.count;
   // The older form counts the elements of whichever type came first, and was checked when it was read.

@@ -1,8 +1,10 @@
 #include "interop/pt/tree.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "interop/json.h"
+#include "interop/pickle/names.h"
 #include "interop/pt/tree_maker.h"
 
 namespace ckpt::interop {
@@ -21,6 +23,8 @@ uint64_t edges_of(const PickleDocument& pickle) {
 
 bool is_plain_key(const PickleValue& key) { return key.kind == PickleKind::kText || key.kind == PickleKind::kInt; }
 
+constexpr uint64_t kNodesOfCannot = 8;  // what a record of kCannotClass has at most
+
 // What is wrong with a tree that a file asked for is wrong with the file.
 Status blame(Status status) {
   return status.code() == CKPT_INVALID ? Status(CKPT_FORMAT, status.message()) : std::move(status);
@@ -31,7 +35,7 @@ Status blame(Status status) {
 Result<PtTree> make_tree(const PtSource& source, std::string at, const TakeObject& take) {
   TreeMaker maker(source, std::move(at), take);
   Status status = maker.run();
-  if (!status.ok()) return blame(std::move(status)).in(source.path()).with("path", source.path());
+  if (!status.ok()) return std::move(status).in(source.path()).with("path", source.path());
   return std::move(maker).take();
 }
 
@@ -46,7 +50,10 @@ TreeMaker::TreeMaker(const PtSource& source, std::string at, const TakeObject& t
 
 Status TreeMaker::run() {
   if (pickle_.root() == kNoValue) return Status(CKPT_FORMAT, "an empty pickle");
-  return value(pickle_.root());
+  CKPT_TRY(blame(value(pickle_.root())));
+  // What a dict forgot or nobody holds is in no place that could be left out.
+  if (!refused_) CKPT_TRY(pickle_.refused());
+  return cannot_ ? Ok() : source_.damage();
 }
 
 Status TreeMaker::refuse(ckpt_status code, const std::string& what) const {
@@ -54,8 +61,14 @@ Status TreeMaker::refuse(ckpt_status code, const std::string& what) const {
   return Status(code, place.empty() ? what : "at " + shown(place) + ": " + what).with("tensor", place);
 }
 
+Status TreeMaker::refuse_name(const std::string& why, const std::string& found) {
+  refused_ = true;
+  return refuse(CKPT_UNSUPPORTED, why).with("found", found);
+}
+
 Status TreeMaker::spend(uint64_t nodes, uint64_t text) {
-  if (nodes > nodes_left_ || text > text_left_)
+  spent_ |= nodes > nodes_left_ || text > text_left_;
+  if (spent_)
     return refuse(CKPT_UNSUPPORTED, "the pickle repeats values so often that its tree would be many times its size");
   nodes_left_ -= nodes;
   text_left_ -= text;
@@ -64,9 +77,9 @@ Status TreeMaker::spend(uint64_t nodes, uint64_t text) {
 
 // ---- paths ----
 
-std::string TreeMaker::where() const {
+std::string TreeMaker::where(size_t segments) const {
   std::string path;
-  for (const std::string& segment : path_)
+  for (const std::string& segment : std::span(path_).first(segments))
     if (!segment.empty()) path += path.empty() ? segment : '/' + segment;
   return path;
 }
@@ -105,19 +118,63 @@ Result<bool> TreeMaker::taken(PickleRef ref) {
 
 Status TreeMaker::value(PickleRef ref) {
   CKPT_TRY(spend(1, 0));
-  if (open_[ref]) return refuse(CKPT_UNSUPPORTED, "a value that holds itself");
+  if (open_[ref] != 0) return place({where(walked_[open_[ref] - 1].path), open_[ref]});
+  if (const auto known = circular_.find(ref); known != circular_.end()) return place(known->second);
+  const size_t nodes = out_.tree.size(), open = out_.tree.depth(), segments = path_.size();
+  walked_.push_back({segments, static_cast<uint32_t>(walked_.size() + 1), in_circles_.size()});
+  open_[ref] = static_cast<uint32_t>(walked_.size());
   // Containers are counted by the tree; notes of a type inside each other are not.
-  if (depth_ == 2 * CKPT_TREE_MAX_DEPTH) return refuse(CKPT_UNSUPPORTED, "values too deep inside each other");
-  depth_++;
-  open_[ref] = true;
-  Status status = value_of(ref);
-  open_[ref] = false;
-  depth_--;
-  return status;
+  Status status = walked_.size() > size_t{2} * CKPT_TREE_MAX_DEPTH
+                      ? refuse(CKPT_UNSUPPORTED, "values too deep inside each other")
+                      : value_of(ref);
+  path_.resize(segments);
+  leave(ref);
+  return status.ok() || spent_ ? status : cannot(status, nodes, open);
+}
+
+// Values that hold each other are walked once, from the first of them on.
+void TreeMaker::leave(PickleRef ref) {
+  const Walked left = walked_.back();
+  walked_.pop_back();
+  if (left.lowest < std::exchange(open_[ref], 0)) {
+    circular_[ref] = {where(left.path), left.lowest};
+    in_circles_.push_back(ref);
+    walked_.back().lowest = std::min(walked_.back().lowest, left.lowest);
+    return;
+  }
+  for (; in_circles_.size() > left.circles; in_circles_.pop_back()) circular_.erase(in_circles_.back());
+}
+
+// In the place of a value that stands elsewhere, and holds this place.
+Status TreeMaker::place(const Place& of) {
+  walked_.back().lowest = std::min(walked_.back().lowest, of.lowest);
+  return record(kPlaceClass, [&] { return field_text("path", of.path); });
+}
+
+// In the place of a value that failed: why, for whoever keeps it (reader.h). What was begun is ended, and has it
+// inside. Where containers are as deep as can be, it stands further out.
+Status TreeMaker::cannot(const Status& why, size_t nodes, size_t open) {
+  format::Tree& tree = out_.tree;
+  const std::string message = source_.path() + ": " + why.message();
+  if (!spend(kNodesOfCannot, message.size()).ok()) return why;
+  bool told = false;
+  for (;;) {
+    const bool takes_one = tree.depth() > open || tree.size() == nodes;
+    if (!told && takes_one && tree.depth() < CKPT_TREE_MAX_DEPTH) {
+      if (tree.wants_key()) CKPT_TRY(tree.key("~"));
+      CKPT_TRY(put_cannot(tree, Status(blame(why)).with("path", source_.path()), message));
+      told = cannot_ = true;
+    }
+    if (tree.depth() <= open) return told ? Ok() : why;
+    if (tree.has_key()) CKPT_TRY(tree.add_null());
+    CKPT_TRY(tree.end());
+  }
 }
 
 Status TreeMaker::value_of(PickleRef ref) {
   const PickleValue& value = pickle_[ref];
+  if (const std::string_view why = value.refused(); !why.empty())
+    return refuse_name(std::string(why), std::string(value.object->found));
   switch (value.kind) {
     case PickleKind::kList:
       return sequence(CKPT_NODE_LIST, value.items);
@@ -138,7 +195,11 @@ Status TreeMaker::value_of(PickleRef ref) {
     case PickleKind::kDict:
       return dict(value.items);
     case PickleKind::kName:
+      if (value.integer == static_cast<int64_t>(NameRule::kRefused))
+        return refuse_name("the pickle names " + dotted(value.text) + ", which is not data", dotted(value.text));
       return name(value.text);
+    case PickleKind::kSurrogates:
+      return surrogates(value.text);
     case PickleKind::kPersistent:
       return persistent(ref);
     case PickleKind::kObject:
@@ -166,6 +227,20 @@ Status TreeMaker::scalar(const PickleValue& value) {
     default:
       return out_.tree.add_bytes(as_bytes(value.text));
   }
+}
+
+// str(bytes, "utf-8", "surrogatepass")
+Status TreeMaker::surrogates(std::string_view text) {
+  CKPT_TRY(spend(3, text.size()));
+  return record("builtins.str", [&] {
+    return field("args", [&] {
+      return container(CKPT_NODE_TUPLE, {}, [&]() -> Status {
+        CKPT_TRY(out_.tree.add_bytes(as_bytes(text)));
+        CKPT_TRY(out_.tree.add_text("utf-8"));
+        return out_.tree.add_text("surrogatepass");
+      });
+    });
+  });
 }
 
 Status TreeMaker::container(int kind, std::string_view class_name, const Body& body) {

@@ -1,6 +1,6 @@
 // A .pt as a state tree and a list of tensors: plain values as they are, torch's and numpy's objects and those of
 // unknown classes as the records of schemas/STATE_TREE.md. Takes untrusted pickles: what a value that is shared a
-// thousand times grows to is bounded, and one that holds itself is refused. Pure.
+// thousand times grows to is bounded, and where one holds itself a record says what stands there. Pure.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,9 @@ struct PtTree {
 // Takes an object that its format knows better, whose path is `name`: true, and a leaf of that name stands for it.
 using TakeObject = std::function<Result<bool>(PickleRef object, const std::string& name)>;
 
-// FORMAT, UNSUPPORTED; the message and fact "tensor" have the path. `at`: the path of the value in the state that it is
-// a part of; names of tensors begin with it.
+// A value that cannot be had is a record of kCannotClass, which whoever keeps it must refuse (reader.h). FORMAT,
+// UNSUPPORTED for what is wrong with all of it, or with what no value shows. `at`: the path of the value in the state
+// that it is a part of; names of tensors begin with it.
 Result<PtTree> make_tree(const PtSource& source, std::string at = {}, const TakeObject& take = {});
 
 }  // namespace ckpt::interop

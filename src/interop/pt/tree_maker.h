@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -27,6 +28,14 @@ class TreeMaker {
   // ---- tree.cpp ----
   Status value(PickleRef ref);
   Status value_of(PickleRef ref);
+  struct Place {
+    std::string path;
+    uint32_t lowest;  // the first of `walked_` that a value inside of it is
+  };
+  Status place(const Place& of);
+  void leave(PickleRef ref);
+  Status surrogates(std::string_view text);
+  Status cannot(const Status& why, size_t nodes, size_t open);
   Status scalar(const PickleValue& value);
   Status sequence(int kind, const std::span<const PickleRef> items);
   Status dict(const std::span<const PickleRef> items);
@@ -51,7 +60,9 @@ class TreeMaker {
   Status key_of(const PickleValue& key);
   Status spend(uint64_t nodes, uint64_t text);
   Status refuse(ckpt_status code, const std::string& what) const;
-  std::string where() const;
+  Status refuse_name(const std::string& why, const std::string& found);
+  std::string where() const { return where(path_.size()); }
+  std::string where(size_t segments) const;
 
   // ---- records.cpp ----
   Status object(PickleRef ref);
@@ -81,11 +92,22 @@ class TreeMaker {
   const PickleDocument& pickle_;
   const TakeObject& take_;
   PtTree out_;
-  std::vector<bool> open_;         // values that are being walked
+  struct Walked {
+    size_t path;      // how much of path_ leads to it
+    uint32_t lowest;  // the first of `walked_`, from 1, that a value inside of it is
+    size_t circles;   // how many `in_circles_` were before
+  };
+  std::vector<Walked> walked_;  // values that are being walked
+  std::vector<uint32_t> open_;  // their numbers in `walked_`, from 1; 0 for all others
+  // Values that were walked, and hold one of `walked_`, which holds them.
+  std::unordered_map<PickleRef, Place> circular_;
+  std::vector<PickleRef> in_circles_;
   std::vector<std::string> path_;  // segments; empty ones are silent
   std::unordered_set<std::string, SeededHash> names_;
-  int depth_ = 0;
   uint64_t nodes_left_ = 0, text_left_ = 0;
+  bool spent_ = false;    // nothing of that is left
+  bool refused_ = false;  // what the pickle refuses was met
+  bool cannot_ = false;   // a value cannot be had
 };
 
 }  // namespace ckpt::interop

@@ -63,7 +63,8 @@ ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtSto
 
 Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& tree, uint32_t node, std::string name,
                               const PtFileOptions& options) {
-  const PtEncoderOptions encoding{request.options.str("opaque") == "dict", options.trusting, {}};
+  const std::string opaque = request.options.str("opaque");
+  const PtEncoderOptions encoding{opaque == "dict", options.trusting || opaque == "keep", {}};
   PtEncoder encoder(request.reader, tree, encoding);
   CKPT_TRY(options.keep ? encoder.value(node, options.keep) : encoder.value(node));
   return pt_file(std::move(name), encoder.pickle().finish(), encoder.storages().storages(), options.at);

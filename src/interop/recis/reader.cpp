@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "format/names.h"
 #include "format/table.h"
+#include "interop/look.h"
 #include "interop/pt/format.h"
 #include "interop/recis/format.h"
 #include "interop/recis/layout.h"
@@ -32,14 +33,14 @@ Result<std::string> recis_text_of(const std::string& path, const Folder& folder)
   return std::string(as_text(file.addresses()));
 }
 
-// What the last line of a run's file `checkpoint` names; empty where there is none, or where it names no directory.
+// What the last line of a run's file `checkpoint` names; empty where there is none.
 std::string newest_in(const std::string& directory, const Folder& folder) {
   Result<std::string> text = recis_text_of(directory + '/' + kRecisCheckpoint, folder);
   if (!text.ok()) return "";
   std::string_view rest = *text;
   rest = rest.substr(0, rest.find_last_not_of(" \t\r\n") + 1);
   const std::string name(rest.substr(rest.find_last_of(" \t\r\n") + 1));
-  return check_file_name(name, "").ok() && is_directory(directory + '/' + name, folder) ? name : "";
+  return check_file_name(name, "").ok() ? name : "";
 }
 
 bool is_checkpoint(const std::string& path, const Folder& folder) {
@@ -337,7 +338,8 @@ bool is_recis(const Candidate& candidate) {
   if (!candidate.is_directory) return false;
   if (is_checkpoint(candidate.path, candidate.folder)) return true;
   const std::string newest = newest_in(candidate.path, candidate.folder);
-  return !newest.empty() && is_checkpoint(candidate.path + '/' + newest, candidate.folder);
+  return newest.starts_with("ckpt_") ||
+         (!newest.empty() && is_checkpoint(candidate.path + '/' + newest, candidate.folder));
 }
 
 Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions& options) {
@@ -345,7 +347,12 @@ Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions&
   const std::string newest = is_checkpoint(directory, options.folder) ? "" : newest_in(directory, options.folder);
   const std::string id = newest.empty() ? directory.substr(directory.rfind('/') + 1) : newest;
   const std::string given = directory;
-  if (!newest.empty()) directory += '/' + newest;
+  if (!newest.empty()) {
+    std::vector<std::string> others = names_in_directory(given, options.folder);
+    std::erase_if(others, [&](const std::string& name) { return !is_checkpoint(given + '/' + name, options.folder); });
+    if (!has(others, newest)) return newest_is_missing(given, kRecisCheckpoint, newest, others);
+    directory += '/' + newest;
+  }
   const std::vector<std::string> names = names_in_directory(directory, options.folder);
   std::vector<std::string> taken = {kRecisIndex, kRecisKeys, kRecisCount, kRecisCheckpoint};
   std::vector<StatePart> parts;

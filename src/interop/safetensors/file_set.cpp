@@ -176,6 +176,7 @@ Result<FileSet> set_of_index(const std::string& path, const Folder& folder) {
   if (folder) CKPT_TRY(fetch_index(path, file));
   FileSet set;
   set.has_index = true;
+  set.index_name = path.substr(parent_of(path).size());
   CKPT_ASSIGN(set.index, parse_index_of_set(as_text(file.addresses()), path));
   for (const auto& [tensor, name] : set.index.weight_map) set.names.push_back(name);
   std::sort(set.names.begin(), set.names.end());
@@ -229,9 +230,48 @@ void leave_out_what_is_not_loaded(std::vector<std::string>* names) {
   }
 }
 
+// "model" and "bf16" of "model.safetensors.index.bf16.json", which is of model.bf16-00001-of-00002.safetensors, …
+struct IndexName {
+  std::string stem, variant;
+};
+std::optional<IndexName> parse_index_name(const std::string& name) {
+  constexpr std::string_view kIndex = ".safetensors.index", kJson = ".json";
+  const size_t at = name.find(kIndex);
+  if (at == name.npos || at == 0 || !name.ends_with(kJson)) return std::nullopt;
+  const std::string rest = name.substr(at + kIndex.size(), name.size() - at - kIndex.size() - kJson.size());
+  if (!rest.empty() && (rest[0] != '.' || rest.size() == 1)) return std::nullopt;
+  return IndexName{name.substr(0, at), rest.empty() ? "" : rest.substr(1)};
+}
+
+// The index of a directory that has no usual one: of another stem (diffusers'), else of its one variant. Empty for
+// none.
+Result<std::string> other_index(const std::string& path, const std::vector<std::string>& names) {
+  std::vector<std::string> plain, variants;
+  for (const std::string& name : names) {
+    const std::optional<IndexName> found = parse_index_name(name);
+    if (!found || name == kIndexFile) continue;
+    const auto is_loaded = [&](const std::string& other) {
+      return other == found->stem + kSuffix || is_shard_of(other, found->stem, kSuffix);
+    };
+    if (found->variant.empty() ? std::ranges::binary_search(names, found->stem + kSuffix)
+                               : std::ranges::any_of(names, is_loaded))
+      continue;
+    (found->variant.empty() ? plain : variants).push_back(name);
+  }
+  const std::vector<std::string>& all = plain.empty() ? variants : plain;
+  if (all.size() < 2) return all.empty() ? "" : all[0];
+  return Status(CKPT_MISMATCH, strformat("{}: {} and {} are of two sets; import one of them", path, all[0], all[1]))
+      .with("path", path)
+      .with("found", all[1]);
+}
+
 Result<FileSet> set_of_directory(const std::string& path, const Folder& folder) {
   CKPT_ASSIGN(std::vector<std::string> names, list_directory(path, folder));
   if (chosen_weights(path, names, folder) == kIndexFile) return set_of_index(path + '/' + kIndexFile, folder);
+  if (!std::ranges::binary_search(names, kDefaultFile)) {
+    CKPT_ASSIGN(const std::string index, other_index(path, names));
+    if (!index.empty()) return set_of_index(path + '/' + index, folder);
+  }
   FileSet set;
   std::ranges::copy_if(names, std::back_inserter(set.names), is_safetensors_name);
   leave_out_what_is_not_loaded(&set.names);

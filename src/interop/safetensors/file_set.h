@@ -26,6 +26,7 @@ struct FileSet {
   std::vector<std::string> paths;  // to open
   std::vector<std::string> names;  // to keep: plain file names, each once, in the order of their bytes
   bool has_index = false;
+  std::string index_name;  // "model.safetensors.index.json"
   Index index;
 };
 

@@ -25,8 +25,9 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request);
 Result<std::map<std::string, std::string>> safetensors_names(const State& state, const std::string& at);
 
 // ---- attributes of the checkpoint ----
-inline constexpr const char* kFilesAttr = "safetensors.files";  // ["a.safetensors", …]
-inline constexpr const char* kIndexAttr = "safetensors.index";  // the index's "metadata", {} where it had none
+inline constexpr const char* kFilesAttr = "safetensors.files";           // ["a.safetensors", …]
+inline constexpr const char* kIndexAttr = "safetensors.index";           // the index's "metadata", {} where it had none
+inline constexpr const char* kIndexNameAttr = "safetensors.index_name";  // where it is not the usual one
 inline constexpr const char* kOrderAttr = "safetensors.order";  // tensors by their data, where not the usual order
 inline constexpr const char* kMetadataAttr = "safetensors.metadata";  // __metadata__ of the file; of many: key + ".N"
 // ---- of a tensor, where there are several files ----

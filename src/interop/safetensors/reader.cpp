@@ -97,6 +97,7 @@ Attributes attributes_of(const Sources& sources) {
   if (sources.set.has_index) {
     const std::string& metadata = sources.set.index.metadata;
     attributes.emplace_back(kIndexAttr, metadata.empty() ? "{}" : metadata);
+    if (sources.set.index_name != kIndexFile) attributes.emplace_back(kIndexNameAttr, sources.set.index_name);
   }
   for (size_t i = 0; i < sources.headers.size(); i++)
     if (const auto& metadata = sources.headers[i].metadata)

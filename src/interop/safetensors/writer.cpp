@@ -332,7 +332,11 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   }
   if (!plan.is_directory) return plan;
   CKPT_ASSIGN(std::optional<std::string> index, index_of(from, files));
-  if (index) plan.files.push_back(text_file(kIndexFile, *std::move(index)));
+  if (!index) return plan;
+  // Of the files that were imported: that of a variant has another name.
+  std::string name = most == 0 ? get_text(request.reader, kIndexNameAttr) : "";
+  if (!name.ends_with(".json") || !check_file_name(name, ".json").ok()) name = kIndexFile;
+  plan.files.push_back(text_file(std::move(name), *std::move(index)));
   return plan;
 }
 

@@ -17,6 +17,9 @@ Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOption
 // {"rank0", "rank1", …}.
 bool is_hf_trainer(const Candidate& candidate);
 Result<ForeignCheckpoint> read_hf_trainer(const std::string& path, const ReadOptions& options);
+// {"unet", "vae", "text_encoder", …}: the weights of each folder of a pipeline of diffusers.
+bool is_diffusers(const Candidate& candidate);
+Result<ForeignCheckpoint> read_diffusers(const std::string& path, const ReadOptions& options);
 // Whether there is a model in one of the files that read_weights tries first.
 bool holds_model_weights(const std::vector<std::string>& names);
 

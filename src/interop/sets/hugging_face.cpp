@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kMostText = 1 << 30;
 constexpr const char* kBin = ".bin";
+constexpr const char* kPipelineFile = "model_index.json";
 constexpr const char* kBinFile = "pytorch_model.bin";
 
 bool has_name(const std::vector<std::string>& names, std::string_view name) {
@@ -23,6 +24,20 @@ bool has_name(const std::vector<std::string>& names, std::string_view name) {
 
 bool is_bin_shard(std::string_view name) {
   return (name.starts_with("pytorch_model-") || name.starts_with("model-")) && name.ends_with(kBin);
+}
+
+// A PEFT adapter, or a model of diffusers; "diffusion_pytorch_model.fp16.bin" is a variant of it.
+bool is_other_bin(std::string_view name) {
+  return name == "adapter_model.bin" || (name.starts_with("diffusion_pytorch_model.") && name.ends_with(kBin)) ||
+         (name.starts_with("pytorch_model.") && name.ends_with(kBin));
+}
+
+// Of several the plain one, then the first.
+std::string other_bin(const std::vector<std::string>& names) {
+  for (const char* plain : {kBinFile, "diffusion_pytorch_model.bin", "adapter_model.bin"})
+    if (has_name(names, plain)) return plain;
+  const auto found = std::ranges::find_if(names, is_other_bin);
+  return found == names.end() ? "" : *found;
 }
 
 // The files of a set; what the index says of each tensor must be true.
@@ -100,15 +115,22 @@ bool holds_model_weights(const std::vector<std::string>& names) {
 
 bool holds_weights(const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return name.ends_with(kSuffix) || name == kBinFile || name == kBinIndex || is_bin_shard(name);
+    return name.ends_with(kSuffix) || name == kBinFile || name == kBinIndex || is_bin_shard(name) || is_other_bin(name);
   });
 }
 
 Result<StatePart> read_part(const std::string& key, const std::string& path, const ReadOptions& options) {
   StatePart part{key, {}};
-  CKPT_ASSIGN(ForeignCheckpoint content,
-              path.ends_with(kSuffix) ? read_safetensors(path, options) : read_pt(path, options));
-  part.content.push_back(std::move(content));
+  Result<ForeignCheckpoint> content =
+      path.ends_with(kSuffix) ? read_safetensors(path, options) : read_pt(path, options);
+  const ckpt_status code = content.status().code();
+  if (!key.empty() && (code == CKPT_FORMAT || code == CKPT_UNSUPPORTED || code == CKPT_CORRUPT)) {
+    // One that can be left out.
+    CKPT_TRY(put_cannot(part.content.emplace_back().tree.emplace(), content.status(), content.status().message()));
+    return part;
+  }
+  CKPT_TRY(content.status());
+  part.content.push_back(content.take());
   return part;
 }
 
@@ -126,12 +148,15 @@ Result<std::vector<ForeignCheckpoint>> read_weights(const std::string& directory
     weights.push_back(std::move(content));
     return weights;
   }
-  const std::string bin = chosen_weights(directory, names, options.folder, kBinFile, kBinIndex, kBin);
+  std::string bin = chosen_weights(directory, names, options.folder, kBinFile, kBinIndex, kBin);
   if (bin == kBinIndex) return read_indexed(directory + '/' + kBinIndex, options);
+  const auto is_shard_name = [](const std::string& name) {
+    return is_bin_shard(name) || (name.starts_with("model-") && name.ends_with(kSuffix));
+  };
+  if (bin.empty() && std::ranges::none_of(names, is_shard_name)) bin = other_bin(names);
   if (bin.empty()) CKPT_TRY(check_numbered(directory, names));
   for (const std::string& name : names) {
-    const bool is_shard = is_bin_shard(name) || (name.starts_with("model-") && name.ends_with(kSuffix));
-    if (bin.empty() ? !is_shard : name != bin) continue;
+    if (bin.empty() ? !is_shard_name(name) : name != bin) continue;
     CKPT_ASSIGN(StatePart part, read_part("", directory + '/' + name, options));
     weights.push_back(std::move(part.content[0]));
   }
@@ -154,6 +179,31 @@ Result<ForeignCheckpoint> read_bin_set(const std::string& path, const ReadOption
   parts.push_back(std::move(model));
   CKPT_ASSIGN(ForeignCheckpoint all, combine("bin", std::move(parts)));
   if (!path.ends_with(".json")) keep_file_names(all, path);
+  return all;
+}
+
+bool is_diffusers(const Candidate& candidate) {
+  return candidate.is_directory && is_file(candidate.path + '/' + kPipelineFile, candidate.folder);
+}
+
+Result<ForeignCheckpoint> read_diffusers(const std::string& path, const ReadOptions& options) {
+  std::vector<StatePart> parts;
+  for (const std::string& name : names_in_directory(path, options.folder)) {
+    const std::string inside = path + '/' + name;
+    if (!is_directory(inside, options.folder) || !holds_weights(names_in_directory(inside, options.folder))) continue;
+    StatePart part{name, {}};
+    if (holds_safetensors(inside, options.folder)) {
+      CKPT_ASSIGN(ForeignCheckpoint content, read_safetensors(inside, options));
+      part.content.push_back(std::move(content));
+    } else {
+      CKPT_ASSIGN(part.content, read_weights(inside, options));
+    }
+    parts.push_back(std::move(part));
+  }
+  if (parts.empty())
+    return Status(CKPT_INCOMPLETE, path + " has " + kPipelineFile + ", and no folder with weights").with("path", path);
+  CKPT_ASSIGN(ForeignCheckpoint all, combine("diffusers", std::move(parts)));
+  keep_file_names(all, path, {kPipelineFile});
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "interop/json.h"
+#include "interop/look.h"
 #include "interop/safetensors/file_set.h"
 #include "interop/sets/format.h"
 
@@ -30,6 +31,8 @@ struct Epoch {
   bool has_weights = false;         // in it: with LoRA there may be an adapter alone
   std::vector<std::string> models;  // of an older one
   std::string adapter;              // file
+  std::string missing;              // the newest, of which nothing is there
+  std::vector<std::string> others;  // beside it
 };
 
 // The newest; none where there is none.
@@ -49,8 +52,16 @@ std::optional<Epoch> newest(const std::string& path, const Folder& folder) {
       if (std::binary_search(files.begin(), files.end(), name)) epoch.adapter = epoch.directory + '/' + name;
     std::erase_if(files, [](const std::string& name) { return name.starts_with("adapter_"); });
     epoch.has_weights = holds_weights(files) || std::binary_search(files.begin(), files.end(), kIndexFile);
-    if (epoch.adapter.empty() && !epoch.has_weights) return {};
-    return epoch;
+    if (epoch.has_weights || !epoch.adapter.empty()) return epoch;
+    if (files.empty()) epoch.missing = "epoch_" + std::to_string(*last);
+    for (const std::string& name : names)
+      if (epoch_of(name, "epoch_", "") && !names_in_directory(path + '/' + name, folder).empty())
+        epoch.others.push_back(name);
+    // Anybody may have such directories.
+    const bool is_ours = !epoch.missing.empty() && std::ranges::any_of(epoch.others, [&](const std::string& name) {
+      return holds_weights(names_in_directory(path + '/' + name, folder));
+    });
+    return is_ours ? std::optional(epoch) : std::nullopt;
   }
   for (const std::string& name : names)
     for (const std::string_view prefix : kModels)
@@ -98,6 +109,7 @@ bool is_torchtune(const Candidate& candidate) {
 Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOptions& options) {
   const std::optional<Epoch> epoch = newest(path, options.folder);
   if (!epoch) return Status(CKPT_NOT_FOUND, path + ": no epoch any more").with("path", path);
+  if (!epoch->missing.empty()) return newest_is_missing(path, "the newest directory", epoch->missing, epoch->others);
   std::vector<StatePart> parts;
   CKPT_TRY(read_model(*epoch, options, &parts));
   if (!epoch->adapter.empty()) {

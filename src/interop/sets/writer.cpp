@@ -199,10 +199,12 @@ Result<ExportPlan> plan_olmo(const ExportRequest& request) {
     plan.files.push_back(std::move(file));
   }
   std::string config = get_text(request.reader, kOlmoConfigAttr);
-  if (!request.reader.attr(kOlmoConfigAttr))
+  if (const std::string given = request.options.str("config"); !given.empty()) {
+    CKPT_ASSIGN(config, text_of_file(given, nullptr));
+  } else if (!request.reader.attr(kOlmoConfigAttr))
     return Status(CKPT_MISMATCH,
                   "export: an OLMo directory has a config.yaml, which its import keeps, and this "
-                  "checkpoint was not imported from one")
+                  "checkpoint was not imported from one: option config names the file")
         .with("expected", kOlmoConfigAttr);
   plan.files.push_back(text_file("config.yaml", std::move(config)));
   return plan;

@@ -256,6 +256,12 @@ const ZipEntry* ZipReader::find(std::string_view name) const {
   return at != by_name_.end() && entries_[*at].name == name ? &entries_[*at] : nullptr;
 }
 
+Status ZipReader::need_all(uint64_t most) const {
+  std::vector<ByteRange> ranges;
+  for (const ZipEntry& entry : entries_) ranges.push_back({entry.begin, std::min(entry.stored, most)});
+  return bytes_.need(std::move(ranges));
+}
+
 Result<Bytes> ZipReader::bytes(const ZipEntry& entry) const {
   if (entry.method == 0) return file_.subspan(entry.begin, entry.stored);
   return Status(CKPT_UNSUPPORTED, strformat("zip entry {} is compressed (method {}); torch stores as it is",

@@ -36,6 +36,7 @@ class ZipReader {
 
   // The content in place: addresses, until need() has succeeded. UNSUPPORTED where it is compressed.
   Result<Bytes> bytes(const ZipEntry& entry) const;
+  Status need_all(uint64_t most) const;  // the first bytes of each
   Status need(const ZipEntry& entry) const { return bytes_.need(entry.begin, entry.stored); }
   // The content, inflated where need be; FORMAT past `limit` bytes.
   Result<std::string> text(const ZipEntry& entry, uint64_t limit) const;

@@ -240,6 +240,7 @@ _PYTHON = {
     "builtins.frozenset": Kind(lambda items: frozenset(items["items"]), lambda value: {"items": set(value)}),
     "builtins.range": _of("builtins", "range", int),
     "builtins.slice": _of("builtins", "slice"),
+    "builtins.str": Kind(lambda items: str(*items["args"])),  # text that is no UTF-8
     "builtins.type": Kind(_named, _name_items),
     "argparse.Namespace": _of_state("argparse", "Namespace"),
     "array.array": Kind(lambda items: array.array(*expect(items["args"], tuple))),

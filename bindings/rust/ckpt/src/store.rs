@@ -97,8 +97,8 @@ impl Store {
     /// own run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
     /// `path` may be the address of a file on a web server, or of a file or directory of `s3://`. Imports into one run
     /// take turns. Options: `run`, `verify`, `on_existing`, `compression`, `threads`, `timeout_ms`, `map`, `map_at`,
-    /// `map_back`, `config`, `only`, `exclude`, `cast`, `strict`, `verify_after`, `endpoint`, `region`, `path_style`,
-    /// `profile`, `ca_file`, `http_header`.
+    /// `map_back`, `config`, `prefixes`, `only`, `exclude`, `cast`, `strict`, `verify_after`, `endpoint`, `region`,
+    /// `path_style`, `profile`, `ca_file`, `http_header`.
     pub fn import(
         &self,
         path: impl AsRef<Path>,

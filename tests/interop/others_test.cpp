@@ -1,0 +1,219 @@
+// Files of which there are many and each needs little: numpy's, plain pickles, .nemo, adapters, variants and pipelines
+// of Hugging Face; pointers to what is not there; and what only and exclude leave out before it is an error.
+#include <filesystem>
+
+#include "interop/client.h"
+#include "interop/composer/tar.h"
+#include "pt_fixture.h"
+#include "sets_fixture.h"
+#include "zip_fixture.h"
+
+namespace ckpt::interop {
+namespace {
+
+using namespace pickled;
+
+// A .npy of version 1.
+std::string npy(const std::string& descr, const std::string& shape, const std::string& data, bool columns = false) {
+  std::string dict =
+      "{'descr': " + descr + ", 'fortran_order': " + (columns ? "True" : "False") + ", 'shape': " + shape + ", }";
+  dict.append(63 - (10 + dict.size()) % 64, ' ') += '\n';
+  return "\x93NUMPY\x01" + std::string(1, '\0') + little(static_cast<uint16_t>(dict.size())) + dict + data;
+}
+
+std::string array_of(const std::string& name, const std::string& more = "") {
+  return R"({"$":"record","class":"numpy.ndarray","items":{"data":)" + leaf(name) + more + "}}";
+}
+
+std::string deflated(const std::string& data) {
+  std::string out(data.size() + 100, '\0');
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
+  stream.avail_in = static_cast<uInt>(data.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  deflateEnd(&stream);
+  out.resize(stream.total_out);
+  return out;
+}
+
+TEST_F(Sets, ArraysOfNumpyAreReadWhereTheyLieOrUnpacked) {
+  const std::string six = floats("", {6}, 1).data, b = npy("'<f4'", "(2, 3)", six),
+                    c = npy("'<f4'", "(3, 2)", six, true);
+  ZipItem packed{"b.npy", deflated(b), false, 8};
+  packed.size = b.size();
+  write_file(path("x.npz"), make_zip({{"a/w.npy", b}, packed, {"c.npy", c}}).bytes);
+  const std::string label = imported("x.npz");
+  EXPECT_EQ(tree_of(label, "import"), R"({"a/w":)" + array_of("a~1w") + R"(,"b":)" + array_of("b") + R"(,"c":)" +
+                                          array_of("c", R"(,"order":"F")") + "}");
+  EXPECT_EQ(values(label, "a~1w", 24), six);
+  EXPECT_EQ(values(label, "b", 24), six);
+  std::string turned;
+  for (const size_t at : {0, 3, 1, 4, 2, 5}) turned += six.substr(at * 4, 4);
+  EXPECT_EQ(values(label, "c", 24), turned);
+  write_file(path("x.npy"), b);
+  EXPECT_EQ(tree_of(imported("x.npy"), "import"), array_of("state"));
+}
+
+TEST_F(Sets, AnArrayThatCannotBeHadIsLeftOutByName) {
+  write_file(path("x.npz"), make_zip({{"o.npy", npy("'|O'", "(2,)", "12345678")},
+                                      {"short.npy", npy("'<f8'", "(2,)", "12345678")},
+                                      {"w.npy", npy("'<f4'", "(1,)", "abcd")}})
+                                .bytes);
+  const Failure in = import_from(path("x.npz"), "l");
+  EXPECT_EQ(in.code, CKPT_UNSUPPORTED);
+  EXPECT_NE(in.message.find("option exclude=o leaves it out"), std::string::npos) << in.message;
+  EXPECT_EQ(import_from(path("x.npz"), "l", {}, {{"exclude", "o"}}).code, CKPT_FORMAT);
+  EXPECT_EQ(import_from(path("x.npz"), "l", {}, {{"only", "w"}}).code, CKPT_OK);
+  EXPECT_EQ(values("l", "w", 4), "abcd");
+}
+
+TEST_F(Sets, APickleIsReadWithoutTorch) {
+  write_file(path("x.pkl"), "\x80\x04" + dict({text("step"), integer(3)}) + ".");
+  EXPECT_EQ(tree_of(imported("x.pkl"), "import"), R"({"step":3})");
+}
+
+TEST_F(Sets, WhatIsChosenIsChosenBeforeAnythingElseCanFail) {
+  const std::string bad = call(global("os", "system"), {text("id")});
+  const std::string w = tensor(storage("0", "FloatStorage", 4), 0, {4}, {1});
+  for (const std::string& whole :
+       {bad, list({integer(1), dict({text("k"), bad})}), std::string("\x82\x05"),
+        std::string(300, ']') + "N" + std::string(300, 'a'), tensor(storage("0", "FloatStorage", 4), 0, {5}, {1})}) {
+    write_file(path("x.pt"),
+               pt_of(dict({text("model"), dict({text("w"), w}), text("whole"), whole}), {{"0", "0123456789abcdef"}}));
+    EXPECT_NE(import_from(path("x.pt"), "l").code, CKPT_OK);
+    for (const auto& [option, value] : {std::pair{"only", "model"}, {"only", "*w"}, {"exclude", "whole"}}) {
+      const std::string label = "l" + std::to_string(saves_++);
+      const Failure in = import_from(path("x.pt"), label, {}, {{option, value}});
+      ASSERT_EQ(in.code, CKPT_OK) << option << in.message;
+      EXPECT_EQ(tree_of(label, "import"), R"({"model":{"w":)" + leaf("model/w") + "}}");
+    }
+  }
+}
+
+TEST_F(Sets, DamageOfWhatIsLeftOutIsNoError) {
+  pt("checkpoint-5/pytorch_model.bin", {floats("w", {2}, 1), floats("v", {2}, 2)});
+  std::string bytes = read_file(path("checkpoint-5/pytorch_model.bin"));
+  bytes[bytes.find(floats("v", {2}, 2).data)] ^= 1;
+  write_file(path("checkpoint-5/pytorch_model.bin"), bytes);
+  EXPECT_EQ(import_from(path("checkpoint-5/pytorch_model.bin"), "l").code, CKPT_CORRUPT);
+  EXPECT_EQ(import_from(path("checkpoint-5/pytorch_model.bin"), "file", {}, {{"exclude", "v"}}).code, CKPT_OK);
+  write_file(path("checkpoint-5/optimizer.pt"), "no .pt");
+  write_file(path("checkpoint-5/trainer_state.json"), "{}");
+  const Failure in = import_from(path("checkpoint-5"), "l", {}, {{"exclude", "model/v"}});
+  EXPECT_EQ(in.code, CKPT_FORMAT);
+  EXPECT_NE(in.message.find("option exclude=optimizer leaves it out"), std::string::npos) << in.message;
+  EXPECT_EQ(import_from(path("checkpoint-5"), "set", {}, {{"exclude", "model/v,optimizer"}}).code, CKPT_OK);
+  EXPECT_EQ(import_from(path("checkpoint-5"), "only", {}, {{"only", "model/w"}}).code, CKPT_OK);
+}
+
+TEST_F(Sets, PrefixesOfWrappersAreTakenOffInAnyOrder) {
+  const auto of = [&](const std::vector<std::string>& names) {
+    std::vector<SavedTensor> tensors;
+    for (const std::string& name : names) tensors.push_back(floats(name, {1}, 1));
+    const std::string file = "w" + std::to_string(saves_) + ".pt", label = "p" + file;
+    pt(file, tensors);
+    EXPECT_EQ(import_from(path(file), label, {}, {{"prefixes", "auto"}}).code, CKPT_OK);
+    return tree_of(label, "import");
+  };
+  const std::string plain = R"({"a.w":)" + leaf("a.w") + R"(,"b":)" + leaf("b") + "}";
+  EXPECT_EQ(of({"_orig_mod.module.a.w", "_orig_mod.module.b"}), plain);
+  EXPECT_EQ(of({"module._orig_mod.a._checkpoint_wrapped_module.w", "module._orig_mod.b"}), plain);
+  EXPECT_EQ(of({"module.a.w", "b"}), R"({"module.a.w":)" + leaf("module.a.w") + R"(,"b":)" + leaf("b") + "}");
+  EXPECT_EQ(of({"_orig_mod.b", "b"}), R"({"_orig_mod.b":)" + leaf("_orig_mod.b") + R"(,"b":)" + leaf("b") + "}");
+}
+
+TEST_F(Sets, ANemoFileIsTheWeightsInIt) {
+  pt("w.pt", {floats("w", {2}, 1)});
+  const auto file = [](const std::string& name, std::string data) {
+    const std::string header = tar_header(name, data.size());
+    data.resize(round_up(data.size(), kTarBlock));
+    return header + data;
+  };
+  const std::string config = file("./model_config.yaml", "a: 1\n"), end(2 * kTarBlock, '\0');
+  write_file(path("m.nemo"), config + file("./model_weights.ckpt", read_file(path("w.pt"))) + end);
+  const std::string label = imported("m.nemo");
+  EXPECT_EQ(tree_of(label, "import"), R"({"w":)" + leaf("w") + "}");
+  EXPECT_EQ(client::Reader(open(label, "import")).attr("nemo.config"), std::optional<std::string>("a: 1\n"));
+  write_file(path("n.nemo"), config + end);
+  EXPECT_NE(import_from(path("n.nemo"), "l").message.find("model_weights.ckpt"), std::string::npos);
+  write_file(path("n.nemo"), config + file("./model_weights/.metadata", "x") + end);
+  EXPECT_NE(import_from(path("n.nemo"), "l").message.find("import its model_weights"), std::string::npos);
+}
+
+// ---- Hugging Face ----
+
+class HuggingFace : public Sets {
+ protected:
+  void safetensors(const std::string& file, const std::string& tensor) {
+    std::filesystem::create_directories(std::filesystem::path(path(file)).parent_path());
+    write_file(path(file), file_of(padded("{" + entry(tensor, "F32", "[1]", 0, 4) + "}"), "abcd"));
+  }
+  std::string tensors(const std::string& from) { return tree_of(imported(from), "import"); }
+  static std::string dict_of(const std::string& name) { return "{\"" + name + "\":" + leaf(name) + "}"; }
+};
+
+TEST_F(HuggingFace, AnIndexOfAVariantIsReadAndWrittenAgain) {
+  safetensors("m/model.bf16-00001-of-00002.safetensors", "a");
+  safetensors("m/model.bf16-00002-of-00002.safetensors", "b");
+  index("m/model.safetensors.index.bf16.json",
+        R"("a": "model.bf16-00001-of-00002.safetensors", "b": "model.bf16-00002-of-00002.safetensors")");
+  const std::string label = imported("m");
+  ASSERT_EQ(export_to(path("out"), label, {{"format", "safetensors"}}, "import").code, CKPT_OK);
+  EXPECT_TRUE(std::filesystem::exists(path("out/model.safetensors.index.bf16.json")));
+  EXPECT_FALSE(std::filesystem::exists(path("out/model.safetensors.index.json")));
+  std::filesystem::remove(path("m/model.bf16-00002-of-00002.safetensors"));
+  EXPECT_EQ(import_from(path("m"), "gone").code, CKPT_NOT_FOUND);
+  // The model itself comes before its variants.
+  safetensors("m/model.safetensors", "c");
+  EXPECT_EQ(tensors("m"), dict_of("c"));
+}
+
+TEST_F(HuggingFace, TwoVariantsAreNotMixed) {
+  for (const std::string variant : {"bf16", "fp16"}) {
+    safetensors("m/model." + variant + "-00001-of-00001.safetensors", variant);
+    index("m/model.safetensors.index." + variant + ".json",
+          "\"" + variant + "\": \"model." + variant + "-00001-of-00001.safetensors\"");
+  }
+  EXPECT_EQ(import_from(path("m"), "l").code, CKPT_MISMATCH);
+  EXPECT_EQ(tensors("m/model.safetensors.index.fp16.json"), dict_of("fp16"));
+}
+
+TEST_F(HuggingFace, AdaptersAndPipelinesAreRead) {
+  pt("adapter/adapter_model.bin", {floats("lora", {2}, 1)});
+  EXPECT_EQ(tensors("adapter"), dict_of("lora"));
+  safetensors("pipe/unet/diffusion_pytorch_model.safetensors", "u");
+  pt("pipe/vae/diffusion_pytorch_model.bin", {floats("v", {2}, 1)});
+  safetensors("pipe/text_encoder/model.safetensors", "t");
+  write_file(path("pipe/model_index.json"), "{}");
+  EXPECT_EQ(tensors("pipe"), R"({"text_encoder":{"t":)" + leaf("text_encoder/t") + R"(},"unet":{"u":)" +
+                                 leaf("unet/u") + R"(},"vae":{"v":)" + leaf("vae/v") + "}}");
+}
+
+// ---- pointers ----
+
+TEST_F(HuggingFace, ANewestThatIsNotThereIsNamedWithWhatIs) {
+  const auto said = [&](const std::string& from) {
+    const Failure in = import_from(path(from), "l");
+    EXPECT_EQ(in.code, CKPT_NOT_FOUND) << in.message;
+    return in.message;
+  };
+  safetensors("tune/epoch_0/model-00001-of-00001.safetensors", "w");
+  std::filesystem::create_directories(path("tune/epoch_1"));
+  EXPECT_NE(said("tune").find("epoch_1"), std::string::npos);
+  std::filesystem::create_directories(path("megatron/iter_0000001"));
+  for (const char* name : {".metadata", "metadata.json", "common.pt"})
+    write_file(path(std::string("megatron/iter_0000001/") + name), "");
+  write_file(path("megatron/latest_checkpointed_iteration.txt"), "20");
+  const std::string text = said("megatron");
+  EXPECT_NE(text.find("iter_0000020"), std::string::npos) << text;
+  EXPECT_NE(text.find("import one of \"iter_0000001\""), std::string::npos) << text;
+  std::filesystem::create_directories(path("recis"));
+  write_file(path("recis/checkpoint"), "ckpt_20\n");
+  EXPECT_NE(said("recis").find("ckpt_20"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckpt::interop
