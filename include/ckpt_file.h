@@ -83,6 +83,10 @@ CKPT_API void ckpt_file_free(ckpt_file* file);
  * T/ids, T/COLUMN, and T, an alias of the ids. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
+/* Name `index` of what is in the directory and was not read: "meta.pt", or "runs/" of a directory; NULL after the last.
+ * Of very many some are counted only. An import keeps them as attribute import.left_out. Borrowed from the file. */
+CKPT_API const char* ckpt_file_left_out(const ckpt_file* file, uint64_t index);
+
 typedef struct ckpt_file_tensor {
   uint32_t struct_size;
   int32_t dtype;

@@ -549,6 +549,12 @@ class File : public detail::Handle<ckpt_file, ckpt_file_free> {
     return detail::make_first<File>(ckpt_file_open, detail::Text{"path", path}, options);
   }
   std::string format() const { return ckpt_file_format(get()); }
+  // What is in the directory and was not read.
+  std::vector<std::string> left_out() const {
+    std::vector<std::string> names;
+    while (const char* name = ckpt_file_left_out(get(), names.size())) names.emplace_back(name);
+    return names;
+  }
   // The file owns what the tensors and the tree point at.
   Tensors tensors() const& { return {get(), tensor_count(), ckpt_file_tensor_at}; }
   Tensors tensors() && = delete;

@@ -59,6 +59,23 @@ func (f *File) Format() (string, error) {
 	return C.GoString(C.ckpt_file_format(file)), nil
 }
 
+// LeftOut returns what is in the directory and was not read: "meta.pt", or "runs/" of a directory.
+func (f *File) LeftOut() ([]string, error) {
+	file, err := f.h.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer f.h.leave()
+	var names []string
+	for {
+		name := C.ckpt_file_left_out(file, C.uint64_t(len(names)))
+		if name == nil {
+			return names, nil
+		}
+		names = append(names, C.GoString(name))
+	}
+}
+
 // FileTensor describes a tensor of a file.
 type FileTensor struct {
 	Name        string // its path in the tree

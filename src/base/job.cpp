@@ -1,12 +1,9 @@
 #include "base/job.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
-#include <system_error>
 
 #include "base/parallel.h"
+#include "base/thread.h"
 
 namespace ckpt {
 
@@ -33,32 +30,12 @@ Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   return status;
 }
 
-// Blocks all signals in the new thread: signals belong to the trainer's own threads.
-static std::thread quiet_thread(std::function<void()> body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 Status Job::start(int32_t done, std::function<Status(Job&)> work) {
-  try {
-    taken_ = true;
-    count_with_outer();
-    work_ = std::move(work);
-    thread_ = quiet_thread([this, done] { (void)run(done, work_); });
-  } catch (const std::system_error& error) {
-    return Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
-  }
-  return Ok();
+  taken_ = true;
+  count_with_outer();
+  work_ = std::move(work);
+  if (start_thread(&thread_, [this, done] { (void)run(done, work_); })) return Ok();
+  return Status(CKPT_NOMEM, "the system gives no thread to work in the background");
 }
 
 void Job::end(int32_t done, Status status) {

@@ -1,15 +1,13 @@
 #include "base/parallel.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "base/errand.h"
+#include "base/thread.h"
 
 namespace ckpt {
 
@@ -23,8 +21,8 @@ Status call_guarded(const std::function<Status()>& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return Status(CKPT_NOMEM, "out of memory");
-  } catch (const std::system_error& error) {
-    return Status(CKPT_NOMEM, std::string("cannot start a thread: ") + error.what());
+  } catch (const std::exception& error) {
+    return Status(CKPT_INTERNAL, error.what());
   }
 }
 
@@ -41,20 +39,13 @@ Status run_parallel(unsigned threads, const std::function<Status(unsigned, const
     if (first.ok()) first = std::move(status);
     stop = true;
   };
-  std::vector<std::thread> helpers;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    helpers.reserve(threads);
-    for (unsigned i = 1; i < threads; i++) helpers.emplace_back(work, i);
-  } catch (const std::system_error&) {
-    // The threads that started do the work, only more slowly.
-  } catch (const std::bad_alloc&) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // Where the system gives fewer threads, those that started do the work, only more slowly.
+  std::vector<std::thread> helpers(threads);
+  for (unsigned i = 1; i < threads; i++)
+    if (!start_thread(&helpers[i], [&work, i] { work(i); })) break;
   work(0);
-  for (auto& helper : helpers) helper.join();
+  for (auto& helper : helpers)
+    if (helper.joinable()) helper.join();
   return first;
 }
 

@@ -11,7 +11,7 @@ namespace ckpt {
 // The number of threads. `wanted` 0 means min(cores, 4): enough to keep a disk busy while another thread hashes.
 unsigned resolve_threads(int64_t wanted);
 
-// Calls `work`. That there is no memory, or no thread to be had, is NOMEM.
+// Calls `work`. That there is no memory is NOMEM; any other exception, which would end the program, INTERNAL.
 Status call_guarded(const std::function<Status()>& work);
 
 // Calls body(worker, stop) on `threads` threads, this one included. When a body fails, `stop` becomes true; the others

@@ -62,19 +62,27 @@ constexpr Words kWords = {
   fail(CKPT_IO, "cannot write " + path + ": " + std::strerror(errno));
 }
 
-// Creates a file; removes it again unless finish() is called.
+// A file that appears when finish() is called. Until then it has no name, so nothing is to be removed; where the file
+// system cannot do that, it is removed from the directory that was opened.
 class NewFile {
  public:
-  explicit NewFile(const std::string& path)
-      : fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)), path_(path) {
-    if (fd_ < 0 && errno == EEXIST) fail(CKPT_EXISTS, path + " exists; remove it first");
-    if (fd_ < 0) write_failed(path);
+  explicit NewFile(const std::string& path) : path_(path), name_(path.substr(path.rfind('/') + 1)) {
+    const std::string folder = path.substr(0, path.size() - name_.size());
+    folder_ = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder_ >= 0 && ::faccessat(folder_, name_.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) errno = EEXIST;
+    else if (folder_ >= 0 && (fd_ = ::openat(folder_, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666)) < 0) {
+      constexpr int kAnew = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+      fd_ = ::openat(folder_, name_.c_str(), kAnew, 0666);
+      is_named_ = fd_ >= 0;
+    }
+    if (fd_ < 0) refuse();
   }
   ~NewFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(path_.c_str());
+    if (is_named_) ::unlinkat(folder_, name_.c_str(), 0);
+    if (fd_ >= 0) ::close(fd_);
+    if (folder_ >= 0) ::close(folder_);
   }
+  NewFile(const NewFile&) = delete;
 
   void write(const void* data, size_t size) {
     auto* at = static_cast<const char*>(data);
@@ -88,16 +96,22 @@ class NewFile {
   }
 
   void finish() {
-    if (::close(std::exchange(fd_, -1)) == 0) return;
-    int reason = errno;
-    ::unlink(path_.c_str());
-    errno = reason;
-    write_failed(path_);
+    const std::string link = "/proc/self/fd/" + std::to_string(fd_);
+    if (!is_named_ && ::linkat(AT_FDCWD, link.c_str(), folder_, name_.c_str(), AT_SYMLINK_FOLLOW) != 0) refuse();
+    is_named_ = true;
+    if (::close(std::exchange(fd_, -1)) != 0) write_failed(path_);
+    is_named_ = false;
   }
 
  private:
-  int fd_;
-  std::string path_;
+  [[noreturn]] void refuse() const {
+    if (errno == EEXIST) fail(CKPT_EXISTS, path_ + " exists; remove it first");
+    write_failed(path_);
+  }
+
+  std::string path_, name_;
+  int folder_ = -1, fd_ = -1;
+  bool is_named_ = false;
 };
 
 void write_npy(const TensorSource& source, const Slice& slice, const std::string& path) {

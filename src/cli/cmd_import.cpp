@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 
 #include "cli/command.h"
+#include "cli/foreign.h"
 #include "cli/mapped.h"
 #include "cli/progress.h"
 #include "cli/text.h"
@@ -91,42 +91,11 @@ std::string label_of(const std::string& file) {
   return label;
 }
 
-// The files that the checkpoint was made of, by the attributes that the import left.
-std::set<std::string> taken_files(const ckpt::Reader& reader) {
-  std::set<std::string> names;
-  for (const auto& [key, value] : reader.attrs()) {
-    if (key != "safetensors.files" && key != "import.files") continue;
-    for (const std::string& name : texts_of(value)) names.insert(name);
-  }
-  return names;
-}
-
-// An index beside the one file that was taken is of others.
-bool is_taken(const std::string& name, const std::set<std::string>& taken, bool has_index) {
-  if (name == "model.safetensors.index.json" && taken.contains("model.safetensors")) return has_index;
-  if (!taken.empty()) return taken.contains(name) || name.ends_with(".index.json");
-  return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
-         name.ends_with(".metadata") || (name.starts_with("shard-") && name.ends_with(".safetensors"));
-}
-
-// A trainer's directory holds more than an import can take. Nobody should find that out when the original is gone.
-void note_what_is_left_out(const Args& args, const ckpt::Store& store, const ckpt_checkpoint_info& info) {
-  std::error_code code;
-  if (!fs::is_directory(args.file, code)) return;
-  const ckpt::Reader reader = ckpt::Reader::open(store, info.id);
-  const std::set<std::string> taken = taken_files(reader);
-  const bool has_index = reader.attr("safetensors.index").has_value();
-  std::vector<std::string> left;
-  for (fs::directory_iterator it(args.file, code), end; !code && it != end; it.increment(code)) {
-    const std::string name = it->path().filename().string();
-    if (!is_taken(name, taken, has_index)) left.push_back(escaped(name) + (it->is_directory(code) ? "/" : ""));
-  }
-  if (left.empty()) return;
-  std::sort(left.begin(), left.end());
-  constexpr size_t kNamed = 12;
-  const std::string more = left.size() > kNamed ? format(" and {} more", left.size() - kNamed) : "";
-  left.resize(std::min(left.size(), kNamed));
-  std::fputs(format("ckpt: note: left out of {}: {}{}\n", escaped(args.file), joined(left), more).c_str(), stderr);
+void note_what_is_left_out(const Args& args, const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
+  const auto left = ckpt::Reader::open(store, info.id).attr("import.left_out");
+  if (!left) return;
+  const std::string names = some_names(texts_of(*left));
+  std::fputs(format("ckpt: note: left out of {}: {}\n", escaped(shown(args.file)), names).c_str(), stderr);
 }
 
 void note_run(const Args& args, const ckpt_checkpoint_info& info) {

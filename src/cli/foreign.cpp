@@ -42,8 +42,10 @@ uint64_t bytes_of(const Tensors& tensors) {
 std::string summary_text(const std::string& path, const ckpt::File& file, const Tensors& tensors) {
   auto is_alias = [](const ckpt::FileTensor& tensor) { return tensor.alias_of != nullptr; };
   const auto aliases = static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), is_alias));
-  return format("file        {}\nformat      {}\ntensors     {}, {} aliases, {}\n", escaped(shown(path)), file.format(),
-                tensors.size() - aliases, aliases, human_bytes(bytes_of(tensors)));
+  const std::vector<std::string> left = file.left_out();
+  return format("file        {}\nformat      {}\ntensors     {}, {} aliases, {}\n{}", escaped(shown(path)),
+                file.format(), tensors.size() - aliases, aliases, human_bytes(bytes_of(tensors)),
+                left.empty() ? "" : "left out    " + some_names(left) + "\n");
 }
 
 std::string tensors_text(const Tensors& tensors) {
@@ -124,12 +126,21 @@ void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tens
               {"format", file.format()},
               {"tensors", tensors.size()},
               {"bytes", bytes_of(tensors)},
+              {"left_out", Json::array(file.left_out())},
               {"tensor_list", Json::array(chosen(tensors, query.pattern), tensor_json)},
               {"table_list", Json::array(tables, table_json)},
               {"state", Json::parsed(file.tree().json())}});
 }
 
 }  // namespace
+
+std::string some_names(std::vector<std::string> names) {
+  constexpr size_t kNamed = 12;
+  const std::string more = names.size() > kNamed ? format(" and {} more", names.size() - kNamed) : "";
+  names.resize(std::min(names.size(), kNamed));
+  for (std::string& name : names) name = escaped(name);
+  return joined(names) + more;
+}
 
 void show_foreign(const ForeignQuery& query, const Common& common) {
   const auto file = std::make_shared<ckpt::File>(open_file(query.path, common));

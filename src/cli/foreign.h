@@ -20,6 +20,9 @@ struct ForeignQuery {
 // Prints format, sizes, the outline of the tree and the tensors. Checks the file's checksums only with -o verify=1.
 void show_foreign(const ForeignQuery& query, const Common& common);
 
+// Names of files, a dozen of them: "a, b and 3 more".
+std::string some_names(std::vector<std::string> names);
+
 // The tensors of a file or directory, whose elements are read as they are asked for, sparse tables that are among them,
 // and its tree as JSON.
 struct ForeignContent {

@@ -1,6 +1,7 @@
 // The ckpt command: reads the command line, runs one command, prints its error. Exit codes: 0 done or yes, 1 no
 // (damaged, different), 2 error.
 #include <cstdio>
+#include <exception>
 #include <new>
 
 #include "cli/command.h"
@@ -11,20 +12,26 @@ static int stop(const std::string& text) {
   return cli::kExitError;
 }
 
-int main(int argc, char** argv) {
+static int run(int argc, char** argv) {
   cli::Action action;
   try {
     action = cli::parse_command_line(argc, argv);
   } catch (const ckpt::Error& error) {
     return stop(error.what());
   }
+  int exit_code = action();
+  bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return written ? exit_code : stop("cannot write to standard output");
+}
+
+int main(int argc, char** argv) {
   try {
-    int exit_code = action();
-    bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-    return written ? exit_code : stop("cannot write to standard output");
+    return run(argc, argv);
   } catch (const ckpt::Error& error) {
     return stop(cli::error_text(error));
   } catch (const std::bad_alloc&) {
     return stop("out of memory");
+  } catch (const std::exception& error) {
+    return stop(error.what());
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <future>
+#include <system_error>
 
 #include "cli/text.h"
 
@@ -42,7 +43,12 @@ Work watch(ckpt::Options& options, const std::function<void()>& call) {
   const ckpt::Job job = ckpt::Job::create();
   options.set_job(job).check();
   Progress progress;
-  auto done = std::async(progress.visible() ? std::launch::async : std::launch::deferred, call);
+  std::future<void> done;
+  try {
+    done = std::async(progress.visible() ? std::launch::async : std::launch::deferred, call);
+  } catch (const std::system_error&) {  // no thread to be had: nothing is shown meanwhile
+    done = std::async(std::launch::deferred, call);
+  }
   while (done.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout) {
     const ckpt::JobStats stats = job.stats();
     progress.update(stats.bytes_done, stats.bytes_total);

@@ -41,6 +41,9 @@ inline constexpr int kMaxJsonDepth = 32;
 // FORMAT if `text` is not one JSON document or nests more than `max_depth` containers; otherwise the first error that
 // the reader of events returned.
 Status parse_json(std::string_view text, JsonEvents& events, int max_depth = kMaxJsonDepth);
+// Whether it is one document of at most kMaxJsonDepth levels; comments may be taken. To be asked before a library makes
+// a value of it: whatever copies a deep one recurses. FORMAT
+Status check_json(std::string_view text, bool comments = false);
 
 // "text" with quotes and escapes, as serde_json and nlohmann write it: escapes only what must be escaped.
 std::string json_quote(std::string_view text);

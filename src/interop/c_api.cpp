@@ -150,6 +150,10 @@ void ckpt_file_free(ckpt_file* file) { release(file); }
 
 const char* ckpt_file_format(const ckpt_file* file) { return file ? file->content.format : ""; }
 
+const char* ckpt_file_left_out(const ckpt_file* file, uint64_t index) {
+  return file && index < file->content.left_out.size() ? file->content.left_out[index].c_str() : nullptr;
+}
+
 uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->content.tensors.size() : 0; }
 
 static ckpt_file_tensor describe(const ckpt_file& file, const ForeignTensor& tensor) {

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "base/errand.h"
+#include "base/parallel.h"
+#include "base/thread.h"
 
 namespace ckpt::interop {
 
@@ -34,7 +36,8 @@ Feed::~Feed() {
     ended_ = true;
   }
   changed_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : workers_)
+    if (worker.joinable()) worker.join();
 }
 
 // False: memory of something else.
@@ -82,12 +85,15 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
   }
   for (const auto& [file, ranges] : shared) CKPT_TRY(file->spill(ranges));
   plan(alone);
-  for (unsigned i = 0; i < kRequestsAtOnce; i++)
-    workers_.emplace_back([this, errand = Errand::current()] {
-      const OnErrand on(errand);
-      work();
-    });
-  return Ok();
+  workers_.resize(kRequestsAtOnce);
+  for (std::thread& worker : workers_)
+    if (!start_thread(&worker, [this, errand = Errand::current()] {
+          const OnErrand on(errand);
+          work();
+        }))
+      break;
+  if (workers_[0].joinable()) return Ok();
+  return Status(CKPT_NOMEM, "the system gives no thread to fetch what is imported");
 }
 
 // Neighbours in a file that are of one block become one request.
@@ -123,7 +129,7 @@ Feed::Piece Feed::next() {
 
 void Feed::work() {
   for (Piece piece = next(); piece.file; piece = next()) {
-    Status fetched = piece.file->fetch({piece.range});
+    Status fetched = call_guarded([&] { return piece.file->fetch({piece.range}); });
     std::lock_guard lock(mutex_);
     blocks_[piece.block].waiting--;
     if (error_.ok()) error_ = std::move(fetched);

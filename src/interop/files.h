@@ -2,13 +2,13 @@
 // never replace anything. Each object belongs to one thread.
 #pragma once
 
+#include <map>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
+#include "store/posix_file.h"
 
 namespace ckpt::interop {
 
@@ -28,20 +28,14 @@ class MappedFile {
   Bytes bytes_;
 };
 
-// Written from front to back under `path`, which must not exist. Unlinked when destroyed before sync().
+// Written from front to back.
 class OutputFile {
  public:
-  static Result<OutputFile> create(const std::string& path);
   // Without a name, in $TMPDIR or /tmp: room for what is unpacked, or is to be packed, which memory may not have.
   static Result<OutputFile> temporary();
-  OutputFile(OutputFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        fd_(std::exchange(other.fd_, -1)),
-        kept_(std::exchange(other.kept_, true)),
-        size_(other.size_),
-        begun_(other.begun_) {}
-  OutputFile& operator=(OutputFile&&) = delete;
-  ~OutputFile();
+  // A new and empty file; `path` is for messages.
+  OutputFile(std::string path, store::Fd file, bool is_scratch = false)
+      : path_(std::move(path)), file_(std::move(file)), is_scratch_(is_scratch) {}
 
   // Takes the room at once, where the file system can: NO_SPACE now rather than later.
   Status reserve(uint64_t size);
@@ -50,24 +44,24 @@ class OutputFile {
   // Replaces bytes that were written before.
   Status patch(uint64_t offset, Bytes data);
   // All that was written to a temporary one. The mapping outlives the object.
-  Result<MappedFile> map() const { return MappedFile::map(fd_, size_, path_); }
+  Result<MappedFile> map() const { return MappedFile::map(file_.get(), size_, path_); }
   // Lays bytes of a temporary one from `offset` on over memory, both at pages. The mapping outlives the object; what is
   // written to it stays in memory.
   Status map_over(MutableBytes memory, uint64_t offset) const;
-  // Durable; the file stays.
+  // Durable; nothing is written any more.
   Status sync();
 
  private:
-  OutputFile(std::string path, int fd, bool kept) : path_(std::move(path)), fd_(fd), kept_(kept) {}
   std::string path_;  // of a temporary one: where it is
-  int fd_;
-  bool kept_;  // has no name that would have to go
+  store::Fd file_;
+  bool is_scratch_;  // no disk needs it
   uint64_t size_ = 0;
   uint64_t begun_ = 0;  // of them, on their way to the disk
 };
 
-// The place beside `target` where it is made, and the one step by which it becomes `target`. What is there and was
-// not published is removed with the object; what a killed export left there an hour ago or more, by the next one.
+// What becomes `target` in one step. It is made beside it, where others may write, too. What was not published is
+// removed with the object; what a killed export left, by the next one to the same target. No file of another user's
+// goes, and none outside of what the export made.
 class Output {
  public:
   // A file; or a directory, in which case `target` may also be an empty directory. EXISTS where it is taken.
@@ -75,25 +69,33 @@ class Output {
   static Result<Output> begin_directory(const std::string& target);
   Output(Output&& other) noexcept
       : target_(std::move(other.target_)),
-        temporary_(std::exchange(other.temporary_, {})),
-        inner_(std::move(other.inner_)),
-        directory_(std::exchange(other.directory_, -1)) {}
+        folder_(std::move(other.folder_)),
+        name_(std::move(other.name_)),
+        locked_name_(std::exchange(other.locked_name_, {})),
+        parent_(std::move(other.parent_)),
+        locked_(std::move(other.locked_)),
+        directory_(std::move(other.directory_)),
+        inner_(std::move(other.inner_)) {}
   Output& operator=(Output&&) = delete;
   ~Output();
 
-  const std::string& temporary() const { return temporary_; }
-  // Makes a directory in a directory, unless it is there.
-  Status add_directory(const std::string& name);
+  // The file itself, once; or a new one in the directory or in a directory of it, which is made: "epoch_0/model".
+  Result<OutputFile> file() const;
+  Result<OutputFile> file(const std::string& name);
   // Durably; EXISTS where another was faster.
   Status publish();
 
  private:
-  Output(std::string target, std::string temporary, int directory)
-      : target_(std::move(target)), temporary_(std::move(temporary)), directory_(directory) {}
-  bool is_directory() const { return directory_ >= 0; }
-  std::string target_, temporary_;
-  std::vector<std::string> inner_;  // directories in it
-  int directory_;  // locked, so that another export sees that this one is at work; -1: a file, which has its own lock
+  Output() = default;
+  static Result<Output> begin(const std::string& target);
+  bool is_taken(bool unless_empty_directory) const;
+  Status make_locked_file(mode_t mode);
+  Status sync_directories();
+
+  std::string target_, folder_, name_;      // "d/f", "d", "f"
+  std::string locked_name_;                 // empty: a file without a name
+  store::Fd parent_, locked_, directory_;   // `locked_`: the file, or the mark of the directory
+  std::map<std::string, store::Fd> inner_;  // directories in it
 };
 
 }  // namespace ckpt::interop

@@ -16,6 +16,7 @@
 #include "interop/read_back.h"
 #include "interop/recis/format.h"
 #include "interop/safetensors/format.h"
+#include "interop/sets/combine.h"
 #include "interop/sets/format.h"
 #include "interop/shards/format.h"
 
@@ -30,6 +31,8 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr Format kFormats[] = {
     {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
     {"megatron", "a directory of Megatron (torch_dist), or that of an iteration", is_megatron, read_megatron, nullptr},
+    {"dcp", "one of Lightning's sharded strategies, which has a meta.pt beside DCP's files", is_lightning,
+     read_lightning, plan_dcp},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"numpy", "a .npz or .npy of numpy", is_numpy, read_numpy, nullptr},
     {"recis", "a checkpoint directory of RecIS (ckpt_{step}), or that of its run", is_recis, read_recis, plan_recis},
@@ -161,6 +164,7 @@ Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOption
   const Format* format = std::ranges::find_if(kFormats, [&](const Format& row) { return row.detect(candidate); });
   if (options.folder) CKPT_TRY(options.folder->failed());
   Result<ForeignCheckpoint> content = format == std::end(kFormats) ? unknown(candidate) : format->read(path, options);
+  if (content.ok() && candidate.is_directory) note_left_out(*content, path, options.folder);
   if (options.folder) CKPT_TRY(options.folder->failed());
   return content;
 }

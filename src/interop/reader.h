@@ -115,6 +115,8 @@ struct ForeignCheckpoint {
   std::optional<format::Tree> tree;  // none: a dict of all tensors by their names
   std::vector<ForeignObject> objects;
   Attributes attributes;
+  // Of a directory: what is in it and was not read, some of it by name. A directory's name ends in '/'.
+  std::vector<std::string> left_out;
   std::vector<std::shared_ptr<const void>> keep;  // whose memory `files` points into
   // Of a format that says where elements lie beside each of them only: until it was called, pieces have no bytes.
   // `first`: what else was put before its tensors and files.

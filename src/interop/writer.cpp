@@ -1,10 +1,12 @@
 #include "interop/writer.h"
 
+#include "format/json_text.h"
+#include "interop/dcp/zstd.h"
+
 namespace ckpt::interop {
 
-static Status write_file(const ExportRequest& request, const ExportFile& planned, const std::string& path,
+static Status write_file(const ExportRequest& request, const ExportFile& planned, OutputFile file,
                          MutableBytes buffer) {
-  CKPT_ASSIGN(OutputFile file, OutputFile::create(path));
   if (!planned.is_packed) CKPT_TRY(file.reserve(planned.bytes));
   CKPT_TRY(planned.body->begin(file));
   TensorStream stream(request.reader, client_options(request.options), buffer,
@@ -19,17 +21,40 @@ static Status write_file(const ExportRequest& request, const ExportFile& planned
   return file.sync();
 }
 
+// Views may repeat elements (a stride of 0), so that a checkpoint of a few KiB has tensors of terabytes. A format without
+// views would write them all.
+static Status check_bytes(const ExportRequest& request, const ExportPlan& plan) {
+  uint64_t stored = 0, planned = 0, largest = 0;
+  std::string name;
+  for (uint64_t i = 0; i < request.reader.tensor_count(); i++) {
+    CKPT_ASSIGN(const ckpt_tensor_info info, request.reader.tensor(i));
+    uint64_t bytes = 0;
+    if (!info.alias_of && !add_overflows(stored, info.bytes, &bytes)) stored = bytes;
+    if (info.alias_of && info.bytes > largest) {
+      largest = info.bytes;
+      name = info.name;
+    }
+  }
+  for (const ExportFile& file : plan.files)
+    if (add_overflows(planned, file.bytes, &planned)) planned = UINT64_MAX;
+  if (planned <= most_unpacked(stored) || name.empty()) return Ok();
+  return Status(CKPT_UNSUPPORTED,
+                strformat("export: tensor {} has {} bytes, though the whole checkpoint keeps {}: a view repeats elements, "
+                          "and the format would write each; expected format pt, or option exclude={}",
+                          format::shown(name), largest, stored, name))
+      .with("tensor", name);
+}
+
 Status write_export(const ExportRequest& request, const ExportPlan& plan) {
+  CKPT_TRY(check_bytes(request, plan));
   CKPT_ASSIGN(Output output,
               plan.is_directory ? Output::begin_directory(request.path) : Output::begin_file(request.path));
   for (const ExportFile& file : plan.files) request.job.counters.bytes_total += file.bytes;
   // Not touched before it is needed, so a small export costs no memory.
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes);
   for (const ExportFile& file : plan.files) {
-    if (const size_t slash = file.name.rfind('/'); slash != std::string::npos)
-      CKPT_TRY(output.add_directory(file.name.substr(0, slash)));
-    const std::string path = output.temporary() + (plan.is_directory ? '/' + file.name : "");
-    CKPT_TRY(write_file(request, file, path, {buffer.get(), TensorStream::kBufferBytes}));
+    CKPT_ASSIGN(OutputFile made, plan.is_directory ? output.file(file.name) : output.file());
+    CKPT_TRY(write_file(request, file, std::move(made), {buffer.get(), TensorStream::kBufferBytes}));
   }
   CKPT_TRY(request.job.check());
   return output.publish();

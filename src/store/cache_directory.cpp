@@ -73,11 +73,11 @@ Result<std::unique_ptr<CacheDirectory>> CacheDirectory::open(const CacheOptions&
   const std::string own = strformat("{}/ckpt-cache-1.{}", path == "/" ? "" : path, uint64_t{geteuid()});
   const bool made = retry([&] { return mkdir(own.c_str(), 0700); }) == 0;
   if (!made && errno != EEXIST) return cannot_cache(fail(errno, "make directory", own));
-  if (made) (void)chmod(own.c_str(), 0700);
   Fd directory(retry([&] { return ::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
   if (!directory && (errno == ENOTDIR || errno == ELOOP)) return cannot_cache(not_ours(own));
   if (!directory) return cannot_cache(fail(errno, "open", own));
   struct stat found{};
+  if (made && fstat(directory.get(), &found) == 0 && found.st_uid == geteuid()) (void)fchmod(directory.get(), 0700);
   if (fstat(directory.get(), &found) != 0) return cannot_cache(fail(errno, "inspect", own));
   if (found.st_uid != geteuid() || (found.st_mode & 077) != 0) return cannot_cache(not_ours(own));
   if (Status locks = try_locks(Root(own), directory.get()); !locks.ok()) return cannot_cache(std::move(locks));

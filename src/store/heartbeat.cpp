@@ -1,9 +1,10 @@
 #include "store/heartbeat.h"
 
 #include <algorithm>
-#include <system_error>
 
 #include "base/errand.h"
+#include "base/parallel.h"
+#include "base/thread.h"
 
 namespace ckpt::store {
 
@@ -21,11 +22,8 @@ std::shared_ptr<void> Heartbeat::begin(std::string key) {
   {
     std::lock_guard lock(mutex_);
     works_[key] = {};
-    try {
-      if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error&) {
-      // Without a thread there is no file, and nobody is taken to be gone.
-    }
+    // Without a thread there is no file, and nobody is taken to be gone.
+    if (!thread_.joinable()) (void)start_thread(&thread_, [this] { work(); });
   }
   changed_.notify_all();
   return std::shared_ptr<void>(this, [key = std::move(key)](void* self) { static_cast<Heartbeat*>(self)->end(key); });
@@ -45,7 +43,7 @@ void Heartbeat::work() {
   std::unique_lock lock(mutex_);
   auto unlocked = [&](auto&& request) {
     lock.unlock();
-    (void)request();
+    (void)call_guarded(request);
     lock.lock();
   };
   for (;;) {

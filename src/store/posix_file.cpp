@@ -7,8 +7,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "store/keys.h"
@@ -93,6 +95,14 @@ Status sync_directory(int fd, std::string_view path) {
 bool lives_in_memory(int fd) {
   struct statfs found;
   return retry([&] { return fstatfs(fd, &found); }) == 0 && found.f_type == TMPFS_MAGIC;
+}
+
+bool is_local(int fd) {
+  constexpr uint32_t kLocal[] = {EXT4_SUPER_MAGIC,      TMPFS_MAGIC, RAMFS_MAGIC, BTRFS_SUPER_MAGIC,
+                                 OVERLAYFS_SUPER_MAGIC, 0x58465342,  0x2fc12fc1,  0xca451a4e};  // XFS, ZFS, bcachefs
+  struct statfs found;
+  if (retry([&] { return fstatfs(fd, &found); }) != 0) return false;
+  return std::find(std::begin(kLocal), std::end(kLocal), static_cast<uint32_t>(found.f_type)) != std::end(kLocal);
 }
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }

@@ -1,8 +1,5 @@
 #include "store/transfer.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <new>
 #include <system_error>
 #include <utility>
@@ -64,19 +61,6 @@ void Places::wait_until_all_free() {
 }
 
 // ---- threads ----
-
-bool start_thread(std::thread* thread, const std::function<void()>& body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    *thread = std::thread(body);
-  } catch (const std::system_error&) {
-  } catch (const std::bad_alloc&) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread->joinable();
-}
 
 Threads::Threads(Places& places, unsigned most) : places_(places), most_(most) {
   threads_.reserve(most);  // so that adding one cannot fail halfway

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/errand.h"
+#include "base/thread.h"
 #include "store/io_queue.h"
 
 namespace ckpt::store {
@@ -60,8 +61,6 @@ class Places {
   size_t taken_ = 0;
 };
 
-// Starts a thread that takes no signals. The function must not throw. False if the system gives no thread.
-bool start_thread(std::thread* thread, const std::function<void()>& body);
 
 // One thread at first; more as they are needed, if the system gives them.
 class Threads {

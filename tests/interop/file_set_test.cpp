@@ -2,6 +2,8 @@
 #include "interop/safetensors/file_set.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -178,11 +180,28 @@ TEST_F(FileSets, AFileOfAnyNameIsTakenUnderASafeOne) {
 
 class Files : public TemporaryDirectory {
  protected:
-  static void fill(const std::string& path, const std::string& text) {
-    auto file = OutputFile::create(path);
+  static void fill(Result<OutputFile> file, const std::string& text) {
     ASSERT_TRUE(file.ok()) << file.status().message();
     ASSERT_TRUE(file->write(as_bytes(text)).ok());
     ASSERT_TRUE(file->sync().ok());
+  }
+  // What a process leaves that is killed while it exports to "d".
+  void kill_an_export() const {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto output = Output::begin_directory(path("d"));
+      fill(output->file("x"), "half");
+      fill(output->file("inner/x"), "half");
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+  }
+  std::string left_directory() const {
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      if (entry.path().string().ends_with(".d")) return entry.path();
+    return {};
   }
 };
 
@@ -198,7 +217,8 @@ TEST_F(Files, OnlyRegularFilesAreMapped) {
 TEST_F(Files, AFileAppearsOnPublishAndNotBefore) {
   auto output = Output::begin_file(path("f"));
   ASSERT_TRUE(output.ok());
-  fill(output->temporary(), "abc");
+  fill(output->file(), "abc");
+  EXPECT_EQ(entry_count(), 0u);
   EXPECT_FALSE(std::filesystem::exists(path("f")));
   ASSERT_TRUE(output->publish().ok());
   EXPECT_EQ(read_file(path("f")), "abc");
@@ -218,8 +238,8 @@ TEST_F(Files, AFasterWriterKeepsItsPlace) {
   {
     auto file = Output::begin_file(path("f"));
     auto directory = Output::begin_directory(path("d"));
-    fill(file->temporary(), "mine");
-    fill(directory->temporary() + "/x", "mine");
+    fill(file->file(), "mine");
+    fill(directory->file("x"), "mine");
     write_file(path("f"), "theirs");
     std::filesystem::create_directory(path("d"));
     write_file(path("d/x"), "theirs");
@@ -235,63 +255,75 @@ TEST_F(Files, ADirectoryTakesThePlaceOfAnEmptyOne) {
   std::filesystem::create_directory(path("d"));
   auto output = Output::begin_directory(path("d") + "//");
   ASSERT_TRUE(output.ok());
-  fill(output->temporary() + "/x", "abc");
+  fill(output->file("x"), "abc");
   ASSERT_TRUE(output->publish().ok());
   EXPECT_EQ(read_file(path("d/x")), "abc");
+  std::filesystem::create_directory(path("e"));  // with the rights of any other
+  EXPECT_EQ(std::filesystem::status(path("d")).permissions(), std::filesystem::status(path("e")).permissions());
 }
 
 TEST_F(Files, NothingIsLeftOfAnOutputThatWasGivenUp) {
   {
     auto file = Output::begin_file(path("f"));
-    fill(file->temporary(), "abc");
+    fill(file->file(), "abc");
     auto directory = Output::begin_directory(path("d"));
-    fill(directory->temporary() + "/x", "abc");
+    fill(directory->file("inner/x"), "abc");
     EXPECT_EQ(entry_count(), 2u);
   }
   EXPECT_EQ(entry_count(), 0u);
-  {
-    (void)OutputFile::create(path("g"));
-  }
-  EXPECT_EQ(entry_count(), 0u);
-}
-
-// Makes a file or directory two hours old.
-void age(const std::string& path) {
-  const auto now = std::filesystem::file_time_type::clock::now();
-  std::filesystem::last_write_time(path, now - std::chrono::hours(2));
 }
 
 TEST_F(Files, WhatAKilledExportLeftGoesWithTheNextOneToTheSameTarget) {
-  const std::string left = path(".f.tmp.0123456789abcdef"), folder = path(".d.tmp.0123456789abcdef");
-  write_file(left, "half");
-  std::filesystem::create_directory(folder);
-  write_file(folder + "/x", "half");
-  age(left);
-  age(folder);
+  kill_an_export();
+  EXPECT_EQ(entry_count(), 2u);
+  write_file(path(".f.tmp.0123456789abcdef"), "half");  // where the file system has no files without a name
   write_file(path(".g.tmp.0123456789abcdef"), "another target's");
   write_file(path(".f.tmp.mine"), "not an export's");
-  age(path(".g.tmp.0123456789abcdef"));
-  age(path(".f.tmp.mine"));
   (void)Output::begin_file(path("f"));
   (void)Output::begin_directory(path("d"));
-  EXPECT_FALSE(std::filesystem::exists(left));
-  EXPECT_FALSE(std::filesystem::exists(folder));
+  EXPECT_TRUE(std::filesystem::exists(path(".g.tmp.0123456789abcdef")));
+  EXPECT_TRUE(std::filesystem::exists(path(".f.tmp.mine")));
   EXPECT_EQ(entry_count(), 2u);
 }
 
-TEST_F(Files, WhatAnExportIsAtWorkOnStaysHoweverOldItIs) {
-  auto directory = Output::begin_directory(path("d"));
-  auto output = Output::begin_file(path("f"));
-  auto file = OutputFile::create(output->temporary());
-  age(directory->temporary());
-  age(output->temporary());
-  write_file(path(".f.tmp.0123456789abcdef"), "new");  // whose exporter may be about to lock it
-  (void)Output::begin_file(path("f"));
+TEST_F(Files, WhatAnExportIsAtWorkOnStays) {
+  {
+    auto directory = Output::begin_directory(path("d"));
+    fill(directory->file("x"), "abc");
+    (void)Output::begin_directory(path("d"));
+    EXPECT_EQ(entry_count(), 2u);
+    EXPECT_TRUE(directory->publish().ok());
+  }
+  EXPECT_EQ(read_file(path("d/x")), "abc");
+  EXPECT_EQ(entry_count(), 1u);
+}
+
+// Who may write beside the target can put anything under a name that an export could have left.
+TEST_F(Files, NothingGoesThatAnExportHasNotMade) {
+  const std::string name = path(".d.tmp.0123456789abcdef");
+  std::filesystem::create_directories(path("thesis/deep"));
+  write_file(path("thesis/a"), "precious");
+  write_file(path("thesis/deep/b"), "precious");
+  kill_an_export();
+  const std::string left = left_directory();
+  std::filesystem::create_symlink(path("thesis"), left + "/link");
+  std::filesystem::create_symlink(path("thesis"), left + "/inner/link");
+  (void)Output::begin_directory(path("d"));  // takes the links, and not what they lead to
+  EXPECT_EQ(entry_count(), 1u);
+  std::filesystem::create_symlink(path("thesis"), name + ".d");
+  std::filesystem::create_symlink(path("thesis/a"), name);
   (void)Output::begin_directory(path("d"));
-  EXPECT_EQ(entry_count(), 3u);
-  ASSERT_TRUE(file->sync().ok());
-  EXPECT_TRUE(output->publish().ok());
-  EXPECT_TRUE(directory->publish().ok());
+  std::filesystem::remove(name);
+  std::filesystem::remove(name + ".d");
+  // A mark of another directory, or none.
+  std::filesystem::rename(path("thesis"), name + ".d");
+  (void)Output::begin_directory(path("d"));
+  kill_an_export();
+  (void)Output::begin_directory(path("d"));
+  write_file(name, "ckpt export 1:1\n");
+  (void)Output::begin_directory(path("d"));
+  EXPECT_EQ(read_file(name + ".d/a"), "precious");
+  EXPECT_EQ(read_file(name + ".d/deep/b"), "precious");
 }
 
 TEST_F(Files, ErrorsNameThePath) {

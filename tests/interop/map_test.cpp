@@ -41,15 +41,17 @@ TEST(MapPattern, RefusesWhatCouldBeReadTwoWays) {
 TEST(MapPattern, TakesNoLongerThanTheProductOfTheLengths) {
   const std::string name(4000, 'a');
   EXPECT_EQ(renamed("{*x}.a.a.a.a.b", "{*x}", name), "no");
-  EXPECT_FALSE(fits_glob("*a*a*a*a*a*a*a*a*b", name));
+  EXPECT_FALSE(fits_place("*a*a*a*a*a*a*a*a*b", name));
 }
 
 TEST(MapGlob, Fits) {
   for (const auto& [glob, name] : std::map<std::string, std::string>{
            {"*", ""}, {"a*", "abc"}, {"*c", "abc"}, {"a?c", "abc"}, {"a**c", "ac"}, {"*b*", "abc"}})
-    EXPECT_TRUE(fits_glob(glob, name)) << glob;
+    EXPECT_TRUE(fits_place(glob, name)) << glob;
   for (const auto& [glob, name] : std::map<std::string, std::string>{{"", "a"}, {"a", ""}, {"a?", "a"}, {"*c", "cb"}})
-    EXPECT_FALSE(fits_glob(glob, name)) << glob;
+    EXPECT_FALSE(fits_place(glob, name)) << glob;
+  for (const char* glob : {"a", "*b", "a/b", "?", "a/*c"}) EXPECT_TRUE(fits_place(glob, "a/b/c")) << glob;
+  for (const char* glob : {"b", "a/b/", "a/bc", "/"}) EXPECT_FALSE(fits_place(glob, "a/b/c")) << glob;
 }
 
 TEST(MapSelection, APlaceMeansWhatIsBelowIt) {
@@ -242,6 +244,31 @@ TEST(Mapping, VariablesTakeTheFirstExpressionThatIsKnown) {
   EXPECT_EQ(variables.evaluate("L").status().code(), CKPT_INVALID);
   EXPECT_EQ(*variables.size_of("in"), 0u);
   EXPECT_EQ(variables.use_config("[", "c").code(), CKPT_FORMAT);
+}
+
+TEST(Mapping, VariablesThatNameEachOtherAreToldOnce) {
+  Variables variables;
+  for (int i = 0; i < 24; i++) {
+    std::string terms = strformat("x{}", i + 1);
+    for (int k = 1; k < 40; k++) terms += strformat("*x{}", i + 1);
+    variables.define(strformat("x{}", i), {terms});
+  }
+  variables.define("x24", {"1"});
+  EXPECT_EQ(*variables.evaluate("x0"), 1u);  // 40^24 terms, each by itself
+  EXPECT_EQ(variables.values().size(), 25u);
+  for (int i = 0; i < 100; i++) variables.define(strformat("y{}", i), {strformat("y{}", i + 1)});
+  EXPECT_EQ(variables.evaluate("y0").status().code(), CKPT_INVALID) << "a chain without end";
+}
+
+TEST(Mapping, RefusesWhatIsDeepOrLong) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  for (const std::string& text :
+       {R"({"rules": [], "unmatched": )" + deep + "}", R"({"rules": [{"match": )" + deep + R"(, "to": "a"}]})",
+        R"({"rules": [], "vars": {"x": )" + deep + "}}", R"({"rules": [], "about": )" + deep + "}",
+        R"({"rules": [], "vars": {"x": ")" + std::string(5000, '1') + R"("}})"})
+    EXPECT_EQ(Mapping::parse(text, "m").status().code(), CKPT_INVALID) << text.substr(0, 60);
+  Variables variables;
+  EXPECT_EQ(variables.use_config(R"({"a": )" + deep + "}", "c").code(), CKPT_FORMAT);
 }
 
 class MapCalls : public StoreTest {

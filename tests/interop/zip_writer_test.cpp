@@ -14,13 +14,12 @@ struct Named {
   std::string name, data;
 };
 
-class ZipWriterTest : public TemporaryDirectory {
+class ZipWriterTest : public testing::Test {
  protected:
   // The archive of these entries; every second one goes in by pieces.
   std::string archive(const std::vector<Named>& entries, uint64_t zip64_from = ZipWriter::kZip64From) {
-    Result<OutputFile> file = OutputFile::create(path("x.zip"));
-    EXPECT_TRUE(file.ok()) << file.status().message();
-    ZipWriter writer(*file, zip64_from);
+    OutputFile file = OutputFile::temporary().take();
+    ZipWriter writer(file, zip64_from);
     for (size_t i = 0; i < entries.size(); i++) {
       const Bytes data = as_bytes(entries[i].data);
       if (i % 2 == 0) {
@@ -33,11 +32,9 @@ class ZipWriterTest : public TemporaryDirectory {
       EXPECT_TRUE(writer.end().ok());
     }
     EXPECT_TRUE(writer.finish().ok());
-    EXPECT_TRUE(file->sync().ok());
-    const std::string bytes = read_file(path("x.zip"));
-    EXPECT_EQ(writer.size(), bytes.size());
-    std::filesystem::remove(path("x.zip"));
-    return bytes;
+    const MappedFile written = file.map().take();
+    EXPECT_EQ(writer.size(), written.bytes().size());
+    return std::string(as_text(written.bytes()));
   }
 
   static void expect_entries(const std::string& bytes, const std::vector<Named>& expected) {
@@ -90,9 +87,8 @@ TEST_F(ZipWriterTest, MoreEntriesThanTheShortFormCounts) {
 }
 
 TEST_F(ZipWriterTest, WrongAmountOfDataIsRefused) {
-  Result<OutputFile> file = OutputFile::create(path("x.zip"));
-  ASSERT_TRUE(file.ok());
-  ZipWriter writer(*file);
+  OutputFile file = OutputFile::temporary().take();
+  ZipWriter writer(file);
   EXPECT_EQ(writer.write(as_bytes("a")).code(), CKPT_INVALID);
   ASSERT_TRUE(writer.begin("a", 2).ok());
   EXPECT_EQ(writer.write(as_bytes("abc")).code(), CKPT_INVALID);
@@ -105,9 +101,8 @@ TEST_F(ZipWriterTest, WrongAmountOfDataIsRefused) {
 }
 
 TEST_F(ZipWriterTest, NamesThatAZipCannotHoldAreRefused) {
-  Result<OutputFile> file = OutputFile::create(path("x.zip"));
-  ASSERT_TRUE(file.ok());
-  ZipWriter writer(*file);
+  OutputFile file = OutputFile::temporary().take();
+  ZipWriter writer(file);
   EXPECT_EQ(writer.add("", {}).code(), CKPT_INVALID);
   EXPECT_EQ(writer.add(std::string(65536, 'a'), {}).code(), CKPT_INVALID);
 }

@@ -1033,6 +1033,9 @@ end
 function ckpt_file_format(file)
     @ccall libckpt.ckpt_file_format(file::Ptr{ckpt_file})::Cstring
 end
+function ckpt_file_left_out(file, index)
+    @ccall libckpt.ckpt_file_left_out(file::Ptr{ckpt_file}, index::UInt64)::Cstring
+end
 function ckpt_file_tensor_count(file)
     @ccall libckpt.ckpt_file_tensor_count(file::Ptr{ckpt_file})::UInt64
 end

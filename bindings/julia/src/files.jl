@@ -59,6 +59,15 @@ end
 "`\"pt\"` (zip), `\"pt-legacy\"`, `\"safetensors\"`, `\"dcp\"` and so on, as `ckpt_file.h` lists them."
 format(file::File) = use(pointer -> unsafe_string(ckpt_file_format(pointer)), file.handle)
 
+"What is in the directory and was not read: `\"meta.pt\"`, or `\"runs/\"` of a directory."
+left_out(file::File) = use(file.handle) do pointer
+    names = String[]
+    while (name = ckpt_file_left_out(pointer, length(names))) != C_NULL
+        push!(names, unsafe_string(name))
+    end
+    return names
+end
+
 """
 A tensor of a file: `name` (its path in the tree), `dtype`, `shape` and `strides` (row-major, in elements). `bytes`
 counts its elements, `data_bytes` the gaps between them too. If it shares the memory of another tensor, `alias_of` is

@@ -148,6 +148,9 @@ void bind_file(nb::module_& m) {
           "format", [](const FileObject& self) { return self.get()->format(); },
           "\"pt\" (zip), \"pt-legacy\", \"safetensors\", \"dcp\", \"deepspeed\" and so on: ckpt_file.h lists them.")
       .def_prop_ro(
+          "left_out", [](const FileObject& self) { return self.get()->left_out(); },
+          "What is in the directory and was not read: \"meta.pt\", or \"runs/\" of a directory.")
+      .def_prop_ro(
           "tensor_count", [](const FileObject& self) { return self.get()->tensor_count(); },
           "How many tensors there are, those that share memory included.")
       .def("tensors", &tensors_of, nb::sig("def tensors(self) -> list[ckpt.records.FileTensor]"),

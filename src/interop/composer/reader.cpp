@@ -11,8 +11,6 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr uint64_t kMostAtLeast = uint64_t{1} << 30, kMostTimes = 2000;  // what a packed file may grow to
-
 Status no_pt(const std::string& path, const std::string& what) {
   return Status(CKPT_FORMAT, path + ": " + what + "; expected a .pt, or a tar with " + std::string(kComposerStates))
       .with("path", path);
@@ -21,13 +19,10 @@ Status no_pt(const std::string& path, const std::string& what) {
 // In a temporary file. What begins as nothing that is read is refused before more of it is unpacked.
 Result<InputFile> unpack_file(const std::string& path, const char* packing, Bytes packed, const ReadOptions& options) {
   CKPT_ASSIGN(OutputFile file, OutputFile::temporary());
-  const uint64_t most = std::max(kMostAtLeast, packed.size() * kMostTimes);
   const Status status = unpack(packing, packed, [&](Bytes piece) -> Status {
     CKPT_TRY(options.check());
     if (file.size() == 0 && !begins_as_tar(piece) && !PtSource::looks_like(piece))
       return no_pt(path, strformat("it looks like {} data of something else", packing));
-    if (file.size() + piece.size() > most)
-      return Status(CKPT_UNSUPPORTED, strformat("more than {} bytes of {}; unpack it", most, packed.size()));
     return file.write(piece);
   });
   if (!status.ok()) return Status(status).in(path).with("path", path);

@@ -168,9 +168,10 @@ const char* packing_of(std::string_view head) {
 }
 
 Status unpack(const char* packing, Bytes packed, const std::function<Status(Bytes)>& take) {
+  uint64_t left = most_unpacked(packed.size());
   const auto* row = std::find_if(std::begin(kPackings), std::end(kPackings),
                                  [&](const Packing& each) { return std::string_view(each.name) == packing; });
-  if (!row->make) return unpack_zstd(packed, take);
+  if (!row->make) return unpack_zstd(packed, &left, take);
   const std::unique_ptr<Unpacker> unpacker = row->make();
   std::vector<std::byte> buffer(kOutBytes);
   Bytes in = packed;
@@ -191,7 +192,9 @@ Status unpack(const char* packing, Bytes packed, const std::function<Status(Byte
         return Status(CKPT_CORRUPT, strformat("{} data, near byte {} of {}: {}", packing, packed.size() - in.size(),
                                               packed.size(), in.empty() ? "it is cut" : "it is damaged"))
             .with("offset", uint64_t{packed.size() - in.size()});
-      if (made != 0) CKPT_TRY(take(Bytes(buffer).first(made)));
+      if (made == 0) continue;
+      CKPT_TRY(take_unpacked(&left, made, packed.size()));
+      CKPT_TRY(take(Bytes(buffer).first(made)));
     }
   }
   return Ok();

@@ -13,7 +13,8 @@ namespace ckpt::interop {
 // "gzip"; null for what is not packed.
 const char* packing_of(std::string_view head);
 
-// Gives the content of `packed`, piece by piece. UNSUPPORTED without the library; CORRUPT; what `take` returns.
+// Gives the content of `packed`, piece by piece. UNSUPPORTED without the library, and where it grows beyond measure;
+// CORRUPT; what `take` returns.
 Status unpack(const char* packing, Bytes packed, const std::function<Status(Bytes)>& take);
 
 }  // namespace ckpt::interop

@@ -23,6 +23,9 @@ struct DcpPlace {
   uint64_t offset = 0, length = 0;
   bool zstd = false;  // it is a frame of zstd
   bool operator==(const DcpPlace&) const = default;
+  bool overlaps(const DcpPlace& other) const {
+    return file == other.file && offset < other.offset + other.length && other.offset < offset + length;
+  }
 };
 
 struct DcpChunk {

@@ -27,7 +27,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr const char* kMetadataFile = ".metadata";
-constexpr uint64_t kMaxUnpackedValue = 256 << 20;  // in memory; torch writes what is no tensor so
+constexpr uint64_t kMaxUnpackedValues = 256 << 20;  // in memory; torch writes what is no tensor so
 constexpr size_t kMaxRanks = 1 << 20;
 
 struct MetadataFile {
@@ -127,7 +127,11 @@ class Locator {
   // Packed ones from a temporary file.
   Status open_entries(std::vector<FileBytes>* entries) {
     std::optional<OutputFile> unpacked;
+    uint64_t packed_bytes = 0;
+    for (const Wanted& wanted : wanted_) packed_bytes += wanted.chunk->place.zstd ? wanted.chunk->place.length : 0;
+    unpacked_left_ = most_unpacked(packed_bytes);
     std::vector<std::pair<size_t, ByteRange>> packed;
+    const DcpChunk* last = nullptr;  // they come in the order of their places
     for (const Wanted& wanted : wanted_) {
       const DcpPlace& place = wanted.chunk->place;
       CKPT_ASSIGN(const FileBytes file, state_.files.open(first_.file + catalogue_.files[place.file]));
@@ -138,8 +142,14 @@ class Locator {
       entries->push_back(file.part(place.offset, place.length));
       if (!place.zstd) {
         CKPT_TRY(look_for_blob(place, file, entries->back()));
-        continue;
+        if (blobs_.contains({place.file, place.offset})) continue;
       }
+      // Each is opened for itself, so nobody may make many of one.
+      if (last && last != wanted.chunk && last->place.overlaps(place))
+        return Status(CKPT_FORMAT, strformat("{}: two entries lie at {}", catalogue_.path_of(place), place.offset))
+            .with("path", catalogue_.path_of(place));
+      last = wanted.chunk;
+      if (!place.zstd) continue;
       if (!unpacked) {
         CKPT_ASSIGN(OutputFile made, OutputFile::temporary());
         unpacked.emplace(std::move(made));
@@ -169,10 +179,10 @@ class Locator {
     return Ok();
   }
 
-  Status unpack(const FileBytes& entry, const DcpPlace& place, const std::function<Status(Bytes)>& take) const {
+  Status unpack(const FileBytes& entry, const DcpPlace& place, const std::function<Status(Bytes)>& take) {
     CKPT_TRY(entry.need(0, entry.size()));
     const std::string path = catalogue_.path_of(place);
-    Status status = unpack_zstd(entry.all(), [&](Bytes bytes) -> Status {
+    Status status = unpack_zstd(entry.all(), &unpacked_left_, [&](Bytes bytes) -> Status {
       CKPT_TRY(options_.check());
       return take(bytes);
     });
@@ -186,6 +196,7 @@ class Locator {
   ReadOptions alone_;
   std::vector<Wanted> wanted_;
   std::map<std::pair<size_t, uint64_t>, std::unique_ptr<DcpBlob>> blobs_;  // by file and place
+  uint64_t unpacked_left_ = 0;                                             // bytes
 };
 
 // ---- the catalogue ----
@@ -247,6 +258,7 @@ class CatalogueMaker {
       for (const DcpChunk& chunk : item.chunks) note(item, chunk.place);
       for (const DcpValue& value : item.values) note(item, value.place);
     }
+    CKPT_TRY(check_values_lie_apart());
     for (size_t i = 0; i < ends.size(); i++)
       if (users[i]) wanted.push_back(catalogue_.metadata.files[i]);
     expect_files(catalogue_.directory, wanted, options_.folder);
@@ -266,6 +278,18 @@ class CatalogueMaker {
           .with("found", size);
     }
     return Ok();
+  }
+
+  // Each is read for itself, so nobody may make many of one.
+  Status check_values_lie_apart() const {
+    std::vector<DcpPlace> places;
+    for (const DcpItem& item : catalogue_.metadata.items)
+      for (const DcpValue& value : item.values) places.push_back(value.place);
+    std::ranges::sort(places, {}, [](const DcpPlace& place) { return std::pair(place.file, place.offset); });
+    const auto twice = std::ranges::adjacent_find(places, &DcpPlace::overlaps);
+    if (twice == places.end() || twice->file == SIZE_MAX) return Ok();
+    return Status(CKPT_FORMAT, strformat("{}: two values lie at {}", catalogue_.path_of(*twice), twice->offset))
+        .with("path", catalogue_.path_of(*twice));
   }
 
   Status add_file(const std::string& path, const DcpItem& user, uint64_t* size) {
@@ -391,7 +415,7 @@ class CatalogueMaker {
     Result<PtSource> parsed = PtSource::parse(path, entry, options_);
     if (!parsed.ok()) return put_cannot(tree, parsed.status(), parsed.status().message());
     const auto source = std::make_shared<const PtSource>(parsed.take());
-    CKPT_ASSIGN(PtTree made, make_tree(*source, at));
+    CKPT_ASSIGN(PtTree made, make_tree(*source, spare_, at));
     return put_tree(made, source, tree);
   }
 
@@ -419,9 +443,9 @@ class CatalogueMaker {
     if (!place.zstd) return entry;
     CKPT_TRY(entry.need(0, entry.size()));
     auto unpacked = std::make_shared<std::string>();
-    Status status = unpack_zstd(entry.all(), [&](Bytes bytes) -> Status {
-      if (unpacked->size() + bytes.size() > kMaxUnpackedValue)
-        return Status(CKPT_UNSUPPORTED, strformat("a value of more than {} bytes", kMaxUnpackedValue));
+    uint64_t most = std::min(unpacked_left_, most_unpacked(entry.size()));
+    Status status = unpack_zstd(entry.all(), &most, [&](Bytes bytes) -> Status {
+      unpacked_left_ -= bytes.size();
       unpacked->append(as_text(bytes));
       return Ok();
     });
@@ -433,7 +457,9 @@ class CatalogueMaker {
   DcpCatalogue& catalogue_;
   ForeignCheckpoint& state_;
   const ReadOptions& options_;
-  size_t sources_ = 0;  // of values with tensors
+  SpareTree spare_;
+  size_t sources_ = 0;                            // of values with tensors
+  uint64_t unpacked_left_ = kMaxUnpackedValues;  // bytes
 };
 
 }  // namespace

@@ -44,7 +44,15 @@ struct Zstd {
 
 }  // namespace
 
-Status unpack_zstd(Bytes frames, const std::function<Status(Bytes)>& take) {
+Status take_unpacked(uint64_t* left, uint64_t bytes, uint64_t packed) {
+  if (bytes > *left)
+    return Status(CKPT_UNSUPPORTED,
+                  strformat("{} bytes unpack to more than {}; unpack it", packed, most_unpacked(packed)));
+  *left -= bytes;
+  return Ok();
+}
+
+Status unpack_zstd(Bytes frames, uint64_t* left_to_take, const std::function<Status(Bytes)>& take) {
   static const Zstd zstd;
   if (!zstd.loaded)
     return Status(CKPT_UNSUPPORTED, "it is compressed by zstd: install libzstd.so.1 (Debian: libzstd1)")
@@ -62,6 +70,7 @@ Status unpack_zstd(Bytes frames, const std::function<Status(Bytes)>& take) {
           .with("offset", uint64_t{input.at});
     if (output.at == 0 && input.at == before)
       return Status(CKPT_CORRUPT, strformat("zstd: the frame of {} bytes is cut", input.size));
+    CKPT_TRY(take_unpacked(left_to_take, output.at, input.size));
     CKPT_TRY(take({buffer.data(), output.at}));
   }
   return Ok();

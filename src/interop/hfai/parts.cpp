@@ -89,12 +89,12 @@ Result<std::vector<HfaiShare>> shares_of(const HfaiPart& part, const char* key) 
 }
 
 Result<HfaiPart> open_part(const std::string& path, std::string name, size_t count, const ReadOptions& options,
-                           FileTable& files) {
+                           SpareTree& spare, FileTable& files) {
   const std::string file_path = path + '/' + name;
   CKPT_ASSIGN(InputFile file, InputFile::open(file_path, options.folder));
   CKPT_ASSIGN(PtSource source, PtSource::parse(file_path, file.bytes(), options));
   files.add(file_path, std::move(file));
-  CKPT_ASSIGN(PtTree content, make_tree(source));
+  CKPT_ASSIGN(PtTree content, make_tree(source, spare));
   HfaiPart part{std::make_shared<const PtSource>(std::move(source)), std::move(content), std::move(name), 0, {}, {}};
   part.root = hfai_entries_of(part.tree(), 0);
   if (part.root == kNoNode) return part.wrong(0, "expected a dict");
@@ -139,8 +139,9 @@ Result<std::vector<HfaiPart>> open_hfai_parts(const std::string& path, const Rea
   CKPT_TRY(check_names(path, names));
   expect_files(path, names, options.folder);
   std::vector<HfaiPart> parts;
+  SpareTree spare;
   for (size_t i = 0; i < names.size(); i++) {
-    CKPT_ASSIGN(HfaiPart part, open_part(path, hfai_part_name(i), names.size(), options, files));
+    CKPT_ASSIGN(HfaiPart part, open_part(path, hfai_part_name(i), names.size(), options, spare, files));
     parts.push_back(std::move(part));
     CKPT_TRY(check_alike(parts.front(), parts.back()));
   }

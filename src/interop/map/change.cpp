@@ -16,6 +16,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr uint64_t kMaxConfig = 4 << 20;
+constexpr size_t kMostTensors = 1 << 20;      // that a mapping makes of fewer
 constexpr uint64_t kKeptOfMapped = 64 << 20;  // bytes that were computed and may be wanted again
 
 // A tensor that is to be made of others.
@@ -53,6 +54,7 @@ class Changer {
   // ---- what each tensor becomes ----
 
   Status choose() {
+    const size_t most = std::max<size_t>(kMostTensors, 4 * content_.tensors.size());
     for (size_t i = 0; i < content_.tensors.size(); i++) {
       const std::string& name = content_.tensors[i].name;
       if (name.starts_with(kAliasMemory)) {
@@ -67,6 +69,9 @@ class Changer {
         continue;
       }
       CKPT_TRY(apply_rules(i, &now));
+      if (targets_.size() > most)
+        return Status(CKPT_UNSUPPORTED, strformat("{}: more than {} tensors of {}", changes_.mapping->name, most,
+                                                  content_.tensors.size()));
     }
     for (const std::string& glob : changes_.selection.only)
       if (changes_.strict && !found_.contains(glob))
@@ -316,7 +321,7 @@ class Changer {
     return sizes;
   }
 
-  Result<std::vector<ComputedPart>> parts_of(const Target& target) const {
+  Result<std::vector<ComputedPart>> parts_of(const Target& target) {
     std::vector<ComputedPart> parts;
     uint64_t at = 0;
     const int axis = target.rule && target.rule->cut ? target.rule->cut->axis : 0;
@@ -335,12 +340,19 @@ class Changer {
     return parts;
   }
 
-  Status split(const Cut& cut, size_t part, View* view) const {
+  Status split(const Cut& cut, size_t part, View* view) {
     if (cut.axis >= view->ndim()) return Status(CKPT_MISMATCH, strformat("no dimension {}", cut.axis));
-    CKPT_ASSIGN(const std::vector<uint64_t> sizes, sizes_of(cut, view->extent(cut.axis)));
-    uint64_t begin = 0;
-    for (size_t i = 0; i < part; i++) begin += sizes[i];
-    return view->narrow(cut.axis, begin, sizes[part]);
+    const uint64_t extent = view->extent(cut.axis);
+    // The parts of a tensor come one after another.
+    if (split_.cut != &cut || split_.extent != extent) {
+      split_.cut = nullptr;
+      CKPT_ASSIGN(split_.sizes, sizes_of(cut, extent));
+      split_.begins.clear();
+      for (uint64_t begin = 0; const uint64_t size : split_.sizes) split_.begins.push_back(std::exchange(begin, begin + size));
+      split_.cut = &cut;
+      split_.extent = extent;
+    }
+    return view->narrow(cut.axis, split_.begins[part], split_.sizes[part]);
   }
 
   Status check_concat(const Cut& cut, const std::vector<ComputedPart>& parts, uint64_t extent) const {
@@ -412,6 +424,11 @@ class Changer {
   std::vector<ForeignTensor> out_;
   std::map<std::string, TorchMarks> marks_;
   std::unique_ptr<ComputedFile> computed_;
+  struct {
+    const Cut* cut = nullptr;
+    uint64_t extent = 0;
+    std::vector<uint64_t> sizes, begins;
+  } split_;  // the last one
 };
 
 std::vector<std::string> comma_list(const std::string& text) {
@@ -425,12 +442,7 @@ std::vector<std::string> comma_list(const std::string& text) {
 }
 
 bool fits_any(const std::vector<std::string>& globs, std::string_view name) {
-  for (size_t end = name.find('/');; end = name.find('/', end + 1)) {
-    const std::string_view place = name.substr(0, end);
-    if (std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return fits_glob(glob, place); }))
-      return true;
-    if (end == name.npos) return false;
-  }
+  return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return fits_place(glob, name); });
 }
 
 struct Config {

@@ -24,8 +24,13 @@ Status check_keys(const Json& object, std::initializer_list<std::string_view> kn
   return Ok();
 }
 
+// What is said for each tensor is short, so that no mapping of a few KiB takes hours.
+constexpr size_t kMaxSaid = 4096, kMaxList = 1024, kMaxOps = 16, kMaxRules = 16384;
+
 // A text or a number, as an expression.
 Result<std::string> expression_of(const Json& value, const char* what) {
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kMaxSaid)
+    return wrong_mapping(strformat("{}: a text of more than {} bytes", what, kMaxSaid));
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_unsigned()) return std::to_string(value.get<uint64_t>());
   return wrong_mapping(std::string(what) + ": expected a number or a text");
@@ -35,6 +40,7 @@ Result<std::string> expression_of(const Json& value, const char* what) {
 Result<std::vector<std::string>> texts_of(const Json& value, const char* what) {
   std::vector<std::string> texts;
   const Json list = value.is_array() ? value : Json::array({value});
+  if (list.size() > kMaxList) return wrong_mapping(strformat("{}: a list of more than {}", what, kMaxList));
   for (const Json& item : list) {
     CKPT_ASSIGN(std::string text, expression_of(item, what));
     texts.push_back(std::move(text));
@@ -76,7 +82,8 @@ Result<Cut> cut_of(const Json& value, const char* what, bool needs_sizes) {
 
 Result<Operation> operation_of(const Json& value) {
   if (value.is_string()) {
-    CKPT_ASSIGN(Rearrange rearrange, Rearrange::parse(value.get<std::string>()));
+    CKPT_ASSIGN(const std::string text, expression_of(value, "ops"));
+    CKPT_ASSIGN(Rearrange rearrange, Rearrange::parse(text));
     return Operation(std::move(rearrange));
   }
   if (!value.is_object() || !value.contains("narrow") || value.size() != 1 || !value["narrow"].is_object())
@@ -143,7 +150,9 @@ Result<Rule> parse_rule(const Json& json) {
   }
   CKPT_TRY(check_several(rule, split, concat));
   if (json.contains("ops")) {
-    for (const Json& value : json["ops"].is_array() ? json["ops"] : Json::array({json["ops"]})) {
+    const Json ops = json["ops"].is_array() ? json["ops"] : Json::array({json["ops"]});
+    if (ops.size() > kMaxOps) return wrong_mapping(strformat("ops: a list of more than {}", kMaxOps));
+    for (const Json& value : ops) {
       CKPT_ASSIGN(Operation operation, operation_of(value));
       rule.ops.push_back(std::move(operation));
     }
@@ -174,8 +183,10 @@ const char* one_way(const Rule& rule) {
 }  // namespace
 
 Result<Mapping> Mapping::parse(std::string_view text, const std::string& name) {
-  const Json json = Json::parse(text, nullptr, false, true);  // comments are taken
-  if (json.is_discarded() || !json.is_object()) return wrong_mapping(name + ": not a JSON object");
+  if (Status status = format::check_json(text, true); !status.ok())  // comments are taken
+    return wrong_mapping(name + ": " + status.message()).with("path", name);
+  const Json json = Json::parse(text, nullptr, false, true);
+  if (!json.is_object()) return wrong_mapping(name + ": not a JSON object").with("path", name);
   Mapping out;
   out.name = name;
   auto read = [&]() -> Status {
@@ -193,6 +204,7 @@ Result<Mapping> Mapping::parse(std::string_view text, const std::string& name) {
                     : unmatched == "keep" ? Unmatched::kKeep
                                           : Unmatched::kDrop;
     if (!json.contains("rules") || !json["rules"].is_array()) return wrong_mapping("expected a list rules");
+    if (json["rules"].size() > kMaxRules) return wrong_mapping(strformat("more than {} rules", kMaxRules));
     for (const Json& value : json["rules"]) {
       const std::string number = strformat("rule {}", out.rules.size() + 1);
       Result<Rule> rule = parse_rule(value);
@@ -244,7 +256,7 @@ Result<Mapping> Mapping::backwards() const {
 
 // ---- variables ----
 
-static constexpr int kMaxDepth = 16;
+static constexpr int kMaxDepth = 32;
 
 static void flatten(const Json& object, const std::string& prefix, int depth, Variables::Values* values) {
   if (depth == 8) return;
@@ -255,16 +267,18 @@ static void flatten(const Json& object, const std::string& prefix, int depth, Va
 }
 
 Status Variables::use_config(std::string_view text, const std::string& name) {
+  CKPT_TRY(format::check_json(text).in(name).with("path", name));
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object())
-    return Status(CKPT_FORMAT, name + ": not a JSON object").with("path", name);
+  if (!json.is_object()) return Status(CKPT_FORMAT, name + ": not a JSON object").with("path", name);
   flatten(json, {}, 0, &config_);
+  forget();
   config_name_ = name;
   return Ok();
 }
 
 void Variables::define(std::string name, std::vector<std::string> expressions) {
   expressions_[std::move(name)] = std::move(expressions);
+  forget();
 }
 
 Result<uint64_t> Variables::size_of(const std::string& name) const {
@@ -272,20 +286,34 @@ Result<uint64_t> Variables::size_of(const std::string& name) const {
   return variable(name, 0);
 }
 
-Result<uint64_t> Variables::evaluate(std::string_view expression) const { return evaluate(expression, 0); }
+// Each expression and each variable is told once, however many tensors and variables name it.
+Result<uint64_t> Variables::evaluate(const std::string& expression) const {
+  const auto [told, is_new] = told_expressions_.try_emplace(expression, uint64_t{0});
+  if (is_new) told->second = evaluate(expression, 0);
+  return told->second;
+}
 
 Result<uint64_t> Variables::variable(const std::string& name, int depth) const {
   if (const auto found = known_.find(name); found != known_.end()) return found->second;
   const auto found = expressions_.find(name);
   if (found == expressions_.end()) return Status(CKPT_NOT_FOUND, "no variable " + shown(name));
-  if (depth == kMaxDepth) return Status(CKPT_INVALID, "variable " + name + " needs itself");
+  if (depth == kMaxDepth)
+    return Status(CKPT_INVALID, strformat("variable {} is named by more than {} others in a row", shown(name), depth));
+  const auto [told, is_new] =
+      told_.try_emplace(name, Status(CKPT_INVALID, "variable " + shown(name) + " needs itself"));
+  if (is_new) told->second = first_known(found->first, found->second, depth);
+  return told->second;
+}
+
+Result<uint64_t> Variables::first_known(const std::string& name, const std::vector<std::string>& expressions,
+                                        int depth) const {
   Status first = Ok();
-  for (const std::string& expression : found->second) {
+  for (const std::string& expression : expressions) {
     const Result<uint64_t> value = evaluate(expression, depth + 1);
     if (value.ok() && *value != 0) return *value;
-    if (first.ok()) first = value.ok() ? Status(CKPT_MISMATCH, expression + " is 0") : value.status();
+    if (first.ok()) first = value.ok() ? Status(CKPT_MISMATCH, shown(expression) + " is 0") : value.status();
   }
-  return Status(first.code(), "variable " + name + ": " + first.message());
+  return Status(first.code(), "variable " + shown(name) + ": " + first.message());
 }
 
 Result<uint64_t> Variables::term(std::string_view term, int depth) const {

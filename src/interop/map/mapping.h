@@ -1,6 +1,6 @@
 // A mapping: rules that say what the tensors of one program are called, and how they lie, in another. Written as JSON
 // (docs/mappings.md), by the user or shipped; its names, shapes and configuration come from files that nobody vouches
-// for. Pure.
+// for. Pure; each object belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -27,24 +27,34 @@ class Variables {
   // `json` is a model's configuration; `name` is for messages. FORMAT
   Status use_config(std::string_view json, const std::string& name);
   // What is known already, from an import: before any expression.
-  void use_values(Values values) { known_ = std::move(values); }
+  void use_values(Values values) {
+    known_ = std::move(values);
+    forget();
+  }
   void define(std::string name, std::vector<std::string> expressions);
 
   // 0: no such variable.
   Result<uint64_t> size_of(const std::string& name) const;
   // NOT_FOUND, with what would be needed.
-  Result<uint64_t> evaluate(std::string_view expression) const;
+  Result<uint64_t> evaluate(const std::string& expression) const;
   // Of all that can be told.
   Values values() const;
 
  private:
+  void forget() {
+    told_.clear();
+    told_expressions_.clear();
+  }
   Result<uint64_t> evaluate(std::string_view expression, int depth) const;
   Result<uint64_t> term(std::string_view term, int depth) const;
   Result<uint64_t> variable(const std::string& name, int depth) const;
+  Result<uint64_t> first_known(const std::string& name, const std::vector<std::string>& expressions, int depth) const;
 
   std::map<std::string, std::vector<std::string>> expressions_;
   Values known_, config_;
   std::string config_name_;
+  using Told = std::map<std::string, Result<uint64_t>>;
+  mutable Told told_, told_expressions_;  // what was asked for; of a variable "needs itself" meanwhile
 };
 
 struct Narrow {

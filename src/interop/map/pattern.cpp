@@ -8,7 +8,9 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr size_t kMaxPattern = 4096;
+constexpr size_t kMaxPattern = 4096, kMaxItems = 64;
+
+bool ends_segment(char c) { return c == '.' || c == '/'; }
 
 bool is_word(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -43,13 +45,19 @@ Result<Pattern> Pattern::parse(std::string_view text) {
     has_any |= any;
     const bool follows = !out.items_.empty() && out.items_.back().kind != Item::kLiteral;
     if (follows) return refuse_pattern(text, "two placeholders side by side");
-    const bool ends = end + 1 == text.size() || text[end + 1] == '.' || text[end + 1] == '/';
+    const bool ends = end + 1 == text.size() || ends_segment(text[end + 1]);
     if (!any && !ends)
       return refuse_pattern(text, "after {" + std::string(name) + "} comes neither '.', '/' nor the end");
     out.items_.push_back({std::string(name), any ? Item::kAny : Item::kSegment});
     out.placeholders_.emplace_back(name);
     i = end + 1;
   }
+  for (const Item& item : out.items_) {
+    if (item.kind == Item::kAny) out.segments_after_any_ = 0;
+    if (item.kind == Item::kLiteral)
+      out.segments_after_any_ += std::count_if(item.text.begin(), item.text.end(), ends_segment);
+  }
+  if (out.items_.size() > kMaxItems) return refuse_pattern(text, strformat("more than {} parts", kMaxItems));
   std::sort(out.placeholders_.begin(), out.placeholders_.end());
   const auto last = std::unique(out.placeholders_.begin(), out.placeholders_.end());
   out.placeholders_.erase(last, out.placeholders_.end());
@@ -79,7 +87,11 @@ bool Pattern::match_from(size_t item, std::string_view rest, Captures* captures)
     return !value.empty() && take(now.text, value, captures) &&
            match_from(item + 1, rest.substr(value.size()), captures);
   }
+  // What follows has as many segments in the name as in the pattern, so there are few places where it may begin.
+  auto left = std::count_if(rest.begin(), rest.end(), ends_segment);
   for (size_t size = 0; size <= rest.size(); size++) {
+    if (size != 0 && ends_segment(rest[size - 1])) left--;
+    if (left != segments_after_any_) continue;
     Captures tried = *captures;
     if (!take(now.text, rest.substr(0, size), &tried) || !match_from(item + 1, rest.substr(size), &tried)) continue;
     *captures = std::move(tried);
@@ -94,23 +106,31 @@ std::string Pattern::expand(const Captures& captures) const {
   return name;
 }
 
-bool fits_glob(std::string_view glob, std::string_view name) {
-  size_t g = 0, n = 0, star = glob.npos, resume = 0;
-  while (n < name.size()) {
-    if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      resume = n;
-    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == name[n])) {
-      g++;
-      n++;
-    } else if (star != glob.npos) {
-      g = star + 1;
-      n = ++resume;
-    } else {
-      return false;
+bool fits_place(std::string_view glob, std::string_view name) {
+  if (glob.find_first_of("*?") == glob.npos)
+    return name.starts_with(glob) && (name.size() == glob.size() || name[glob.size()] == '/');
+  // Whether what was read fits the first g of the glob, for all g; so all places above the name are tried at once.
+  std::vector<bool> fits(glob.size() + 1), next;
+  const auto pass_stars = [&] {
+    for (size_t g = 0; g < glob.size(); g++)
+      if (fits[g] && glob[g] == '*') fits[g + 1] = true;
+  };
+  fits[0] = true;
+  pass_stars();
+  for (const char c : name) {
+    if (c == '/' && fits[glob.size()]) return true;
+    next.assign(fits.size(), false);
+    for (size_t g = 0; g < glob.size(); g++) {
+      if (!fits[g]) continue;
+      if (glob[g] == '*')
+        next[g] = true;
+      else if (glob[g] == '?' || glob[g] == c)
+        next[g + 1] = true;
     }
+    fits.swap(next);
+    pass_stars();
   }
-  return glob.find_first_not_of('*', g) == glob.npos;
+  return fits[glob.size()];
 }
 
 }  // namespace ckpt::interop

@@ -4,6 +4,7 @@
 // directions, and because names come from files: a match takes at most the product of both lengths. Pure; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,9 +40,11 @@ class Pattern {
   std::string text_;
   std::vector<Item> items_;
   std::vector<std::string> placeholders_;
+  std::ptrdiff_t segments_after_any_ = 0;  // how many '.' and '/' stand behind {*x}
 };
 
-// Whether `name` fits a glob: * is any text, ? one character. Takes at most the product of both lengths.
-bool fits_glob(std::string_view glob, std::string_view name);
+// Whether `name`, or a place above it ("optimizer" of "optimizer/state/0"), fits a glob: * is any text, ? one character.
+// Takes at most the product of both lengths.
+bool fits_place(std::string_view glob, std::string_view name);
 
 }  // namespace ckpt::interop

@@ -16,6 +16,8 @@ using format::TreeNode;
 
 namespace {
 
+constexpr uint64_t kMostPaths = 1 << 30;  // bytes of them that are made to choose by
+
 // Fields that have no segment in the names of tensors (STATE_TREE.md §5).
 bool is_silent(const TreeNode& record, std::string_view key) {
   const std::string_view name = record.text_view();
@@ -60,11 +62,15 @@ class TreeChanger {
       : in_(in), names_(names), selection_(selection), kept_(in.size(), false) {}
 
   Result<Tree> run() {
+    for (const auto& [old, now] : names_)
+      for (const std::string& name : now) parents_.insert(place_above(name));
     look(0, "");
+    CKPT_TRY(check_spent());
     kept_[0] = true;
     for (const auto& [parent, moves] : moved_)
       if (!dicts_.contains(parent)) new_dicts_.push_back(parent);
     CKPT_TRY(put(0, "", nullptr));
+    CKPT_TRY(check_spent());
     for (const auto& [parent, moves] : moved_)
       if (!placed_.contains(parent)) return no_place(moves[0].second);
     return std::move(out_);
@@ -77,9 +83,20 @@ class TreeChanger {
     return Status(CKPT_UNSUPPORTED, "the state has no place for tensor " + shown(name)).with("tensor", name);
   }
 
-  std::string path_in(uint32_t parent, const std::string& path, uint32_t child) const {
+  Status check_spent() {
+    if (std::exchange(spent_, 0) <= kMostPaths) return Ok();
+    return Status(CKPT_UNSUPPORTED, "the keys of the state are so long that its paths would be many times its size");
+  }
+
+  // What is longer than any name is no tensor's, and what is below is chosen with it: paths of a few long keys would
+  // be many times the tree.
+  std::string path_in(uint32_t parent, const std::string& path, uint32_t child) {
     const TreeNode& node = in_[child];
+    spent_ += path.size();
+    if (spent_ > kMostPaths) return {};
+    if (path.size() > kMaxName) return path;
     if (in_[parent].kind == CKPT_NODE_RECORD && is_silent(in_[parent], node.key_view())) return path;
+    if (node.key_size > kMaxName) return std::string(kMaxName + 1, '~');  // what no path looks like
     const std::string segment =
         node.key_kind == CKPT_KEY_TEXT ? format::path_segment(node.key_view()) : std::to_string(node.place);
     return path.empty() ? segment : path + '/' + segment;
@@ -114,7 +131,8 @@ class TreeChanger {
       whole &= kept_[child] || tensor_of(child) == kNoNode;
       if (at.kind == CKPT_NODE_DICT) note_moves(child, path, below);
     }
-    if (at.kind == CKPT_NODE_DICT) dicts_.insert(path);
+    if (const auto wanted = parents_.find(path); at.kind == CKPT_NODE_DICT && wanted != parents_.end())
+      dicts_.insert(*wanted);
     // A record is nothing without its tensor.
     if (at.kind == CKPT_NODE_RECORD && !whole) return false;
     return kept_[node] = any || selection_.keeps(path);
@@ -229,7 +247,9 @@ class TreeChanger {
   const Selection& selection_;
   Tree out_;
   std::vector<bool> kept_;
-  std::set<std::string, std::less<>> dicts_, placed_;
+  std::set<std::string_view> parents_, dicts_;  // where tensors are to stand; those of these that are dicts
+  std::set<std::string, std::less<>> placed_;
+  uint64_t spent_ = 0;  // bytes of paths
   std::map<std::string, std::vector<Move>> moved_;  // by the place of the dict
   std::vector<std::string> new_dicts_;
 };
@@ -369,12 +389,16 @@ std::map<std::string, std::string> dotted_names(const Tree& tree, const std::str
   for (uint32_t leaf = 0; leaf < tree.size(); leaf++) {
     if (tree[leaf].kind != CKPT_NODE_TENSOR || !tree[leaf].text_view().starts_with(below)) continue;
     std::vector<std::string> segments;
-    for (uint32_t node = leaf; tree[node].parent != kNoNode; node = tree[node].parent) {
+    size_t size = 0;  // what is longer than the name is not its path
+    for (uint32_t node = leaf; tree[node].parent != kNoNode && size <= kMaxName; node = tree[node].parent) {
       const TreeNode& above = tree[tree[node].parent];
       if (above.kind == CKPT_NODE_RECORD && is_silent(above, tree[node].key_view())) continue;
+      size += tree[node].key_size;
+      if (size > kMaxName) break;
       segments.push_back(tree[node].key_kind == CKPT_KEY_TEXT ? format::path_segment(tree[node].key_view())
                                                               : std::to_string(tree[node].place));
     }
+    if (size > kMaxName) continue;
     std::string path, dotted;
     for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
       if (path.size() >= below.size()) dotted += (path.size() == below.size() ? "" : ".") + unescape(*segment);

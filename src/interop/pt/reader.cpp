@@ -11,7 +11,8 @@ static Result<ForeignCheckpoint> read_pt_at(const std::string& path, InputFile f
                                             const ReadOptions& options) {
   CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, bytes, options));
   const auto source = std::make_shared<const PtSource>(std::move(parsed));
-  CKPT_ASSIGN(PtTree made, make_tree(*source));
+  SpareTree spare;
+  CKPT_ASSIGN(PtTree made, make_tree(*source, spare));
   ForeignCheckpoint out;
   out.format = source->plain() ? "pickle" : source->legacy() ? "pt-legacy" : "pt";
   out.files.add(path, std::move(file));

@@ -1,5 +1,6 @@
 #include "interop/pt/tree.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -10,10 +11,6 @@
 namespace ckpt::interop {
 
 namespace {
-
-// A tree may have more nodes and text than its pickle, since pickles share values: twice and 16 times as much, and this
-// much beside.
-constexpr uint64_t kSpareNodes = 1 << 18, kSpareText = 16 << 20;
 
 uint64_t edges_of(const PickleDocument& pickle) {
   uint64_t edges = pickle.size();
@@ -32,21 +29,22 @@ Status blame(Status status) {
 
 }  // namespace
 
-Result<PtTree> make_tree(const PtSource& source, std::string at, const TakeObject& take) {
-  TreeMaker maker(source, std::move(at), take);
+Result<PtTree> make_tree(const PtSource& source, SpareTree& spare, std::string at, const TakeObject& take) {
+  TreeMaker maker(source, spare, std::move(at), take);
   Status status = maker.run();
   if (!status.ok()) return std::move(status).in(source.path()).with("path", source.path());
   return std::move(maker).take();
 }
 
-TreeMaker::TreeMaker(const PtSource& source, std::string at, const TakeObject& take)
+TreeMaker::TreeMaker(const PtSource& source, SpareTree& spare, std::string at, const TakeObject& take)
     : source_(source),
       pickle_(source.pickle()),
       take_(take),
       open_(pickle_.size()),
       path_{std::move(at)},
-      nodes_left_(2 * edges_of(pickle_) + kSpareNodes),
-      text_left_(16 * uint64_t{source.pickle_bytes()} + kSpareText) {}
+      spare_(spare),
+      nodes_left_(2 * edges_of(pickle_)),
+      text_left_(16 * uint64_t{source.pickle_bytes()}) {}
 
 Status TreeMaker::run() {
   if (pickle_.root() == kNoValue) return Status(CKPT_FORMAT, "an empty pickle");
@@ -61,17 +59,23 @@ Status TreeMaker::refuse(ckpt_status code, const std::string& what) const {
   return Status(code, place.empty() ? what : "at " + shown(place) + ": " + what).with("tensor", place);
 }
 
+static bool take_from(uint64_t* own, uint64_t* spare, uint64_t amount) {
+  const uint64_t first = std::min(*own, amount);
+  *own -= first;
+  if (amount - first > *spare) return false;
+  *spare -= amount - first;
+  return true;
+}
+
 Status TreeMaker::refuse_name(const std::string& why, const std::string& found) {
   refused_ = true;
   return refuse(CKPT_UNSUPPORTED, why).with("found", found);
 }
 
 Status TreeMaker::spend(uint64_t nodes, uint64_t text) {
-  spent_ |= nodes > nodes_left_ || text > text_left_;
+  spent_ |= !take_from(&nodes_left_, &spare_.nodes, nodes) || !take_from(&text_left_, &spare_.text, text);
   if (spent_)
     return refuse(CKPT_UNSUPPORTED, "the pickle repeats values so often that its tree would be many times its size");
-  nodes_left_ -= nodes;
-  text_left_ -= text;
   return Ok();
 }
 
@@ -108,7 +112,7 @@ Status TreeMaker::leaf(PtTensor tensor) {
 
 Result<bool> TreeMaker::taken(PickleRef ref) {
   if (!take_) return false;
-  Result<bool> took = take_(ref, tensor_name());
+  Result<bool> took = take_(ref, [this] { return tensor_name(); });
   if (!took.ok()) return refuse(took.status().code(), took.status().message());
   if (*took) CKPT_TRY(add_leaf().status());
   return took;

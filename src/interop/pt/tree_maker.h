@@ -17,7 +17,7 @@ namespace ckpt::interop {
 
 class TreeMaker {
  public:
-  TreeMaker(const PtSource& source, std::string at, const TakeObject& take);
+  TreeMaker(const PtSource& source, SpareTree& spare, std::string at, const TakeObject& take);
   Status run();
   PtTree take() && { return std::move(out_); }
 
@@ -104,7 +104,8 @@ class TreeMaker {
   std::vector<PickleRef> in_circles_;
   std::vector<std::string> path_;  // segments; empty ones are silent
   std::unordered_set<std::string, SeededHash> names_;
-  uint64_t nodes_left_ = 0, text_left_ = 0;
+  SpareTree& spare_;
+  uint64_t nodes_left_ = 0, text_left_ = 0;  // before the spare ones
   bool spent_ = false;    // nothing of that is left
   bool refused_ = false;  // what the pickle refuses was met
   bool cannot_ = false;   // a value cannot be had

@@ -1,6 +1,7 @@
 #include "interop/sets/combine.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -163,16 +164,57 @@ Result<ForeignCheckpoint> combine(const char* format, std::vector<StatePart> par
   return combiner.finish();
 }
 
-void keep_file_names(ForeignCheckpoint& content, const std::string& directory, std::vector<std::string> more) {
+// The entries of the directory that tensors lie in.
+static std::vector<std::string> entries_of_files(const ForeignCheckpoint& content, const std::string& directory) {
+  std::vector<std::string> names;
+  const std::string inside = directory.ends_with('/') ? directory : directory + '/';
   for (size_t i = 0; i < content.files.count(); i++) {
     const std::string path = content.files.path(i);
-    if (!path.starts_with(directory + '/')) continue;
-    const std::string name = path.substr(path.find_first_not_of('/', directory.size()));
-    more.push_back(name.substr(0, name.find('/')));
+    const size_t begin = path.starts_with(inside) ? path.find_first_not_of('/', inside.size() - 1) : path.npos;
+    if (begin != path.npos) names.push_back(path.substr(begin, path.find('/', begin) - begin));
   }
+  return names;
+}
+
+void keep_file_names(ForeignCheckpoint& content, const std::string& directory, std::vector<std::string> more) {
+  for (std::string& name : entries_of_files(content, directory)) more.push_back(std::move(name));
   std::sort(more.begin(), more.end());
   more.erase(std::unique(more.begin(), more.end()), more.end());
   content.attributes.emplace_back("import.files", json_of(more));
+}
+
+// What readers of formats whose files are no list of names look at.
+static bool is_read_by_name(const std::string& name) {
+  return (name.starts_with("PART_") && name.ends_with(".pt")) || name.ends_with(".distcp") ||
+         name.ends_with(".metadata") || (name.starts_with("shard-") && name.ends_with(".safetensors"));
+}
+
+void note_left_out(ForeignCheckpoint& content, const std::string& directory, const Folder& folder) {
+  constexpr size_t kNamed = 256;
+  constexpr std::string_view kIndex = ".index.json", kOnly = "model.safetensors";
+  std::set<std::string> taken;
+  bool has_index = false;
+  for (const auto& [key, value] : content.attributes) {
+    has_index |= key == "safetensors.index";
+    if (key != "safetensors.files" && key != "import.files") continue;
+    if (Result<std::vector<std::string>> names = parse_string_list(value); names.ok())
+      taken.insert(names->begin(), names->end());
+  }
+  const bool by_name = taken.empty();
+  for (std::string& name : entries_of_files(content, directory)) taken.insert(std::move(name));
+  size_t more = 0;
+  for (const std::string& name : names_in_directory(directory, folder)) {
+    // An index beside the one file that was taken is of others.
+    const bool is_index = name.ends_with(kIndex) && !by_name;
+    const bool is_of_others = name == std::string(kOnly) + std::string(kIndex) && taken.contains(std::string(kOnly));
+    if (taken.contains(name) || (is_of_others ? has_index : is_index) || (by_name && is_read_by_name(name))) continue;
+    if (content.left_out.size() < kNamed)
+      content.left_out.push_back(name + (is_directory(directory + '/' + name, folder) ? "/" : ""));
+    else
+      more++;
+  }
+  if (more != 0) content.left_out.push_back(strformat("and {} more", more));
+  if (!content.left_out.empty()) content.attributes.emplace_back("import.left_out", json_of(content.left_out));
 }
 
 }  // namespace ckpt::interop

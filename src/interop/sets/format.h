@@ -37,6 +37,9 @@ Result<std::vector<StatePart>> read_prepared(const std::string& path, const Read
 
 // ---- torchtune.cpp ----
 // A recipe's output directory: what its newest epoch has as {"model", "adapter"}, and the recipe's state beside.
+bool is_lightning(const Candidate& candidate);
+Result<ForeignCheckpoint> read_lightning(const std::string& path, const ReadOptions& options);
+
 bool is_torchtune(const Candidate& candidate);
 Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOptions& options);
 

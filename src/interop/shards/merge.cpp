@@ -19,6 +19,8 @@ using format::TreeNode;
 
 namespace {
 
+constexpr uint64_t kMostOwnText = 64 << 20;
+
 // A node of one rank's tree.
 struct Member {
   size_t file;
@@ -240,6 +242,9 @@ class RankMerger {
   Status put_own(const Members& members) {
     CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, format::kPerRankClass));
     own_ = tree(members[0]).path_of(members[0].node);
+    own_text_ += own_.size();
+    if (own_text_ > kMostOwnText)
+      return Status(CKPT_UNSUPPORTED, directory_ + ": the keys of what is each rank's own are too long");
     for (const Member& member : members) {
       const std::string key = format::per_rank_key(ranks_[member.file].rank);
       CKPT_TRY(tree_.key(key));
@@ -325,7 +330,8 @@ class RankMerger {
   std::vector<std::vector<Kept>> kept_;                                  // by file
   std::vector<std::unordered_map<std::string, const PtTensor*>> plain_;  // by file
   std::set<std::string> names_;
-  std::string own_;  // path of the record of ranks that is being filled
+  std::string own_;          // path of the record of ranks that is being filled
+  uint64_t own_text_ = 0;    // bytes of all these paths, which a checkpoint keeps
   ForeignCheckpoint state_;
   Tree tree_;
 };

@@ -35,6 +35,8 @@ class CoreReader {
   Result<ForeignCheckpoint> run() {
     const std::string path = folder_ + "/metadata.json";
     CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostMetadata, options_.folder));
+    if (Status status = format::check_json(as_text(file.addresses())); !status.ok())
+      return wrong(CKPT_FORMAT, "", "metadata.json: " + status.message());
     const Json json = Json::parse(as_text(file.addresses()), nullptr, false);
     if (!json.is_object() || !json.contains("tensors") || !json["tensors"].is_object())
       return wrong(CKPT_FORMAT, "", "metadata.json: expected an object with tensors");

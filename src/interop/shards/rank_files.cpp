@@ -17,7 +17,7 @@ constexpr size_t kSpareShards = 1 << 16;
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 Result<RankFile> open_rank_file(const std::string& directory, const std::string& name, uint32_t rank,
-                                const ReadOptions& options) {
+                                const ReadOptions& options, SpareTree& spare) {
   const std::string path = directory + '/' + name;
   CKPT_ASSIGN(InputFile input, InputFile::open(path, options.folder));
   const FileBytes bytes = input.bytes();
@@ -25,16 +25,16 @@ Result<RankFile> open_rank_file(const std::string& directory, const std::string&
   CKPT_ASSIGN(PtSource parsed, PtSource::parse(path, bytes, options));
   file.source = std::make_shared<const PtSource>(std::move(parsed));
   size_t room = file.source->pickle().size() + kSpareShards;
-  auto take = [&](PickleRef object, const std::string& at) -> Result<bool> {
+  auto take = [&](PickleRef object, const std::function<std::string()>& at) -> Result<bool> {
     if (!is_sharded(file.source->pickle(), object)) return false;
     CKPT_ASSIGN(Sharded found, sharded_of(*file.source, object));
     if (found.shards.size() > room)
       return Status(CKPT_UNSUPPORTED, "the pickle repeats shards so often that they are many times its size");
     room -= found.shards.size();
-    file.sharded.emplace(at, std::move(found));
+    file.sharded.emplace(at(), std::move(found));
     return true;
   };
-  CKPT_ASSIGN(file.content, make_tree(*file.source, {}, take));
+  CKPT_ASSIGN(file.content, make_tree(*file.source, spare, {}, take));
   return file;
 }
 
@@ -77,6 +77,7 @@ Result<std::vector<RankFile>> open_rank_files(const std::string& directory, cons
                                               const ReadOptions& options) {
   expect_files(directory, names, options.folder);
   std::vector<RankFile> ranks;
+  SpareTree spare;
   for (size_t i = 0; i < names.size(); i++) {
     CKPT_TRY(options.check());
     const std::optional<RankName> name = rank_name(names[i]);
@@ -85,7 +86,7 @@ Result<std::vector<RankFile>> open_rank_files(const std::string& directory, cons
       return Status(CKPT_INCOMPLETE, directory + '/' + lacking + " is missing: " + names[i] + " is there")
           .with("path", directory + '/' + lacking);
     }
-    CKPT_ASSIGN(RankFile file, open_rank_file(directory, names[i], name->rank, options));
+    CKPT_ASSIGN(RankFile file, open_rank_file(directory, names[i], name->rank, options, spare));
     ranks.push_back(std::move(file));
   }
   return ranks;

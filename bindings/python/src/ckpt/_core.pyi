@@ -706,6 +706,12 @@ class File:
         """
 
     @property
+    def left_out(self) -> list[str]:
+        """
+        What is in the directory and was not read: "meta.pt", or "runs/" of a directory.
+        """
+
+    @property
     def tensor_count(self) -> int:
         """How many tensors there are, those that share memory included."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -21,12 +22,18 @@ from .tables import Rowset, Table
 Source: TypeAlias = str | os.PathLike[str] | _core.Store | _core.Reader
 
 
+# What beside the files of a format may be a trainer's state, and no card, tokenizer or configuration.
+_MAY_BE_STATE = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".safetensors", ".npz", ".npy", ".distcp", "trainer_state.json")
+
+
 class FileReader:
     """A ckpt.File with those methods of a Reader that a load of a state needs."""
 
     def __init__(self, path: str, options: Mapping[str, int | str]) -> None:
         self.path = shown(path)
         self.file = File(path, options)
+        if state := [name for name in self.file.left_out if name.endswith(_MAY_BE_STATE)]:
+            warnings.warn(f"{self.path}: left out {', '.join(state)}, of which the format knows nothing", stacklevel=4)
         self._found = {tensor.name: (place, tensor) for place, tensor in enumerate(self.file.tensors())}
         self.tensor_count = len(self._found)
 

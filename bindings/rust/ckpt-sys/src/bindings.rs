@@ -1657,6 +1657,9 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn ckpt_file_format(file: *const ckpt_file) -> *const ::core::ffi::c_char;
 }
+unsafe extern "C" {
+    pub fn ckpt_file_left_out(file: *const ckpt_file, index: u64) -> *const ::core::ffi::c_char;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_file_tensor {

@@ -92,6 +92,21 @@ impl File {
         unsafe { CStr::from_ptr(sys::ckpt_file_format(self.handle.get())) }.to_str().unwrap_or_default()
     }
 
+    /// What is in the directory and was not read: `meta.pt`, or `runs/` of a directory.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        loop {
+            // SAFETY: the handle is alive; the text is copied at once.
+            let name = unsafe { sys::ckpt_file_left_out(self.handle.get(), names.len() as u64) };
+            if name.is_null() {
+                return names;
+            }
+            // SAFETY: a text that ends with a NUL, borrowed from the file.
+            names.push(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+        }
+    }
+
     /// Tensors in the order of the tree; an alias comes after its target.
     pub fn tensors(&self) -> Items<'_, Self, Result<FileTensor<'_>>> {
         // SAFETY: the handle is alive.
