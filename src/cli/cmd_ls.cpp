@@ -118,7 +118,7 @@ std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     const uint32_t flags = entry.info.flags;
     if ((flags & (CKPT_CHECKPOINT_MIRRORED | CKPT_CHECKPOINT_MIRROR_ONLY)) != 0)
-      std::erase_if(lacking, [&](const Entry* one) { return one->info.run == entry.info.run; });
+      std::erase_if(lacking, [&](const Entry* one) { return std::string_view(one->info.run) == entry.info.run; });
     else if (entry.info.state == CKPT_CHECKPOINT_COMMITTED &&
              (flags & (CKPT_CHECKPOINT_FOREIGN | CKPT_CHECKPOINT_COPY)) == 0)
       lacking.push_back(&entry);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/error.h"
+#include "cli/json.h"
 #include "cli/text.h"
 
 namespace cli {

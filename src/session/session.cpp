@@ -103,7 +103,7 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   CKPT_TRY(std::move(tidied));
   if (!meet) return check_fence();
   return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"), job,
-                         [this](std::span<const uint32_t> ranks) { return check_alive(ranks); });
+                         [this](std::span<const uint32_t> ranks) { return check_alive(Attempt{}, ranks); });
 }
 
 // Rank 0 takes its place, and closes what older sessions left.

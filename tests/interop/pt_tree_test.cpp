@@ -24,7 +24,8 @@ Made make_of(const std::string& value, const std::vector<StorageBytes>& storages
     made.status = source.status();
     return made;
   }
-  auto tree = make_tree(*source);
+  SpareTree spare;
+  auto tree = make_tree(*source, spare);
   made.status = tree.ok() ? check_values(tree->tree) : tree.status();
   if (!tree.ok()) return made;
   made.json = format::tree_json(tree->tree);
