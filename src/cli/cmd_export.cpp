@@ -57,9 +57,9 @@ std::string ending_of(const std::string& path) {
 // An ending that means nothing here would be a file of a format that nobody expects.
 void check_ending(const Args& args) {
   if (args.format.value_or(args.setting("format").value_or("auto")) != "auto") return;
-  const std::string ending = ending_of(args.path);
+  const std::string path = shown(args.path), ending = ending_of(path);
   if (ending.empty() || ending == "pt" || ending == "pth" || ending == "safetensors") return;
-  invalid("unknown ending '." + ending + "' of " + args.path +
+  invalid("unknown ending '." + ending + "' of " + path +
           ": expected .safetensors, .pt, .pth, or none for a directory of safetensors; --format says otherwise");
 }
 

@@ -63,7 +63,7 @@ std::string without_trailing_slashes(std::string_view path) {
 
 Target locate_selector(std::string_view argument, size_t at, bool has_mirror) {
   std::string_view selector = argument.substr(at + 1);
-  if (selector.empty()) invalid("nothing after '@' in " + std::string(argument) + "; try @latest, @label:L, @step:N");
+  if (selector.empty()) invalid("nothing after '@'; try @latest, @label:L, @step:N");
   std::string store = at == 0 ? "." : without_trailing_slashes(argument.substr(0, at));
   if (!is_remote(store) && (!has_mirror || exists(store))) need_directory(store);
   return {Target::Kind::kSelector, store, std::string(selector)};
@@ -235,7 +235,8 @@ std::string locate_store(std::string_view argument, bool has_mirror) {
 
 std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options) {
   if (target.kind == Target::Kind::kStore)
-    invalid(target.store + " is a store: name one checkpoint, as a directory or as " + target.store + "@latest");
+    invalid(shown(target.store) + " is a store: name one checkpoint, as a directory or as " + shown(target.store) +
+            "@latest");
   bool is_id = target.kind == Target::Kind::kDirectory || is_listed(store, target.selector);
   return is_id ? target.selector : store.find(target.selector, options).id;
 }

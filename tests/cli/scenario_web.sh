@@ -70,6 +70,13 @@ expect 0 info "$private" -o "http_header=Authorization: Bearer open sesame"
 expect 0 import "$web/private/a.safetensors" store --label e -o "http_header=Authorization: Bearer open sesame"
 CKPT_HTTP_TOKEN=secret expect 2 info "${private/\/\//\/\/me:secret@}?secret"; complains 'refuses the token'
 ! grep -q secret .err || fail "a secret was shown"
+for address in htps://me:secret@host/x http:/me:secret@host/x http//me:secret@host/x s3://KEY:secret@bucket/x \
+  s3://KEY:secret@ 's3://bucket/x?X-Amz-Signature=secret'; do
+  for words in "info $address" "ls $address" "verify $address" "import $address store" "export store $address"; do
+    expect 2 $words; ! grep -q secret .err .out || fail "a secret was shown by $words"
+  done
+done
+expect 2 export store 'https://host/a?token=x.secret'; ! grep -q secret .err || fail "a secret was shown"
 
 # TLS: a certificate is trusted by ca_file alone, and nothing leads from there to what is not encrypted.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ckpt -addext \
