@@ -284,8 +284,8 @@ class Checkpointer:
         if not self._fresh:
             warn(LaterStepsWarning(f"step {new.step} is below step {newest.step} of {newest.id}, from which this "
                                    "training did not go on; nothing that is there is removed. If that is not meant: "
-                                   "call restore() before the first step, begin anew on purpose (fresh=True), or save into "
-                                   "another directory or run"))
+                                   "call restore() before the first step, begin anew on purpose (fresh=True), or save "
+                                   "into another directory or run"))
         return {info.label for info in found}
 
     # ---- the save in flight ----
