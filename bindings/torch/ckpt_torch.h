@@ -25,6 +25,7 @@
 #include <torch/optim/optimizer.h>
 #include <ckpt.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -77,9 +78,13 @@ class Group {
   // COLLECTIVE. Returns the largest of all ranks for each of the numbers. A Checkpointer that watches a clock or
   // signals calls it in each step; without an override it is one all_gather.
   virtual std::vector<int64_t> all_max(const std::vector<int64_t>& mine);
+  // How long the two above may wait for other ranks from now on. c10d_group's does; by default nothing.
+  virtual void wait_at_most(std::chrono::milliseconds) {}
 };
 
-// `device`: where the group's backend expects tensors (NCCL: this rank's GPU).
+// Give it a group of its own, which nothing else uses: then no rank that is late in a call of ckpt meets another's
+// barrier. A rank that waits for ten seconds says so on stderr; the wait ends after half an hour, that of a save after
+// timeout_ms, where that is set. `device`: where the group's backend expects tensors (NCCL: this rank's GPU).
 std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device = at::kCPU);
 
 // Which ranks take part. If one rank of a group fails, all throw its error, which names the rank; no rank waits in
@@ -89,8 +94,9 @@ struct Ranks {
   std::string session;      // rank 0's string(), for ranks > 0 without a group
   bool rendezvous = false;  // without group and session string: meet through files in the store
   std::shared_ptr<Group> group;
+  bool alone = false;  // it is known that there are no others; else a launcher's environment gives a warning
 
-  static Ranks single() { return {}; }
+  static Ranks single();
   static Ranks of(std::shared_ptr<Group> group);
   static Ranks of(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device = at::kCPU);
   static Ranks with_session(uint32_t rank, uint32_t world_size, std::string session);
@@ -154,7 +160,7 @@ struct State {
   Models models;
   Optimizers optimizers;
   Others others;             // rank 0's are saved
-  Others per_rank = {};      // each rank's own, such as its place in the data; a rank that saved none gets rank 0's
+  Others per_rank = {};      // each rank's own, such as its place in the data; for the number of ranks that saved it
   SparseTables tables = {};  // the rows that each rank has, by names that others lack, or paths; load_table loads them
 };
 
@@ -206,13 +212,17 @@ class SaveHandle {
 // ---- load ----
 
 enum class Rng {
-  keep,       // leave the generators alone
-  same_rank,  // load the state that this rank saved; a rank that saved none (more ranks than then) keeps its own
-  or_rank0    // the same, but a rank that saved none loads rank 0's: such ranks draw the same numbers
+  keep,  // leave the generators alone
+  // Load the state that this rank saved. A rank that saved none (there are more ranks now) gets a stream of its own:
+  // seeded by a hash of rank 0's state and the number of the rank, so the same each time.
+  same_rank,
+  or_rank0  // the same, but a rank that saved none loads rank 0's: such ranks draw the same numbers
 };
 
 struct LoadOptions {
-  std::string selector = "latest";  // or "step:N", a label, an id; in a group rank 0 resolves it for all
+  // Or "best" (by the metrics that a Checkpointer keeps; "best:val_loss:min"), "step:N", a label, an id; in a group
+  // rank 0 resolves it for all.
+  std::string selector = "latest";
   std::string model_key = "model", optimizer_key = "optimizer";  // paths in the tree; "": the whole tree
   bool strict = true;                  // false: list missing and unexpected keys in Loaded instead of refusing them
   bool convert = false;                // convert dtypes of parameters, buffers and optimizer tensors to the module's
@@ -220,7 +230,8 @@ struct LoadOptions {
   bool all_values = false;             // put models and optimizers that were not asked for into others
   at::Device map_location = at::kCPU;  // of tensors in others
   Rng rng = Rng::same_rank;
-  Settings settings;  // run, threads, verify, staging_bytes
+  bool or_rank0 = false;  // State::per_rank of another number of ranks: each its own, or rank 0's, instead of MISMATCH
+  Settings settings;      // run, threads, verify, staging_bytes
   OptimizerHooks hooks;
 };
 

@@ -100,6 +100,7 @@ struct CheckpointerOptions {
   // Names the checkpoints, with the variables of Composer: "ep{epoch}-ba{batch:06d}". What save() gives a label of its
   // own stays for ever.
   std::string label = "step-{step}";
+  bool fresh = false;      // begin anew beside what earlier starts of the run have saved, which stays
   bool overwrite = false;  // replace a checkpoint of the same label; otherwise that is EXISTS
   // Which signals make step() save and set stopping(). Unset: SIGTERM and SIGINT, in a job of SLURM also SIGUSR1. The
   // handlers that were there before are called too; the default of SIGINT, which ends the process, by a second one.
@@ -118,7 +119,8 @@ struct CheckpointerOptions {
 
 // ---- what is restored ----
 
-// "latest", "best" (with keep_best), a step, a label or an id.
+// "latest", "best" (by keep_best, or as the checkpoints' metrics tell; "best:val_loss:min" says it), a step, a label or
+// an id.
 class Select {
  public:
   Select(const char* text) : text_(text) {}
@@ -157,6 +159,7 @@ struct RestoreOptions {
   bool strict = true;  // the same names in the checkpoint and the modules, and no part of the state missing
   ShapeMismatch on_shape_mismatch = ShapeMismatch::error;  // skip: leave such tensors as they are
   bool convert = false, stage_first = false;               // as in LoadOptions
+  bool or_rank0 = false;                                   // as in LoadOptions
   at::Device map_location = at::kCPU;
   Rng rng = Rng::same_rank;
 };

@@ -74,6 +74,7 @@ Checkpointer::Impl::Impl(const std::string& uri, CheckpointerOptions given, Rank
   if (!options.signals) options.signals = ranks_agree() ? default_signals() : std::vector<int>();
   check_options();
   signals = std::make_unique<Signals>(*options.signals);
+  if (options.fresh) from = -1;
 }
 
 void Checkpointer::Impl::check_options() const {
@@ -83,9 +84,9 @@ void Checkpointer::Impl::check_options() const {
   demand(options.keep_last >= 0 && options.keep_every >= 0, "keep_last and keep_every: expected 0 or more, found " +
                                                                 std::to_string(options.keep_last) + " and " +
                                                                 std::to_string(options.keep_every));
-  demand(options.keep_last > 0 || (options.keep_every == 0 && !options.keep_best),
-         "keep_every and keep_best have no effect without keep_last, which says how many of the newest checkpoints "
-         "stay: without it all are kept");
+  demand(options.keep_last > 0 || options.keep_every == 0,
+         "keep_every has no effect without keep_last, which says how many of the newest checkpoints stay: without it "
+         "all are kept");
   demand(options.keep_last == 0 || labels.numbered(),
          "keep_last removes only checkpoints whose label has their step in it: expected {step} or {batch} in label, "
          "found " +
@@ -141,7 +142,8 @@ std::pair<bool, std::string> Checkpointer::Impl::decide(const Moment& now) {
   std::string why = signals->received();
   if (why.empty() && end && clock >= *end - std::chrono::duration_cast<TimeLimit::Clock::duration>(options.time_margin))
     why = "time limit";
-  const auto voted = most({asked, !why.empty()});
+  const auto voted = most({asked, !why.empty(), now.step, -now.step});
+  if (voted[2] != -voted[3]) same_on_all(session.group(), {{"step", std::to_string(now.step)}});
   if (voted[1] == 0 || stopping) return {due || voted[0] != 0, ""};
   for (const std::string& told : agree(session.group(), std::nullopt, why))
     if (!told.empty()) return {true, told};
@@ -189,17 +191,41 @@ std::string Checkpointer::Impl::save(const Moment& now, const State& state, cons
   return handle.id();
 }
 
+std::set<std::string> Checkpointer::Impl::begins_anew(const Entry& next) {
+  std::set<std::string> labels;
+  std::optional<ckpt::CheckpointInfo> newest;
+  for (const auto& info : committed_of(session.store, run)) {
+    if (info.step < 0) continue;
+    labels.insert(info.label);
+    if (!newest || info.step > newest->step) newest = info;
+  }
+  if (!newest || (!options.fresh && next.step >= newest->step)) return {};
+  if (!options.fresh)
+    TORCH_WARN("ckpt: step ", next.step, " is below step ", newest->step, " of ", newest->id,
+               ", from which this training did not go on; nothing that is there is removed. If that is not meant: call "
+               "restore() before the first step, begin anew on purpose (CheckpointerOptions::fresh), or save into "
+               "another directory or run");
+  return labels;
+}
+
 Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::string& label) {
   const auto words = first([&]() -> std::vector<std::string> {
     const Entry next{"", label.empty() ? labels.label(now) : label, now.step, now.metrics, !label.empty()};
-    const bool replace = options.overwrite || std::count(damaged.begin(), damaged.end(), next.label) > 0;
+    const bool replace = options.overwrite || std::count(replaced.begin(), replaced.end(), next.label) > 0;
     std::vector<std::string> out{next.label, replace ? "replace" : "", "", ""};
+    if (!left) left = begins_anew(next);
     if (options.keep_last > 0) {
-      if (!history) history = std::make_unique<History>(session.store, run);
+      if (!history) {
+        history = std::make_unique<History>(session.store, run);
+        if (from) history->forget_after(*from);
+      }
       out[2] = std::to_string(history->keep_last(options.keep_last, next));
       out[3] = history->protected_labels(options.keep_best, next);
+      for (const std::string& label : *left)
+        if (label != next.label) out[3] += (out[3].empty() ? "" : ",") + label;
     }
-    for (const auto& [key, value] : attributes_of(now, next.kept)) out.insert(out.end(), {key, value});
+    for (const auto& [key, value] : attributes_of(now, next.kept, options.keep_best))
+      out.insert(out.end(), {key, value});
     return out;
   });
   Plan plan{words[0], {}, {}};
@@ -236,7 +262,8 @@ void Checkpointer::Impl::settle(bool wait) {
 
 void Checkpointer::Impl::committed(const Entry& entry) {
   latest = entry;
-  damaged.erase(std::remove(damaged.begin(), damaged.end(), entry.label), damaged.end());
+  replaced.erase(std::remove(replaced.begin(), replaced.end(), entry.label), replaced.end());
+  if (left) left->erase(entry.label);
   if (history) history->add(entry);
   if (!options.on_commit || (options.on_commit_ranks != CommitRanks::all && session.ranks.rank != 0)) return;
   // The other ranks do not know of an exception here, and would wait for this one.

@@ -59,11 +59,17 @@ struct Checkpointer::Impl {
   // The id of the checkpoint to try, after those that were `passed`; "" if there is none.
   std::string candidate(const std::string& select, const std::vector<std::string>& passed);
   std::string newest();
+  // Labels that retention must leave where a training begins anew: all that the run has, if the first step is below.
+  std::set<std::string> begins_anew(const internal::Entry& next);
+  // COLLECTIVE. After a restore of that step.
+  void go_on_from(int64_t step);
 
   std::unique_ptr<internal::History> history;  // what rank 0 knows, for retention
   std::optional<Flight> flight;
   std::optional<internal::Entry> latest;  // the newest that this object has committed
-  std::vector<std::string> damaged;       // labels of checkpoints whose data turned out to be damaged
+  std::vector<std::string> replaced;      // labels of checkpoints that turned out to be damaged, or are of later steps
+  std::optional<int64_t> from;            // the step that this training goes on from; -1: it begins anew
+  std::optional<std::set<std::string>> left;  // labels that it did not go on from; rank 0's, once asked
   TimeLimit::Clock::time_point saved_at = TimeLimit::Clock::now();
   std::unique_ptr<internal::Signals> signals;
 };

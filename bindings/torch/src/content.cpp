@@ -85,6 +85,14 @@ std::optional<ckpt::ObjectInfo> Content::object(const std::string& name, uint32_
   return reader_.object(name, rank);
 }
 
+uint64_t Content::ranks_of(const Node& record, const std::function<bool(uint64_t)>& differs) const {
+  const uint64_t world = reader_.info().world_size;
+  if (!differs(world)) return world;
+  const ckpt::Tree whole = reader_.tree();  // of an import it tells; it may have been made by fewer ranks
+  const auto all = node_at(whole.root(), record.path());
+  return std::max<uint64_t>(world, all ? all->child_count : 0);
+}
+
 void Content::describe(Loaded& loaded) const {
   if (file_) {
     loaded.id = where_;

@@ -2,6 +2,7 @@
 #ifndef CKPT_TORCH_CONTENT_H
 #define CKPT_TORCH_CONTENT_H
 
+#include <functional>
 #include <unordered_map>
 
 #include "nodes.h"
@@ -26,6 +27,9 @@ class Content {
   // None in a file.
   std::optional<std::string> attr(const std::string& key) const;
   std::optional<ckpt::ObjectInfo> object(const std::string& name, uint32_t rank) const;
+  // How many ranks have saved what the record of a value of each rank has; `differs` tells whether a number will not
+  // do.
+  uint64_t ranks_of(const Node& record, const std::function<bool(uint64_t)>& differs) const;
   void describe(Loaded& loaded) const;
   // Whether a load reads elements of `type` into the memory of a tensor, as they are or converted.
   bool reads_into(const at::Tensor& tensor, at::ScalarType type) const;

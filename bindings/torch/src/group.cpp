@@ -1,7 +1,9 @@
 #include "group.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <thread>
 
 #if __has_include(<torch/csrc/distributed/c10d/ProcessGroup.hpp>)
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -9,6 +11,12 @@
 #endif
 
 namespace ckpt_torch {
+
+Ranks Ranks::single() {
+  Ranks ranks;
+  ranks.alone = true;
+  return ranks;
+}
 
 Ranks Ranks::of(std::shared_ptr<Group> group) {
   if (!group) internal::fail(CKPT_INVALID, "Ranks::of was given no group");
@@ -65,6 +73,7 @@ class C10dGroup : public Group {
       : group_(std::move(group)), device_(device) {}
   uint32_t rank() const override { return static_cast<uint32_t>(group_->getRank()); }
   uint32_t size() const override { return static_cast<uint32_t>(group_->getSize()); }
+  void wait_at_most(std::chrono::milliseconds limit) override { limit_ = limit; }
 
   // Lengths first, then all texts padded to the longest.
   std::vector<std::string> all_gather(const std::string& mine) override {
@@ -86,7 +95,7 @@ class C10dGroup : public Group {
     std::vector<at::Tensor> tensors{at::tensor(mine, at::kLong).to(device_)};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
-    group_->allreduce(tensors, options)->wait();
+    finish(group_->allreduce(tensors, options));
     const at::Tensor most = tensors[0].to(at::kCPU);
     return {most.data_ptr<int64_t>(), most.data_ptr<int64_t>() + most.numel()};
   }
@@ -96,13 +105,40 @@ class C10dGroup : public Group {
     std::vector<at::Tensor> in{mine.to(device_)};
     std::vector<std::vector<at::Tensor>> out(1);
     for (uint32_t r = 0; r < size(); r++) out[0].push_back(at::empty_like(in[0]));
-    group_->allgather(out, in)->wait();
+    finish(group_->allgather(out, in));
     for (at::Tensor& tensor : out[0]) tensor = tensor.to(at::kCPU);
     return out[0];
   }
 
+  // Asks instead of waiting, since a wait for a rank that never comes would not end.
+  template <class Work>
+  void finish(const Work& work) {
+    using Clock = std::chrono::steady_clock;
+    const auto begun = Clock::now();
+    bool told = false;
+    for (std::chrono::microseconds pause(1); !work->isCompleted();
+         pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(5))) {
+      const auto waited = Clock::now() - begun;
+      if (waited > limit_)
+        internal::fail(CKPT_TIMEOUT,
+                       "rank " + std::to_string(rank()) + " has waited " +
+                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
+                           " s for other ranks; all ranks make the calls marked COLLECTIVE");
+      if (!told && waited > std::chrono::seconds(10)) {
+        told = true;
+        (void)std::fprintf(stderr,
+                           "ckpt: rank %u of %u has waited 10 s for other ranks; all ranks make the calls marked "
+                           "COLLECTIVE (one that saves by itself gives no group)\n",
+                           rank(), size());
+      }
+      std::this_thread::sleep_for(pause);
+    }
+    work->wait();  // throws what went wrong
+  }
+
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   at::Device device_;
+  std::chrono::milliseconds limit_ = std::chrono::minutes(30);
 };
 
 }  // namespace
@@ -218,6 +254,21 @@ std::vector<std::string> agree(Group* group, const std::optional<Error>& own, co
   std::vector<std::string> words;
   for (const Outcome& outcome : all) words.push_back(outcome.word);
   return words;
+}
+
+void same_on_all(Group* group, const std::vector<std::pair<std::string, std::string>>& named) {
+  std::vector<std::string> words;
+  for (const auto& one : named) words.push_back(one.second);
+  const auto told = agree(group, std::nullopt, packed(words));
+  for (size_t rank = 1; rank < told.size(); rank++) {
+    const auto here = unpacked(told[0]), there = unpacked(told[rank]);
+    for (size_t i = 0; i < named.size(); i++)
+      if (here.at(i) != there.at(i))
+        fail(CKPT_MISMATCH,
+             named[i].first + ": rank 0 has " + in_quotes(here[i]) + ", rank " + std::to_string(rank) + " has " +
+                 in_quotes(there[i]) + "; all ranks save one state together, so they give the same",
+             {{"ranks", "0, " + std::to_string(rank)}, {"expected", here[i]}, {"found", there[i]}});
+  }
 }
 
 }  // namespace internal

@@ -11,6 +11,9 @@ namespace internal {
 // the rank. Returns each rank's `word`; without a group only this rank's.
 std::vector<std::string> agree(Group* group, const std::optional<Error>& own, const std::string& word = {});
 
+// COLLECTIVE with a group. MISMATCH on all ranks, with both values, unless all give the same by each name.
+void same_on_all(Group* group, const std::vector<std::pair<std::string, std::string>>& named);
+
 // Texts as one text, to be sent as a word, and back.
 std::string packed(const std::vector<std::string>& words);
 std::vector<std::string> unpacked(const std::string& text);

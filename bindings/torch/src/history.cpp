@@ -1,8 +1,8 @@
 #include "history.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <set>
 
 namespace ckpt_torch {
 namespace internal {
@@ -61,9 +61,10 @@ Numbers numbers_of(const ckpt::Attributes& attributes, const char* key) {
 
 }  // namespace
 
-ckpt::Attributes attributes_of(const Moment& now, bool kept) {
+ckpt::Attributes attributes_of(const Moment& now, bool kept, const std::optional<KeepBest>& best) {
   ckpt::Attributes out{{kMetricsAttr, json_of(now.metrics)}, {kCountersAttr, json_of(now.counters)}};
   out[kKeptAttr] = kept ? "1" : "";
+  out[kBestAttr] = best ? best->mode + " " + best->metric : "";
   for (auto one = out.begin(); one != out.end();) one = one->second.empty() ? out.erase(one) : std::next(one);
   return out;
 }
@@ -99,10 +100,22 @@ History::History(const ckpt::Store& store, const std::string& run) {
     try {
       const ckpt::Attributes attributes = ckpt::Reader::open(store, info.id).attrs();
       add({info.id, info.label, info.step, moment_of(info.step, attributes).metrics, attributes.count(kKeptAttr) > 0});
+      if (const auto told = attributes.find(kBestAttr); told != attributes.end()) told_ = told->second;
     } catch (const Error& error) {
       if (!is_damage(error.status()) && error.status() != CKPT_NOT_FOUND) throw;
     }
   }
+}
+
+void History::add(Entry entry) {
+  auto same = [&](const Entry& one) { return one.label == entry.label; };
+  entries_.erase(std::remove_if(entries_.begin(), entries_.end(), same), entries_.end());
+  entries_.push_back(std::move(entry));
+}
+
+void History::forget_after(int64_t step) {
+  auto later = [&](const Entry& one) { return one.step > step; };
+  entries_.erase(std::remove_if(entries_.begin(), entries_.end(), later), entries_.end());
 }
 
 std::vector<Entry> History::with(const std::vector<Entry>& more) const {
@@ -156,6 +169,71 @@ std::string History::protected_labels(const std::optional<KeepBest>& policy, con
   std::string out;
   for (const std::string& label : labels) out += (out.empty() ? "" : ",") + label;
   return out;
+}
+
+// ---- the best ----
+
+// Which way a metric is better, by a word in its name; "": not told.
+static std::string way_of(const std::string& metric) {
+  static const std::set<std::string> least{"loss", "error", "err",  "perplexity", "ppl", "nll",
+                                           "mse",  "mae",   "rmse", "wer",        "cer", "fid"};
+  static const std::set<std::string> most{"acc",    "accuracy", "f1",        "auc", "bleu", "rouge", "score",
+                                          "reward", "recall",   "precision", "iou", "map",  "ndcg"};
+  std::string word;
+  for (size_t at = 0; at <= metric.size(); at++) {
+    const int c = at < metric.size() ? std::tolower(static_cast<unsigned char>(metric[at])) : 0;
+    if (std::isalnum(c)) {
+      word += static_cast<char>(c);
+      continue;
+    }
+    if (least.count(word)) return "min";
+    if (most.count(word)) return "max";
+    word.clear();
+  }
+  return "";
+}
+
+bool is_best(const std::string& selector) { return selector == "best" || selector.rfind("best:", 0) == 0; }
+
+std::set<std::string> History::metrics() const {
+  std::set<std::string> names;
+  for (const Entry& entry : entries_)
+    for (const auto& one : entry.metrics) names.insert(one.first);
+  return names;
+}
+
+std::optional<KeepBest> History::policy(const std::string& selector) const {
+  KeepBest out{selector.size() > 5 ? selector.substr(5) : "", "", 1};
+  const size_t colon = out.metric.rfind(':');
+  if (colon != out.metric.npos && (out.metric.substr(colon) == ":min" || out.metric.substr(colon) == ":max")) {
+    out.mode = out.metric.substr(colon + 1);
+    out.metric.resize(colon);
+  }
+  if (out.metric.empty() && !told_.empty())
+    out = {told_.substr(std::min<size_t>(4, told_.size())), told_.substr(0, 3), 1};
+  if (const auto names = metrics(); out.metric.empty() && names.size() == 1) out.metric = *names.begin();
+  if (out.mode.empty()) out.mode = way_of(out.metric);
+  if (out.metric.empty() || out.mode.empty()) return std::nullopt;
+  return out;
+}
+
+std::string find_best(const ckpt::Store& store, const std::string& run, const std::string& selector,
+                      std::optional<KeepBest> policy) {
+  const History history(store, run);
+  const auto set = history.metrics();
+  const std::vector<std::string> names(set.begin(), set.end());
+  if (!policy) policy = history.policy(selector);
+  if (!policy && !names.empty())
+    fail(CKPT_INVALID, in_quotes(selector) + " does not say by which metric, or which way; the checkpoints of run " +
+                           in_quotes(run) + " have " + listed(names) + ": \"best:" + names.back() +
+                           ":min\" or \"best:" + names.back() + ":max\" says so");
+  const auto found = policy ? history.best(*policy, 1) : std::vector<Entry>();
+  if (found.empty())
+    fail(CKPT_NOT_FOUND, "no checkpoint of run " + in_quotes(run) + " has " +
+                             (policy ? "the metric " + in_quotes(policy->metric) : std::string("metrics")) +
+                             ", which " + in_quotes(selector) + " needs" +
+                             (names.empty() ? "" : "; they have " + listed(names)));
+  return found[0].id;
 }
 
 }  // namespace internal

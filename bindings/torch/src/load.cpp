@@ -1,6 +1,7 @@
 #include <deque>
 #include <sstream>
 
+#include "history.h"
 #include "optim.h"
 #include "session.h"
 #include "state.h"
@@ -59,15 +60,15 @@ void check_settings(const Settings& settings, const Settings& over) {
 // One load of one rank.
 class Loading {
  public:
-  Loading(const Session::Impl::From& from, const Settings& settings, uint32_t rank)
-      : options_(from.options), rank_(rank) {
+  Loading(const Session::Impl::From& from, const Settings& settings, const Ranks& ranks)
+      : options_(from.options), rank_(ranks.rank) {
     const ckpt::Options bag = options_of(settings, options_.settings);
     check_settings(settings, options_.settings);
     if (from.store)
-      content_.emplace(*from.store, from.id, rank, bag);
+      content_.emplace(*from.store, from.id, rank_, bag);
     else
       content_.emplace(from.id, bag);
-    plan_ = std::make_unique<LoadPlan>(*content_, options_, bag);
+    plan_ = std::make_unique<LoadPlan>(*content_, options_, bag, ranks.world_size);
   }
 
   void plan(const Models& models, const Optimizers& optimizers) {
@@ -232,7 +233,18 @@ class Loading {
 using namespace internal;
 
 std::string Session::Impl::find(const std::string& selector, const Settings& over) const {
-  const auto reader = ckpt::Reader::open(store, selector, options_of(settings, over));
+  const ckpt::Options bag = options_of(settings, over);
+  if (is_best(selector)) {  // unless a checkpoint has this label
+    const auto run = over.count("run") ? over.find("run") : settings.find("run");
+    const bool given = over.count("run") || run != settings.end();
+    try {
+      return store.find("label:" + selector, bag).id;
+    } catch (const Error& error) {
+      if (error.status() != CKPT_NOT_FOUND) throw;
+      return find_best(store, given ? run->second.text() : "main", selector);
+    }
+  }
+  const auto reader = ckpt::Reader::open(store, selector, bag);
   for (const ckpt::Finding& finding : reader.report()) TORCH_WARN("ckpt: ", finding.text);
   return reader.info().id;
 }
@@ -261,6 +273,7 @@ static Error with_undefined(const Error& error, const std::deque<Loading>& loadi
 }
 
 std::vector<Loaded> Session::Impl::load_from(const std::vector<From>& all) {
+  if (group()) group()->wait_at_most(std::chrono::minutes(30));  // for one that still reads
   std::deque<Loading> loadings;
   std::vector<Loaded> loaded;
   auto each = [&](const std::function<void(Loading&)>& step) {
@@ -270,7 +283,7 @@ std::vector<Loaded> Session::Impl::load_from(const std::vector<From>& all) {
   };
   agree(group(), caught([&] {
           for (const From& from : all)
-            named(from.told, [&] { from.plan(loadings.emplace_back(from, settings, ranks.rank)); });
+            named(from.told, [&] { from.plan(loadings.emplace_back(from, settings, ranks)); });
         }));
   each([](Loading& loading) { loading.read_beside(); });
   try {

@@ -8,8 +8,13 @@
 namespace ckpt_torch {
 namespace internal {
 
-LoadPlan::LoadPlan(const Content& content, const LoadOptions& options, const ckpt::Options& settings)
-    : content_(content), options_(options), beside_(content, settings), in_place_(content, settings) {}
+LoadPlan::LoadPlan(const Content& content, const LoadOptions& options, const ckpt::Options& settings,
+                   uint32_t world_size)
+    : content_(content),
+      options_(options),
+      world_size_(world_size),
+      beside_(content, settings),
+      in_place_(content, settings) {}
 
 // ---- what a node says about its tensor ----
 

@@ -13,7 +13,7 @@ namespace internal {
 class LoadPlan {
  public:
   // All arguments must outlive the plan.
-  LoadPlan(const Content& content, const LoadOptions& options, const ckpt::Options& settings);
+  LoadPlan(const Content& content, const LoadOptions& options, const ckpt::Options& settings, uint32_t world_size);
 
   const LoadOptions& options() const { return options_; }
   std::vector<std::string>& ignored() { return ignored_; }
@@ -60,6 +60,7 @@ class LoadPlan {
     bool overlaps = false;  // another target shares some of its memory
   };
   at::Tensor ask(const std::string& name, const at::Tensor& like);
+  void check_own(const Node& record) const;       // MISMATCH for values of another number of ranks
   std::string type_text(const Node& node) const;  // of a tensor, as the checkpoint has it
   void check_fits(const Target& target) const;
   bool readable_in_place(const Target& target) const;
@@ -76,6 +77,7 @@ class LoadPlan {
 
   const Content& content_;
   const LoadOptions& options_;
+  const uint32_t world_size_;
   ContentLoad beside_, in_place_;
   bool any_beside_ = false;  // whether beside_ has requests
   std::vector<Target> targets_;

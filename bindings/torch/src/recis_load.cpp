@@ -102,6 +102,7 @@ static Session::Impl::From loading_of(const Parts& parts, const Opened& from, Ch
   Session::Impl::From out{
       &from.store, from.id, {}, Session::Impl::planning(chosen.part, Choice(chosen.exactly)), own ? "" : from.told};
   out.options.convert = from.source.convert;
+  out.options.or_rank0 = from.source.or_rank0;
   out.options.stage_first = parts.options.stage_first;
   out.options.rng = own ? Rng::same_rank : Rng::keep;
   out.options.hooks = parts.options.checkpointer.hooks;

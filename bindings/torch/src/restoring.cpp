@@ -9,13 +9,7 @@ namespace ckpt_torch {
 using namespace internal;
 
 std::string Checkpointer::Impl::candidate(const std::string& select, const std::vector<std::string>& passed) {
-  if (select == "best" && options.keep_best) {
-    const auto found = History(session.store, run).best(*options.keep_best, 1);
-    if (found.empty())
-      fail(CKPT_NOT_FOUND,
-           "no checkpoint of run " + in_quotes(run) + " has the metric " + in_quotes(options.keep_best->metric));
-    return found[0].id;
-  }
+  if (select == "best" && options.keep_best) return find_best(session.store, run, select, options.keep_best);
   if (select != "latest") return session.find(select, {});
   if (passed.empty()) return newest();
   const auto all = committed_of(session.store, run);
@@ -38,6 +32,7 @@ static LoadOptions load_options_of(const RestoreOptions& given, const Checkpoint
   out.strict = given.strict;
   out.convert = given.convert;
   out.stage_first = given.stage_first;
+  out.or_rank0 = given.or_rank0;
   out.map_location = given.map_location;
   out.rng = given.rng;
   out.hooks = options.hooks;
@@ -58,6 +53,28 @@ std::optional<Restored> Checkpointer::Impl::restore(State& state, const std::str
   const LoadOptions load = load_options_of(given, options);
   const Choice choice(given);
   return restore_with([&](const std::string& id) { return session.load_state(id, state, load, choice); }, select);
+}
+
+// What the run has of later steps is no more of this training: its saves replace that.
+void Checkpointer::Impl::go_on_from(int64_t step) {
+  if (step < 0) return;
+  const auto later = first([&] {
+    std::vector<std::string> labels;
+    for (const auto& info : committed_of(session.store, run))
+      if (info.step > step) labels.push_back(info.label);
+    return labels;
+  });
+  from = step;
+  history.reset();
+  left.emplace(later.begin(), later.end());
+  if (latest && latest->step > step) latest.reset();
+  std::vector<std::string> told;
+  for (const std::string& label : later)
+    if (std::count(replaced.begin(), replaced.end(), label) == 0) told.push_back(label);
+  replaced.insert(replaced.end(), told.begin(), told.end());
+  if (!told.empty() && session.ranks.rank == 0)
+    TORCH_WARN("ckpt: the run goes on from step ", step, ", and has ", listed(told),
+               " of later steps: saves with these labels replace them, and retention leaves them");
 }
 
 std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, const std::string& select) {
@@ -84,6 +101,7 @@ std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, c
       out.metrics = then.metrics;
       out.counters = then.counters;
       last = then.step >= 0 ? std::optional<Moment>(then) : std::nullopt;
+      go_on_from(then.step);
       return out;
     }
     if (!is_damage(damage->status()) || !may_pass) throw *damage;
@@ -91,7 +109,7 @@ std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, c
     if (!session.group() || session.ranks.rank == 0)
       TORCH_WARN("ckpt: passed over ", id, ": ", why.substr(0, why.find(kUndefinedNow)));
     passed.push_back(id);
-    damaged.push_back(id.substr(0, id.rfind('.', id.rfind('.') - 1)));  // its label
+    replaced.push_back(id.substr(0, id.rfind('.', id.rfind('.') - 1)));  // its label
     std::istringstream names(damage->detail("undefined"));
     for (std::string name; std::getline(names, name);) undefined.push_back(name);
   }

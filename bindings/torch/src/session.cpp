@@ -1,5 +1,7 @@
 #include "session.h"
 
+#include <cstdlib>
+
 #include "content.h"
 #include "state.h"
 
@@ -83,6 +85,7 @@ std::optional<Loaded> Session::load_if_any(const Models& models, const Optimizer
 }
 
 Session::Impl::Impl(const std::string& uri, Ranks who, Settings given) : Impl(std::move(who), std::move(given)) {
+  this->uri = uri;
   store = ckpt::Store::open(uri, options_of(settings));
 }
 
@@ -99,9 +102,30 @@ Session::Impl::~Impl() {
   pending->wait_local();
 }
 
+// By what the environment makes this process look like one of several ranks.
+static std::string lookalike() {
+  const char* const launchers[][2] = {
+      {"RANK", "WORLD_SIZE"},           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+      {"SLURM_PROCID", "SLURM_NTASKS"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI_RANK", "PMI_SIZE"},         {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+  for (const auto& names : launchers) {
+    const char *rank = std::getenv(names[0]), *size = std::getenv(names[1]);
+    if (rank == nullptr || size == nullptr) continue;
+    if (std::strtol(size, nullptr, 10) < 2) return "";
+    return std::string(names[0]) + " and " + names[1] + " make it look like rank " + rank + " of " + size;
+  }
+  return "";
+}
+
 // In a group rank 0 opens the session and the others join by its string.
 void Session::Impl::open_session() {
   if (session) return;
+  if (ranks.world_size == 1 && !ranks.alone && !ranks.group) {
+    if (const std::string looks = lookalike(); !looks.empty())
+      TORCH_WARN_ONCE("ckpt: this process saves as the only rank, but ", looks,
+                      ": if they save to one path, each fences the others. Give Ranks::of(group), with_session or "
+                      "by_rendezvous; Ranks::single() says that it is alone");
+  }
   Settings over;
   if (ranks.rendezvous) over.emplace("rendezvous", 1);
   auto open = [&](const std::string& string) {

@@ -69,6 +69,7 @@ struct Session::Impl {
 
   Ranks ranks;
   Settings settings;
+  std::string uri;  // of the store
   ckpt::Store store{nullptr};
   ckpt::Session session{nullptr};
   std::shared_ptr<SaveHandle::Impl> pending;  // the last save in the background

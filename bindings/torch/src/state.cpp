@@ -118,11 +118,21 @@ void save_rng(ckpt::Save& save) {
   }
 }
 
+// The seed of a rank that saved none: FNV-1a of rank 0's state and the rank.
+static uint64_t seed_of(const at::Tensor& state, uint32_t rank) {
+  uint64_t hash = 0xcbf29ce484222325;
+  auto add = [&](uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (size_t i = 0; i < state.nbytes(); i++) add(state.data_ptr<uint8_t>()[i]);
+  for (int shift = 0; shift < 32; shift += 8) add(static_cast<uint8_t>(rank >> shift));
+  return hash;
+}
+
 bool plan_rng(LoadPlan& plan, const Content& content, uint32_t rank, Rng mode) {
   bool cpu = false;
   if (mode == Rng::keep) return false;
   for (const Source& source : generators()) {
-    const uint32_t from = mode == Rng::or_rank0 && !content.object(source.name, rank) ? 0 : rank;
+    const uint32_t from = content.object(source.name, rank) ? rank : 0;
+    const bool own_stream = from != rank && mode == Rng::same_rank;
     const auto info = content.object(source.name, from);
     if (!info) continue;
     at::Tensor now = state_of(source.generator);
@@ -139,8 +149,9 @@ bool plan_rng(LoadPlan& plan, const Content& content, uint32_t rank, Rng mode) {
         fail(CKPT_MISMATCH, "what the checkpoint has for " + in_quotes(name) +
                                 " is no state of this LibTorch's generator: load with Rng::keep");
     });
-    plan.apply([generator, state]() mutable {
+    plan.apply([generator, state, own_stream, rank]() mutable {
       std::lock_guard<std::mutex> lock(generator.mutex());
+      if (own_stream) return generator.set_current_seed(seed_of(state, rank));
       generator.set_state(state);
     });
     cpu |= source.name == "torch.rng.cpu";

@@ -28,8 +28,8 @@ void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, co
 // Adds the state of this process's generators as per-rank objects.
 void save_rng(ckpt::Save& save);
 
-// Plans to set the generators for which `rank` has saved a state; returns whether the CPU's is among them. MISMATCH for
-// the state of another kind of generator.
+// Plans to set the generators for which `rank` has saved a state, or of a new rank rank 0; returns whether the CPU's is
+// among them. MISMATCH for the state of another kind of generator.
 bool plan_rng(LoadPlan& plan, const Content& content, uint32_t rank, Rng mode);
 
 }  // namespace internal

@@ -28,7 +28,27 @@ void LoadPlan::ask_values(const Node& node, const std::vector<Node>& without, Fr
     tensors[node.number()] = fresh(node);
     return;
   }
+  if (node.kind == CKPT_NODE_RECORD && node.text_view() == CKPT_PER_RANK_CLASS && node.child_count == 1)
+    check_own(node);
   for (const Node& child : node) ask_values(child, without, tensors);
+}
+
+// Python's ckpt.random_states() are rank 0's for a rank that has none, which LibTorch does not draw from.
+static bool is_random(const Node& own) {
+  const auto python = field(own, "python");
+  return python && field(*python, "words");
+}
+
+void LoadPlan::check_own(const Node& record) const {
+  if (options_.or_rank0 || is_random(*record.begin())) return;
+  auto differs = [&](uint64_t saved) { return saved != world_size_; };
+  const uint64_t saved = content_.ranks_of(record, differs);
+  if (differs(saved))
+    fail(CKPT_MISMATCH,
+         in_quotes(path_of(record)) + ": the values of " + std::to_string(saved) + (saved == 1 ? " rank" : " ranks") +
+             ", each its own, and this is a run of " + std::to_string(world_size_) +
+             "; or_rank0 gives each rank its own or rank 0's, leaving it out gives none",
+         {{"path", path_of(record)}, {"expected", std::to_string(saved)}, {"found", std::to_string(world_size_)}});
 }
 
 // Lists of one type become typed lists, so that toIntVector and its like work on them.

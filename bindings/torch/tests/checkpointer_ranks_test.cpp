@@ -174,7 +174,11 @@ TEST(CheckpointerRanks, EachHaveTheirOwnOfWhatIsPerRankAndNewOnesRank0s) {
     auto state = state_of(0);
     auto options = ct::CheckpointerOptions();
     options.signals.emplace();
-    ASSERT_TRUE(ct::Checkpointer(place.uri(), options, ranks).restore(state));
+    ct::Checkpointer keeper(place.uri(), options, ranks);
+    expect_error([&] { keeper.restore(state); }, CKPT_MISMATCH, "the values of 3 ranks, each its own");
+    ct::RestoreOptions any;
+    any.or_rank0 = true;
+    ASSERT_TRUE(keeper.restore(state, "latest", any));
     const int64_t own = ranks.rank == 3 ? 10 : 10 + ranks.rank;
     EXPECT_EQ(state.others.at("epoch").toInt(), 10);
     EXPECT_EQ(state.per_rank.at("place").toInt(), own);

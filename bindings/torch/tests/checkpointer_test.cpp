@@ -171,10 +171,45 @@ TEST(CheckpointerKeeps, WhatHasALabelOfItsOwnForEverAndCountsItNotAsTheLast) {
   EXPECT_EQ(labels_in(place.uri()), (Labels{"epoch-1", "epoch-2", "step-12", "step-13"}));
 }
 
-TEST(CheckpointerKeeps, NoBestWithoutALast) {
+// With the metric that its number is the loss of.
+void save_steps(const std::string& store, int64_t first, int64_t last, const ct::CheckpointerOptions& options,
+                std::optional<int64_t> from = {}) {
+  ct::Checkpointer keeper(store, options);
+  ct::State state{{}, {}, {{"step", 0}}};
+  if (from) keeper.restore(state, *from);
+  for (int64_t n = first; n <= last; n++)
+    keeper.step(n, at_step(n), {{"loss", static_cast<double>((n - 2) * (n - 2))}});
+  keeper.close();
+}
+
+TEST(CheckpointerKeeps, TheBestIsKnownWhereverMetricsAre) {
   StorePlace place;
-  expect_error([&] { ct::Checkpointer(place.uri(), keeping(0, ct::KeepBest{"loss"})); }, CKPT_INVALID,
-               "without keep_last");
+  save_steps(place.uri(), 1, 3, every(1));
+  ct::LoadOptions best;
+  best.model_key = best.optimizer_key = "";
+  for (const char* selector : {"best", "best:loss", "best:loss:min", "best:loss:max"}) {
+    best.selector = selector;
+    const int64_t step = best.selector == "best:loss:max" ? 3 : 2;  // of equal ones the newest
+    EXPECT_EQ(ct::load(place.uri(), {}, {}, best).step, step) << selector;
+    ct::State state{{}, {}, {}};
+    EXPECT_EQ(ct::Checkpointer(place.uri(), every(1)).restore(state, selector)->step, step) << selector;
+  }
+}
+
+TEST(CheckpointerKeeps, WhatItDidNotGoOnFromAndReplacesItOnlyByTheSameSteps) {
+  StorePlace place;
+  save_steps(place.uri(), 10, 13, keeping(2));
+  save_steps(place.uri(), 1, 4, keeping(2));  // it forgot to restore
+  EXPECT_EQ(labels_in(place.uri()), (Labels{"step-12", "step-13", "step-3", "step-4"}));
+  save_steps(place.uri(), 4, 5, keeping(2), 3);  // it goes back
+  EXPECT_EQ(labels_in(place.uri()).back(), "step-5");
+}
+
+TEST(CheckpointerKeeps, EverySoManiethOnlyWithALast) {
+  StorePlace place;
+  auto options = keeping(0);
+  options.keep_every = 10;
+  expect_error([&] { ct::Checkpointer(place.uri(), options); }, CKPT_INVALID, "without keep_last");
   expect_error([&] { ct::Checkpointer(place.uri(), keeping(1, ct::KeepBest{"loss", "least"})); }, CKPT_INVALID,
                "'least'");
 }

@@ -33,15 +33,31 @@ TEST(Ranks, ShareTheWorkAndAnyNumberLoadsIt) {
       Net net;
       auto other = std::make_shared<torch::nn::LinearImpl>(100, 100);
       torch::optim::Adam adam(net->parameters(), Options(1));
-      uint32_t rank = ranks.rank;
       auto loaded = ct::load(place.uri(), {net, other}, adam, {}, ranks);
       expect_same(*trained.net, *net);
       expect_same(*wide, *other);
       EXPECT_EQ(loaded.others.at("rank").toInt(), 0);
       EXPECT_EQ(loaded.world_size, 3u);
-      EXPECT_EQ(loaded.rng_restored, rank < 3);
+      EXPECT_TRUE(loaded.rng_restored);  // of rank 3 a stream of its own
     });
   }
+}
+
+TEST(Ranks, ThatDisagreeLearnItAtOnceWithBothValues) {
+  StorePlace place, elsewhere;
+  ThreadGroup two(2);
+  two.run([&](ct::Ranks ranks) {
+    const std::string number = std::to_string(ranks.rank);
+    auto refused = [&](const std::string& store, int64_t step, const std::string& label, const std::string& why) {
+      ct::SaveOptions options;
+      options.step = step;
+      options.label = label;
+      expect_error([&] { ct::Session(store, ranks).save({{}, {}, {{"x", 1}}}, options); }, CKPT_MISMATCH, why);
+    };
+    refused(place.uri(), 5 + ranks.rank, "", "step: rank 0 has '5', rank 1 has '6'");
+    refused(place.uri(), 5, "mine-" + number, "label: rank 0 has 'mine-0', rank 1 has 'mine-1'");
+    refused(ranks.rank == 0 ? place.uri() : elsewhere.uri(), 5, "", "store: rank 0 has");
+  });
 }
 
 TEST(Ranks, BuffersAreThoseOfRank0) {

@@ -158,13 +158,19 @@ TEST(RandomState, StaysAsItIsWhereThatIsWanted) {
   draws_on({});
 }
 
-TEST(RandomState, ARankThatTheSavedRunLackedTakesThatOfRank0OnRequest) {
+TEST(RandomState, ARankThatTheSavedRunLackedHasItsOwnOrThatOfRank0OnRequest) {
   StorePlace place;
   Net net;
   ct::save(place.uri(), net);
   at::Tensor expected = at::randn({3});
-  ct::Session rank1(place.uri(), ct::Ranks::by_rendezvous(1, 2));
-  EXPECT_FALSE(rank1.load(net).rng_restored);
+  ct::Session rank1(place.uri(), ct::Ranks::by_rendezvous(1, 3)), rank2(place.uri(), ct::Ranks::by_rendezvous(2, 3));
+  auto drawn = [&](ct::Session& rank) {
+    EXPECT_TRUE(rank.load(net).rng_restored);
+    return at::randn({3});
+  };
+  const at::Tensor own = drawn(rank1), other = drawn(rank2);
+  EXPECT_TRUE(same_bits(drawn(rank1), own));
+  EXPECT_FALSE(same_bits(own, other) || same_bits(own, expected) || same_bits(other, expected));
   ct::LoadOptions options;
   options.rng = ct::Rng::or_rank0;
   EXPECT_TRUE(rank1.load(net, {}, options).rng_restored);
