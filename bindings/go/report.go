@@ -22,7 +22,7 @@ const (
 	FindingRepaired   FindingKind = C.CKPT_FINDING_REPAIRED    // repair: was written, or with dry_run would be
 	FindingPassedOver FindingKind = C.CKPT_FINDING_PASSED_OVER // open: a newer checkpoint that cannot be loaded
 	FindingNoCache    FindingKind = C.CKPT_FINDING_NO_CACHE    // open: the cache cannot be used; loads read the store
-	FindingAnew       FindingKind = C.CKPT_FINDING_ANEW        // save: it does not go on from what its run has, or goes back
+	FindingAnew       FindingKind = C.CKPT_FINDING_ANEW        // save: it goes on from nothing that its run has
 )
 
 // String returns the kind as ckpt.h spells it, "DAMAGED".

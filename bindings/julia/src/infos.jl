@@ -193,9 +193,9 @@ JobStats(raw::ckpt_job_stats) =
 
 """
 One line of a report by verify, diff, prune, repair, a save, a load or a reader. `kind`: `:DAMAGED`, `:MISSING`,
-`:EXTRA`, `:DIFFERENT`, `:REMOVED`, `:KEPT`, `:REPAIRED`, `:PASSED_OVER`, `:ANEW`,
-`:NO_CACHE`. `status` and `code` are those of a `CkptError`
-if it is an error, else `:OK`. `text` is for people. `name`, `part`, `elements` (range in the flattened tensor, from 1),
+`:EXTRA`, `:DIFFERENT`, `:REMOVED`, `:KEPT`, `:REPAIRED`, `:PASSED_OVER`, `:ANEW`, `:NO_CACHE`. `status` and `code` are
+those of a `CkptError` if it is an error, else `:OK`. `text` is for people. `name`, `part`, `elements` (range in the
+flattened tensor, from 1),
 `max_abs` and `max_rel` are `nothing` where they do not apply. `offset` and `size` are bytes in the part; `count` is how
 many elements differ.
 """

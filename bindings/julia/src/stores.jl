@@ -120,8 +120,7 @@ its session without `string` and sends [`session_string`](@ref) to the other ran
 pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
 the last one comes. Options: `run`, `purpose`, `continue_from`, `timeout_ms`, `rendezvous`, `chunk_bytes`,
 `large_tensor_bytes`, `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT,
-UNSUPPORTED, IO,
-NO_SPACE.
+UNSUPPORTED, IO, NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}

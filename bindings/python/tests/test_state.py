@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
 import sys
 from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
@@ -251,6 +252,13 @@ def test_arrays_of_into_that_share_memory_need_a_checkpoint_that_does(tmp_path: 
     assert ckpt.load(tmp_path / "tied", into={"a": loose, "b": loose})["b"].tolist() == [1, 1, 1]
     with pytest.raises(ckpt.MismatchError, match="share memory"):
         ckpt.load(tmp_path / "loose", into={"a": loose, "b": loose})
+
+
+@pytest.mark.parametrize("name", ["step-2.1.1", "renamed"])
+def test_a_checkpoint_that_was_copied_alone_is_opened(tmp_path: Path, name: str) -> None:
+    ckpt.save(tmp_path / "s", {"w": np.arange(3)}, step=2)
+    shutil.copytree(tmp_path / "s" / "step-2.1.1", tmp_path / "laptop" / name)
+    assert ckpt.load(tmp_path / "laptop" / name)["w"].tolist() == [0, 1, 2]
 
 
 def test_a_place_that_is_not_there_is_not_found(tmp_path: Path) -> None:

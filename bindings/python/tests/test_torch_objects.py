@@ -143,7 +143,8 @@ class Keyed(Sampler):
 
 
 @pytest.mark.parametrize("how", ["load", "restore", "skip"])
-@pytest.mark.parametrize("saved,fresh", [(5, 0), (5, 9), (None, 4), (4, None), (3, 3), ("numpy", 2), ([1, 2], 1), (2, [1])])
+@pytest.mark.parametrize("saved,fresh", [
+    (5, 0), (5, 9), (None, 4), (4, None), (3, 3), ("numpy", 2), ([1, 2], 1), (2, [1])])
 def test_what_an_object_takes_itself_is_handed_over_as_it_was_saved(torch: Any, tmp_path: Path, how: str, saved: Any,
                                                                     fresh: Any) -> None:
     def value(size: Any) -> Any:
@@ -260,12 +261,12 @@ def test_a_dtype_of_few_bits_stays_what_it_is(torch: Any, tmp_path: Path, name: 
     assert back is mine
     for found in (back, ckpt.load(tmp_path / "s", framework="torch")["x"]):
         assert found.dtype is dtype and torch.equal(found.view(torch.uint8), saved.view(torch.uint8))
-    for other in (torch.uint8, torch.int8, torch.uint3):
-        with pytest.raises(ckpt.MismatchError, match=name):
-            ckpt.load(tmp_path / "s", into={"x": torch.zeros(4, dtype=torch.uint8).view(other)})
     ckpt.save(tmp_path / "plain", {"x": torch.zeros(4, dtype=torch.uint8)})
-    with pytest.raises(ckpt.MismatchError, match=name.partition("_x2")[0]):
-        ckpt.load(tmp_path / "plain", into={"x": mine})
+    said = "shape|dtype" if name.startswith("float4") else name  # two elements of four bits are one of torch's
+    for source, dtypes in ((tmp_path / "s", (torch.uint8, torch.int8, torch.uint3)), (tmp_path / "plain", (dtype,))):
+        for other in dtypes:
+            with pytest.raises(ckpt.MismatchError, match=said):
+                ckpt.load(source, into={"x": torch.zeros(4, dtype=torch.uint8).view(other)})
 
 
 def wrapping(torch: Any) -> tuple[Any, Any]:

@@ -381,8 +381,8 @@ HttpReply Http::exchange(const HttpRequest& request) {
     const std::string said = *words ? words : curl_.easy_strerror(code);
     reply.trouble = exchange.too_much.empty() ? without_secrets(blotted(said, secrets_)) : exchange.too_much;
     reply.final = is_final(code) || !exchange.too_much.empty();
-    // libcurl says so of a header that is too long, too.
-    const bool long_header = said.find("header") != said.npos;
+    // libcurl says so of a header of more than 100 KiB, too, of which the status came.
+    const bool long_header = reply.status != 0 && !exchange.has_head;
     reply.no_memory |= code == CURLE_OUT_OF_MEMORY && !long_header;
   }
   return std::move(reply);

@@ -82,8 +82,8 @@ def way_out(value: Any) -> str:
         return "give a plain tensor, such as its .detach().clone() or .to_dense()"
     if hasattr(value, "__next__"):
         return "an iterator; give what is left of it as a list, or its position"
-    return ("give its numbers, text and arrays (a dict, a dataclass), or give it state_dict() and load_state_dict(), or "
-            "leave it out")
+    return ("give its numbers, text and arrays (a dict, a dataclass), or give it state_dict() and load_state_dict(), "
+            "or leave it out")
 
 
 class _ElementWriter(TreeWriter):
@@ -125,7 +125,8 @@ def _of_jax(jax: Any, value: Any) -> Any:
     if not isinstance(value, jax.Array):
         return None
     if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return Record("jax.random.key", KINDS["jax.random.key"].items(value))
+        items = KINDS["jax.random.key"].items
+        return None if items is None else Record("jax.random.key", items(value))
     return Leaf(value) if is_plain(value.dtype) else _of_numpy(loaded("numpy"), loaded("numpy").asarray(value))
 
 
@@ -310,7 +311,7 @@ def check_dtype(like: Any, saved: Any) -> None:
     mine = str(getattr(like, "dtype", ""))
     mine = mine if mine in _AS_INTEGERS and _integer_of(like) else ""
     if framework_name_of(like) == "torch" and mine != (saved or "") and (saved or "") in {"", *_AS_INTEGERS}:
-        raise _does_not_fit(f"a tensor of dtype {like.dtype}", f"tensor of dtype {saved or 'of another kind'}")
+        raise _does_not_fit(f"a tensor of dtype {like.dtype}", f"tensor of dtype {saved or 'that is plain'}")
 
 
 def _does_not_fit(expected: str, found: str) -> Error:

@@ -70,7 +70,7 @@ class Board:
     def round(self, call: str, same: Mapping[str, object], mine: Any, timeout: float) -> list[Any]:
         """What each rank gives as `mine`, once all have made this call with the same values of `same`. MISMATCH on all
         if they differ, ABORTED if a rank has given the call up, TIMEOUT, on all that come, if one does not come."""
-        about = call, {key: repr(value) for key, value in same.items()}
+        about: tuple[str, Facts] = call, {key: repr(value) for key, value in same.items()}
         until = time.monotonic() + timeout
         while True:
             lead = self._lead if self._rank == 0 else self._follow
@@ -116,10 +116,10 @@ class Board:
         if theirs == mine:
             return ("ok",)
         if theirs[0] != mine[0]:
-            what, here, there = "", mine[0], theirs[0]
+            what, here, there = "", mine[0], str(theirs[0])
         else:
             key = next(key for key in mine[1] if mine[1][key] != theirs[1].get(key))
-            what, here, there = f"{mine[0]}: {key}: ", mine[1][key], theirs[1].get(key)
+            what, here, there = f"{mine[0]}: {key}: ", str(mine[1][key]), str(theirs[1].get(key))
         return ("bad", Status.MISMATCH, f"{what}rank 0 has {here}, rank {rank} has {there}; all ranks of a job make "
                 "the same calls, with the same", {"rank": str(rank), "ranks": f"0, {rank}",
                                                               "expected": str(here), "found": str(there)})
@@ -171,7 +171,8 @@ class Board:
         self._asked(lambda: self._store.put(f"{self._round}/{name}", dumps(value)))
 
     def _get(self, name: str) -> bytes | None:
-        return self._asked(lambda: self._store.get(f"{self._round}/{name}"))
+        found: bytes | None = self._asked(lambda: self._store.get(f"{self._round}/{name}"))
+        return found
 
     def _clean(self) -> None:
         """All have come to the round before this one, so nobody reads of those before it any more."""

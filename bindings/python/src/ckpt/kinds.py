@@ -323,8 +323,8 @@ def bytes_of(array: Any) -> Any:
 def is_plain(dtype: Any) -> bool:
     """Whether ckpt has tensors of the dtype."""
     if dtype.isbuiltin == 2:
-        return dtype.name == "bfloat16" or dtype.name.startswith("float8_")
-    return dtype.kind in "biufc" and dtype.isnative and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
+        return bool(dtype.name == "bfloat16" or dtype.name.startswith("float8_"))
+    return bool(dtype.kind in "biufc" and dtype.isnative and dtype.itemsize <= (16 if dtype.kind == "c" else 8))
 
 
 def described(dtype: Any) -> Any:

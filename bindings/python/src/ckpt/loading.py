@@ -197,6 +197,7 @@ class _StateReader(TreeReader):
         self._arrays: dict[str, NewArrays] = {}  # by framework
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
+        self._torch_dtype: Any = None  # that it says beside, of those that are torch's only
         self._marked: list[tuple[Any, Any, Marks]] = []  # array of `into`, its stand-in, saved marks
         self.ties = Ties(reader, self._memory)
         self._handing: AsSaved | None = None  # what is read is given to an object as it was saved
@@ -240,7 +241,8 @@ class _StateReader(TreeReader):
 
     def known(self) -> list[str]:
         """The names of tensors, and of what lies at the top, for those that are misspelt."""
-        child, out = self.tree.node(through_records(self.tree, self._root, self._whose)).first_child, []
+        out: list[str] = []
+        child = self.tree.node(through_records(self.tree, self._root, self._whose)).first_child
         while child is not None:
             found = self.tree.node(child)
             out, child = [*out, str(found.key)], found.next_sibling
@@ -342,6 +344,7 @@ class _StateReader(TreeReader):
         return like
 
     def _into(self, name: str, array: Any) -> None:
+        check_dtype(array, self._torch_dtype)
         memory = Memory.of(without_marks(array), writable=True)
         layout = (memory.address, memory.dtype, memory.shape, memory.strides)
         means = name, self._turned(array)
@@ -370,10 +373,9 @@ class _StateReader(TreeReader):
     def framework_for(self, name: str) -> Framework:
         """The framework of a new array."""
         if self._handing is not None and self._framework is self._default:
-            own = framework_name_of(self._handing.like)
             said = self._reader.attr(SAVED_AS, name) or self._reader.attr(SAVED_AS)
-            return self._default if isinstance(self._reader, FileReader) and own is None else framework_of(
-                own or saved_framework(said))
+            own = framework_name_of(self._handing.like)
+            return framework_of(saved_framework(said) if said else own or self._default.name)
         if self._mixed and self._framework is self._default:
             return framework_of(saved_framework(self._reader.attr(SAVED_AS, name) or "torch"))
         return self._framework
@@ -466,8 +468,8 @@ class _StateReader(TreeReader):
             return given
         if TRANSPARENT.get(class_name) is None and framework_name_of(like) is not None:
             found = f"a {class_name} of {', '.join(map(str, self.entries(index, None))) or 'nothing'}"
-            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self._path(index))}' has a tensor, and the checkpoint has "
-                           f"{found}: give an object of that class (a model that was made so, too)",
+            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self._path(index))}' has a tensor, and the checkpoint "
+                           f"has {found}: give an object of that class (a model that was made so, too)",
                            {"expected": "a tensor", "found": class_name})
         inside, key = items_of(like) if holds_others(like) else like, TRANSPARENT.get(class_name)
         if key is not None and not isinstance(like, Record):
@@ -478,7 +480,8 @@ class _StateReader(TreeReader):
                     self._find(index, "dtype") is not None):
                 return self._fill_bytes(index, like)
             elif class_name == "torch.Tensor":
-                check_dtype(like, self._value(index, "dtype"))
+                self._torch_dtype = self._value(index, "dtype")
+                check_dtype(like, self._torch_dtype)
                 self._marks = self._value(index, "conj") is True, self._value(index, "neg") is True
                 found = self._value(index, "memory_format")
                 self._format = found if isinstance(found, str) else None
@@ -488,6 +491,7 @@ class _StateReader(TreeReader):
             items = self.entries(index, inside)
         finally:
             self._framework, self._marks, self._format = self._default, (False, False), None
+            self._torch_dtype = None
         if key == "data" and id(like) in self.used and items.get("data") is like:
             return like  # the caller's array, whatever record it came from
         return Record(class_name, items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .enums import Status
@@ -32,13 +32,15 @@ def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]
             yield from arrays_in(child, f"{path}/{key}" if path else str(key), seen)
 
 
-def missing_error(missing: list[tuple[str, Any]], known: Iterable[str]) -> Error:
+def missing_error(missing: list[tuple[str, Any]], known: Sequence[str]) -> Error:
     """The error for arrays and objects that the checkpoint lacks. `known`: the paths that it has."""
     path, found = missing[0]
     kind = f"{type(found).__module__}.{type(found).__qualname__}"
     what = f"a {kind} where the checkpoint has nothing" if is_stateful(found) else (
         "a sparse table where the checkpoint has none" if isinstance(found, (Table, Rowset)) else
         f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
+    if is_stateful(found):
+        what += f" (it has {some(key for key in known if '/' not in key)})"
     more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
     return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}"
                     f"{near(path, known)}; strict=\"none\" leaves such arrays unchanged",

@@ -1,8 +1,8 @@
 """Values that a load into the caller's own makes anew or fills: dataclasses, named tuples, enums, and what kinds.py
 knows. What others may hold (a dataclass, a dict, a random generator) stays the same object.
 
-They are saved as records, with what would make the object (STATE_TREE.md section 5). Without one of the caller's own they
-load as what kinds.py makes, or else as ckpt.Record: no class is looked up by its name.
+They are saved as records, with what would make the object (STATE_TREE.md section 5). Without one of the caller's own
+they load as what kinds.py makes, or else as ckpt.Record: no class is looked up by its name.
 """
 
 from __future__ import annotations

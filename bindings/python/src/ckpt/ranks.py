@@ -276,7 +276,7 @@ class _OfJax:
             if "NOT_FOUND" in str(error):
                 return None
             raise
-        return value[8:] + b"".join(self._client.key_value_try_get_bytes(f"{self._prefix}{key}+{number}")
+        return bytes(value[8:]) + b"".join(self._client.key_value_try_get_bytes(f"{self._prefix}{key}+{number}")
                                     for number in range(int(value[:8])))
 
     def drop(self, key: str) -> None:
@@ -287,13 +287,12 @@ class _OfJax:
 
 _team: Team | None = None
 _of: object = None  # the process group or client of jax whose ranks they are
-_teams = 0
 
 
 def team(wanted: tuple[int, int] | None = None) -> Team | None:
     """The ranks of torch's default process group, else of jax.distributed; None without one, if this process is alone
     in it, or if it has another rank or number of ranks than `wanted`. Asks no other rank."""
-    global _team, _of, _teams
+    global _team, _of
     dist, jax = loaded("torch.distributed"), loaded("jax._src.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         found, rank, size = dist.group.WORLD, dist.get_rank(), dist.get_world_size()
@@ -307,12 +306,11 @@ def team(wanted: tuple[int, int] | None = None) -> Team | None:
         return None
     if _team is None or _of is not found:
         close()
-        _teams += 1
         if dist is None:
-            _team = Team(rank, size, _OfJax(found, f"ckpt/{_teams}/"))
+            _team = Team(rank, size, _OfJax(found, "ckpt/"))
         else:
             from .torch.group import OfTorch
-            _team = OfTorch(f"ckpt/{_teams}/")
+            _team = OfTorch()
         _of = found
     return _team
 

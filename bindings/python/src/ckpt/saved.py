@@ -67,7 +67,7 @@ class SavedNode:
         info = self._reader.tensor(name)
         try:
             return tuple(array.shape) == info.shape and framework_of(framework).dtype(name, info.dtype) == array.dtype
-        except UnsupportedError:
+        except (UnsupportedError, RuntimeError):  # of torch: a lazy parameter has no shape
             return False
 
     def is_own(self, key: str) -> bool:
@@ -144,14 +144,15 @@ def descend(tree: Tree, at: Sequence[str | int], whose: Whose | None) -> int:
             node = tree.find(through_records(tree, node, whose), key)
         except Error as error:
             path = "/".join(str(step) for step in at[:depth + 1])
-            raise error_of(Status.NOT_FOUND, f"the state has nothing at '{path}'{_what_is_there(tree, node, key, whose)}",
-                           {"path": path}) from error
+            there = _what_is_there(tree, node, key, whose)
+            raise error_of(Status.NOT_FOUND, f"the state has nothing at '{path}'{there}", {"path": path}) from error
     return node
 
 
 def _what_is_there(tree: Tree, node: int, key: str | int, whose: Whose | None) -> str:
     """What follows a key that is not there."""
-    child, keys = tree.node(through_records(tree, node, whose)).first_child, []
+    keys: list[str] = []
+    child = tree.node(through_records(tree, node, whose)).first_child
     while child is not None and len(keys) < 1000:
         found = tree.node(child)
         keys.append(str(len(keys) if found.key is None else found.key))

@@ -94,6 +94,9 @@ class _StateWriter(TreeWriter):
     def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
         name = self._name(path)
         try:
+            if getattr(data, "is_meta", False):
+                raise error_of(Status.UNSUPPORTED, "a tensor on device meta has no numbers: give it memory and values "
+                               "(to_empty()), or leave it out", {"found": "meta"})
             if isinstance(data, Shard):
                 self.shards[name] = (data,)
             elif isinstance(data, Regions):

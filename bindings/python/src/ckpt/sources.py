@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, cast, TypeAlias
 
 from . import _core
 from ._core import File, Memory, Tree
@@ -303,7 +303,7 @@ def _open_address(url: str, selector: str, options: Mapping[str, int | str]) -> 
     return Reader(Store(folder + mark + query, options), name, options)
 
 
-def best_or(store: Store, selector: str, options: Mapping[str, int | str]) -> str:
+def best_or(store: _core.Store, selector: str, options: Mapping[str, int | str]) -> str:
     """The id of the checkpoint that "best" or "best:…" names by its metrics; any other selector as it is. A checkpoint
     with the label "best" goes before."""
     if selector != "best" and not selector.startswith("best:"):
@@ -312,10 +312,10 @@ def best_or(store: Store, selector: str, options: Mapping[str, int | str]) -> st
     try:
         return store.find(f"label:{selector}", options).id
     except NotFoundError:
-        return find_best(store, str(options.get("run", "main")), selector).id
+        return find_best(cast("Store", store), str(options.get("run", "main")), selector).id
 
 
-def _reader_of(store: Store, selector: str, options: Mapping[str, int | str]) -> Reader:
+def _reader_of(store: _core.Store, selector: str, options: Mapping[str, int | str]) -> Reader:
     return Reader(store, best_or(store, selector, options), options)
 
 

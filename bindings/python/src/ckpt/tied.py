@@ -1,5 +1,5 @@
-"""Tied weights: arrays of `into` that are one memory. A checkpoint of another program has them under one of their names,
-or under each with equal values; ckpt's own has one tensor, and other names for it."""
+"""Tied weights: arrays of `into` that are one memory. A checkpoint of another program has them under one of their
+names, or under each with equal values; ckpt's own has one tensor, and other names for it."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType, TracebackType
 from typing import Any
 
+from ..arguments import step_of
 from ..background import SaveHandle, log
 from ..enums import Status
 from ..errors import Error, LaterStepsWarning, NotFoundError, error_of, warn
@@ -185,9 +186,15 @@ class Checkpointer:
         return self._save(moment, state, label)
 
     def _moment(self, n: int, metrics: Mapping[str, Any] | None, counters: Mapping[str, float]) -> Moment:
+        self._check_open()
+        step = step_of(n)
+        if step is None:
+            raise error_of(Status.INVALID, "a Checkpointer counts steps: expected a number from 0 on, found None")
+        return Moment(step, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+
+    def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("the Checkpointer is closed")
-        return Moment(n, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+            raise error_of(Status.INVALID, "the Checkpointer is closed; make a new one")
 
     def _decide(self, moment: Moment) -> tuple[bool, str | None]:
         """Whether a save is due, and if it is the last one, why; the same on all ranks."""
@@ -375,6 +382,7 @@ class Checkpointer:
             reader, state, choice, Whose(self._ranks.rank, self._ranks.size, or_rank0), self._options, common), select)
 
     def _restore_with(self, load_into: restoring.LoadInto, select: str | int) -> Restored | None:
+        self._check_open()
         self._settle(wait=True)
         self._meet("restore", select=select)
         self._ranks.be_patient()

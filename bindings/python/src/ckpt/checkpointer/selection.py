@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -219,11 +220,12 @@ class _Chosen:
             return self._walk(own, node.items[inner], at)
         if isinstance(node, LazyTensor):
             return self._tensor(own, node, path, strict)
-        if isinstance(node, Mapping) and is_stateful(own):
+        plain = type(node) in (dict, OrderedDict, defaultdict)
+        if plain and is_stateful(own):
             found, saved = self._objects.get(id(own)) or PlainObject(own), self._root.child(*keys)
             assert saved is not None
             own, strict = self._given.setdefault(id(own), (found, found.template(saved)))[1], found.strict
-        if isinstance(node, Mapping):
+        if plain:
             saved_path, out = "/".join(map(str, keys)), OnlyThese()
             for key, child in node.items():
                 name = self._key(saved_path, key)

@@ -22,8 +22,10 @@ T = TypeVar("T")
 class _Store:
     """The key-value store of the default process group. Nothing blocks in it, as others use it, too."""
 
-    def __init__(self, store: Any, prefix: str) -> None:
-        self._store = dist.PrefixStore(prefix, store)
+    def __init__(self, store: Any) -> None:
+        # A later process group in the same store finds the keys of this one; its ranks count alike.
+        number = store.add(f"ckpt/teams/{dist.get_rank()}", 1)
+        self._store = dist.PrefixStore(f"ckpt/{number}/", store)
 
     def put(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
@@ -38,9 +40,9 @@ class _Store:
 class OfTorch(Team):
     """All ranks of the default process group."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self) -> None:
         store = dist.distributed_c10d._get_default_store()  # None with MPI, where processes need none
-        super().__init__(dist.get_rank(), dist.get_world_size(), store and _Store(store, prefix))
+        super().__init__(dist.get_rank(), dist.get_world_size(), store and _Store(store))
         self._group: Any = None
         self._groups = self._works = 0
 

@@ -296,7 +296,8 @@ class OptimizerObject:
         return key in _OF_A_PARAMETER and type(self.object).__module__.startswith("torch.optim.")
 
     def apply(self, loaded: Mapping[str, Any]) -> None:
-        optimizer, state = self.object, {}
+        optimizer = self.object
+        state: dict[Any, Any] = {}
         for number, several in enumerate(self._names):
             entries = {named: loaded["state"][named.name] for named in several if named.name in loaded["state"]}
             own = optimizer.state.get(parameters_in(optimizer)[number])
@@ -323,7 +324,8 @@ class OptimizerObject:
             for key, value in entry.items():
                 value = value.tensor if isinstance(value, Regions) else value
                 first = out.setdefault(key, value)
-                same = torch.equal(value, first) if isinstance(first, torch.Tensor) else value == first
+                same = value is first or (
+                    torch.equal(value, first) if isinstance(first, torch.Tensor) else value == first)
                 if not same:
                     raise error_of(Status.MISMATCH, f"'{key}' of '{named.name}' is {value}, that of '{names[0].name}' "
                                    f"is {first}, but both are in one flat parameter; use use_orig_params=True",
