@@ -69,7 +69,8 @@ class NewFile {
   explicit NewFile(const std::string& path) : path_(path), name_(path.substr(path.rfind('/') + 1)) {
     const std::string folder = path.substr(0, path.size() - name_.size());
     folder_ = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder_ >= 0 && ::faccessat(folder_, name_.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) errno = EEXIST;
+    if (folder_ >= 0 && ::faccessat(folder_, name_.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+      errno = EEXIST;
     else if (folder_ >= 0 && (fd_ = ::openat(folder_, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666)) < 0) {
       constexpr int kAnew = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
       fd_ = ::openat(folder_, name_.c_str(), kAnew, 0666);

@@ -57,10 +57,10 @@ struct Outcome {
   std::string id;  // what the user typed, if the checkpoint could not be opened
   std::string mode;
   ckpt::Report report{nullptr};
-  std::vector<std::string> rows;      // of each finding: which rows of a sparse table it is about; "" for none
-  std::string unreadable;             // why the manifest could not be read, which is damage too
+  std::vector<std::string> rows;  // of each finding: which rows of a sparse table it is about; "" for none
+  std::string unreadable;         // why the manifest could not be read, which is damage too
   ckpt::Report opening{nullptr};  // what opening it found
-  uint64_t bytes = 0;                 // checked
+  uint64_t bytes = 0;             // checked
   double seconds = 0;
   ckpt::JobStats stats{};
 

@@ -21,8 +21,8 @@ static Status write_file(const ExportRequest& request, const ExportFile& planned
   return file.sync();
 }
 
-// Views may repeat elements (a stride of 0), so that a checkpoint of a few KiB has tensors of terabytes. A format without
-// views would write them all.
+// Views may repeat elements (a stride of 0), so that a checkpoint of a few KiB has tensors of terabytes. A format
+// without views would write them all.
 static Status check_bytes(const ExportRequest& request, const ExportPlan& plan) {
   uint64_t stored = 0, planned = 0, largest = 0;
   std::string name;
@@ -38,10 +38,11 @@ static Status check_bytes(const ExportRequest& request, const ExportPlan& plan) 
   for (const ExportFile& file : plan.files)
     if (add_overflows(planned, file.bytes, &planned)) planned = UINT64_MAX;
   if (planned <= most_unpacked(stored) || name.empty()) return Ok();
-  return Status(CKPT_UNSUPPORTED,
-                strformat("export: tensor {} has {} bytes, though the whole checkpoint keeps {}: a view repeats elements, "
-                          "and the format would write each; expected format pt, or option exclude={}",
-                          format::shown(name), largest, stored, name))
+  return Status(
+             CKPT_UNSUPPORTED,
+             strformat("export: tensor {} has {} bytes, though the whole checkpoint keeps {}: a view repeats elements, "
+                       "and the format would write each; expected format pt, or option exclude={}",
+                       format::shown(name), largest, stored, name))
       .with("tensor", name);
 }
 

@@ -50,7 +50,8 @@ Status sync_directory(int fd, std::string_view path);
 
 // Whether the file lives in the page cache (tmpfs). Direct I/O is pointless there, although O_DIRECT is accepted.
 bool lives_in_memory(int fd);
-// Whether no other machine can have the file open, so that a lock on it is one for all. Unknown file systems have others.
+// Whether no other machine can have the file open, so that a lock on it is one for all. Unknown file systems have
+// others.
 bool is_local(int fd);
 bool same_file(const struct stat& a, const struct stat& b);
 bool is_symlink(int directory, const char* name);

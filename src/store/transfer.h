@@ -61,7 +61,6 @@ class Places {
   size_t taken_ = 0;
 };
 
-
 // One thread at first; more as they are needed, if the system gives them.
 class Threads {
  public:

@@ -45,7 +45,7 @@ case $step in
       [[ -e $prefix/$file ]] || fail "$file is not installed"
     done
     headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')
-    expected='ckpt.h ckpt.hpp ckpt/background.hpp ckpt/call.hpp ckpt/error.hpp ckpt/file_table.hpp ckpt/memory.hpp '
+    expected='ckpt.h ckpt.hpp ckpt/background.hpp ckpt/call.hpp ckpt/error.hpp ckpt/file.hpp ckpt/memory.hpp '
     expected+='ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_file.h ckpt_maintain.h ckpt_table.h ckpt_tree.h'
     [[ $headers == "$expected" ]] || fail "installed headers: $headers"
     "$prefix/bin/ckpt" --version

@@ -458,7 +458,7 @@ class CatalogueMaker {
   ForeignCheckpoint& state_;
   const ReadOptions& options_;
   SpareTree spare_;
-  size_t sources_ = 0;                            // of values with tensors
+  size_t sources_ = 0;                           // of values with tensors
   uint64_t unpacked_left_ = kMaxUnpackedValues;  // bytes
 };
 

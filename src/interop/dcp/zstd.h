@@ -10,8 +10,8 @@
 
 namespace ckpt::interop {
 
-// What packed bytes may grow to. gzip packs a thousand zeros into one byte at most; bzip2, xz and zstd do that with many
-// more, and 2 KB would fill the disk.
+// What packed bytes may grow to. gzip packs a thousand zeros into one byte at most; bzip2, xz and zstd do that with
+// many more, and 2 KB would fill the disk.
 inline uint64_t most_unpacked(uint64_t packed) {
   constexpr uint64_t kAtLeast = 64 << 20, kTimes = 2000;
   return std::max(kAtLeast, packed < UINT64_MAX / kTimes ? packed * kTimes : UINT64_MAX);

@@ -348,7 +348,8 @@ class Changer {
       split_.cut = nullptr;
       CKPT_ASSIGN(split_.sizes, sizes_of(cut, extent));
       split_.begins.clear();
-      for (uint64_t begin = 0; const uint64_t size : split_.sizes) split_.begins.push_back(std::exchange(begin, begin + size));
+      for (uint64_t begin = 0; const uint64_t size : split_.sizes)
+        split_.begins.push_back(std::exchange(begin, begin + size));
       split_.cut = &cut;
       split_.extent = extent;
     }

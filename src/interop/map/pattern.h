@@ -43,8 +43,8 @@ class Pattern {
   std::ptrdiff_t segments_after_any_ = 0;  // how many '.' and '/' stand behind {*x}
 };
 
-// Whether `name`, or a place above it ("optimizer" of "optimizer/state/0"), fits a glob: * is any text, ? one character.
-// Takes at most the product of both lengths.
+// Whether `name`, or a place above it ("optimizer" of "optimizer/state/0"), fits a glob: * is any text, ? one
+// character. Takes at most the product of both lengths.
 bool fits_place(std::string_view glob, std::string_view name);
 
 }  // namespace ckpt::interop

@@ -249,7 +249,7 @@ class TreeChanger {
   std::vector<bool> kept_;
   std::set<std::string_view> parents_, dicts_;  // where tensors are to stand; those of these that are dicts
   std::set<std::string, std::less<>> placed_;
-  uint64_t spent_ = 0;  // bytes of paths
+  uint64_t spent_ = 0;                              // bytes of paths
   std::map<std::string, std::vector<Move>> moved_;  // by the place of the dict
   std::vector<std::string> new_dicts_;
 };

@@ -19,8 +19,8 @@ struct PtTree {
   std::vector<NamedPtTensor> tensors;  // in the order of the tree; names are those of its leaves, each once
 };
 
-// Takes an object that its format knows better, whose path is `name`: true, and a leaf of that name stands for it. Paths
-// are long where keys are, so one is made only of what is taken.
+// Takes an object that its format knows better, whose path is `name`: true, and a leaf of that name stands for it.
+// Paths are long where keys are, so one is made only of what is taken.
 using TakeObject = std::function<Result<bool>(PickleRef object, const std::function<std::string()>& name)>;
 
 // A tree may have more nodes and text than its pickle, since pickles share values: twice and 16 times as much, and this

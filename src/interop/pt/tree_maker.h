@@ -106,9 +106,9 @@ class TreeMaker {
   std::unordered_set<std::string, SeededHash> names_;
   SpareTree& spare_;
   uint64_t nodes_left_ = 0, text_left_ = 0;  // before the spare ones
-  bool spent_ = false;    // nothing of that is left
-  bool refused_ = false;  // what the pickle refuses was met
-  bool cannot_ = false;   // a value cannot be had
+  bool spent_ = false;                       // nothing of that is left
+  bool refused_ = false;                     // what the pickle refuses was met
+  bool cannot_ = false;                      // a value cannot be had
 };
 
 }  // namespace ckpt::interop

@@ -25,8 +25,8 @@ Result<ForeignCheckpoint> combine(const char* format, std::vector<StatePart> par
 // are those that no tensor lies in.
 void keep_file_names(ForeignCheckpoint& content, const std::string& directory, std::vector<std::string> more = {});
 
-// Fills ForeignCheckpoint::left_out, and attribute import.left_out: a trainer's directory holds more than a format takes,
-// and nobody should find that out when the original is gone.
+// Fills ForeignCheckpoint::left_out, and attribute import.left_out: a trainer's directory holds more than a format
+// takes, and nobody should find that out when the original is gone.
 void note_left_out(ForeignCheckpoint& content, const std::string& directory, const Folder& folder);
 
 }  // namespace ckpt::interop

@@ -20,7 +20,8 @@ static bool fit(const ForeignCheckpoint& state, const ForeignCheckpoint& rest) {
   const format::Tree& tree = *rest.tree;
   for (uint32_t child = tree.first_child(0); child != format::kNoNode; child = tree[child].next) {
     const bool is_text = tree[child].key_kind == CKPT_KEY_TEXT;
-    const uint32_t same = is_text ? state.tree->find(0, tree[child].key_view()) : state.tree->find(0, tree[child].place);
+    const uint32_t same =
+        is_text ? state.tree->find(0, tree[child].key_view()) : state.tree->find(0, tree[child].place);
     if (same != format::kNoNode) return false;
   }
   return true;

@@ -330,8 +330,8 @@ class RankMerger {
   std::vector<std::vector<Kept>> kept_;                                  // by file
   std::vector<std::unordered_map<std::string, const PtTensor*>> plain_;  // by file
   std::set<std::string> names_;
-  std::string own_;          // path of the record of ranks that is being filled
-  uint64_t own_text_ = 0;    // bytes of all these paths, which a checkpoint keeps
+  std::string own_;        // path of the record of ranks that is being filled
+  uint64_t own_text_ = 0;  // bytes of all these paths, which a checkpoint keeps
   ForeignCheckpoint state_;
   Tree tree_;
 };

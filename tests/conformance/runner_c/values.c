@@ -10,7 +10,7 @@
 const char* const job_states[] = {"NEW",  "RUNNING", "STAGED",    "WRITTEN",   "COMMITTED",
                                   "DONE", "FAILED",  "CANCELLED", "DELIVERED", NULL};
 const char* const finding_kinds[] = {"",     "DAMAGED",  "MISSING",     "EXTRA", "DIFFERENT", "REMOVED",
-                                     "KEPT", "REPAIRED", "PASSED_OVER", "ANEW", "NO_CACHE", NULL};
+                                     "KEPT", "REPAIRED", "PASSED_OVER", "ANEW",  "NO_CACHE",  NULL};
 const char* const node_kinds[] = {"null", "bool",  "int", "bigint", "float",  "text", "bytes", "tensor",
                                   "",     "",      "",    "",       "",       "",     "",      "",
                                   "list", "tuple", "set", "dict",   "record", NULL};

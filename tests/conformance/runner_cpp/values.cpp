@@ -10,10 +10,11 @@ const Names kJobStates = {
     {CKPT_JOB_NEW, "NEW"},         {CKPT_JOB_RUNNING, "RUNNING"},     {CKPT_JOB_STAGED, "STAGED"},
     {CKPT_JOB_WRITTEN, "WRITTEN"}, {CKPT_JOB_COMMITTED, "COMMITTED"}, {CKPT_JOB_DONE, "DONE"},
     {CKPT_JOB_FAILED, "FAILED"},   {CKPT_JOB_CANCELLED, "CANCELLED"}, {CKPT_JOB_DELIVERED, "DELIVERED"}};
-const Names kFindingKinds = {
-    {CKPT_FINDING_DAMAGED, "DAMAGED"},     {CKPT_FINDING_MISSING, "MISSING"},         {CKPT_FINDING_EXTRA, "EXTRA"},
-    {CKPT_FINDING_DIFFERENT, "DIFFERENT"}, {CKPT_FINDING_REMOVED, "REMOVED"},         {CKPT_FINDING_KEPT, "KEPT"},
-    {CKPT_FINDING_REPAIRED, "REPAIRED"},   {CKPT_FINDING_PASSED_OVER, "PASSED_OVER"}, {CKPT_FINDING_ANEW, "ANEW"}, {CKPT_FINDING_NO_CACHE, "NO_CACHE"}};
+const Names kFindingKinds = {{CKPT_FINDING_DAMAGED, "DAMAGED"},   {CKPT_FINDING_MISSING, "MISSING"},
+                             {CKPT_FINDING_EXTRA, "EXTRA"},       {CKPT_FINDING_DIFFERENT, "DIFFERENT"},
+                             {CKPT_FINDING_REMOVED, "REMOVED"},   {CKPT_FINDING_KEPT, "KEPT"},
+                             {CKPT_FINDING_REPAIRED, "REPAIRED"}, {CKPT_FINDING_PASSED_OVER, "PASSED_OVER"},
+                             {CKPT_FINDING_ANEW, "ANEW"},         {CKPT_FINDING_NO_CACHE, "NO_CACHE"}};
 const Names kNodeKinds = {{CKPT_NODE_NULL, "null"},     {CKPT_NODE_BOOL, "bool"},     {CKPT_NODE_INT, "int"},
                           {CKPT_NODE_BIGINT, "bigint"}, {CKPT_NODE_FLOAT, "float"},   {CKPT_NODE_TEXT, "text"},
                           {CKPT_NODE_BYTES, "bytes"},   {CKPT_NODE_TENSOR, "tensor"}, {CKPT_NODE_LIST, "list"},

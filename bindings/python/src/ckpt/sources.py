@@ -23,7 +23,8 @@ Source: TypeAlias = str | os.PathLike[str] | _core.Store | _core.Reader
 
 
 # What beside the files of a format may be a trainer's state, and no card, tokenizer or configuration.
-_MAY_BE_STATE = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".safetensors", ".npz", ".npy", ".distcp", "trainer_state.json")
+_MAY_BE_STATE = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".safetensors", ".npz", ".npy", ".distcp",
+                 "trainer_state.json")
 
 
 class FileReader:

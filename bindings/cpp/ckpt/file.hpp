@@ -1,7 +1,7 @@
-// ckpt/file_table.hpp - sparse tables in files of other formats (RecIS'), read where they lie. Include <ckpt.hpp>.
+// ckpt/file.hpp - files of other formats, and the sparse tables in them (RecIS'), read where they lie. Include <ckpt.hpp>.
 // It is empty where ckpt was built without other formats.
-#if defined(CKPT_FILE_H) && !defined(CKPT_FILE_TABLE_HPP)
-#define CKPT_FILE_TABLE_HPP
+#if defined(CKPT_FILE_H) && !defined(CKPT_FILE_HPP)
+#define CKPT_FILE_HPP
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "table.hpp"
+#include "tree.hpp"
 
 namespace CKPT_HPP_NAMESPACE {
 inline namespace CKPT_HPP_MODE {
@@ -237,6 +238,69 @@ class FileTable {
   std::shared_ptr<detail::FileTableState> state_;
 };
 
+// ---- files of other formats ----
+
+using FileTensor = ckpt_file_tensor;
+
+class File : public detail::Handle<ckpt_file, ckpt_file_free> {
+ public:
+  using Handle::Handle;
+  using Tensors = Range<FileTensor, ckpt_file>;
+  static Result<File> open(const std::string& path, const Options& options = {}) {
+    return detail::make_first<File>(ckpt_file_open, detail::Text{"path", path}, options);
+  }
+  std::string format() const { return ckpt_file_format(get()); }
+  // What is in the directory and was not read.
+  std::vector<std::string> left_out() const {
+    std::vector<std::string> names;
+    while (const char* name = ckpt_file_left_out(get(), names.size())) names.emplace_back(name);
+    return names;
+  }
+  // The file owns what the tensors and the tree point at.
+  Tensors tensors() const& { return {get(), tensor_count(), ckpt_file_tensor_at}; }
+  Tensors tensors() && = delete;
+  uint64_t tensor_count() const { return ckpt_file_tensor_count(get()); }
+  Result<FileTensor> tensor(uint64_t index) const {
+    return detail::fill<FileTensor>(ckpt_file_tensor_at, get(), index);
+  }
+  // Elements of a tensor, which may lie in several pieces.
+  Result<void> read(uint64_t index, const Tensor& tensor, MutableMemory memory) {
+    return detail::call(ckpt_file_read, get(), index, &tensor.desc(), memory.data, memory.bytes);
+  }
+  // Sparse tables among the tensors: T is an alias of T/ids, and each T/COLUMN has a row for each id. Opens nothing.
+  Result<std::vector<FileTable>> tables() const;
+  Result<TreeView> tree() const {
+    const ckpt_tree* tree = nullptr;
+    detail::Call call;
+    call(ckpt_file_tree, get(), &tree);
+    return call.result(TreeView(tree));
+  }
+};
+
+inline Result<std::vector<FileTable>> File::tables() const {
+  detail::Call call;
+  auto one = detail::sized<FileTensor>();
+  std::map<std::string, std::shared_ptr<detail::FileTableState>> found;
+  for (uint64_t i = 0; call.ok() && i < tensor_count(); i++) {
+    call(ckpt_file_tensor_at, get(), i, &one);
+    const std::string name = call.ok() && one.alias_of ? one.name : "";
+    if (name.empty() || one.dtype != CKPT_DTYPE_I64 || one.ndim != 1 || one.alias_offset != 0 ||
+        name + "/ids" != one.alias_of)
+      continue;
+    auto& made = *found.emplace(name, std::make_shared<detail::FileTableState>()).first->second;
+    made.file = get();
+    made.info.name = one.name;
+    made.info.id_dtype = one.dtype;
+    made.info.row_count = static_cast<uint64_t>(one.shape[0]);
+  }
+  for (uint64_t i = 0; !found.empty() && i < tensor_count(); i++)
+    if (call(ckpt_file_tensor_at, get(), i, &one).ok()) detail::put_in_table(found, i, one);
+  std::vector<FileTable> tables;
+  for (auto& named : found)
+    if (named.second->ids != UINT64_MAX) tables.push_back(FileTable(std::move(named.second)));
+  return call.result(std::move(tables));
+}
+
 }  // namespace CKPT_HPP_MODE
 }  // namespace CKPT_HPP_NAMESPACE
-#endif  // CKPT_FILE_TABLE_HPP
+#endif  // CKPT_FILE_HPP
