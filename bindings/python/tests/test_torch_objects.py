@@ -3,7 +3,6 @@ changes its shape, tensors that wrap others."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -60,16 +60,14 @@ def load(
     `rank`: which of several ranks this is; by default that of torch's process group or jax.distributed, which is asked
     for nothing else. Where the state has a ckpt.PerRank, the result has the value that this rank saved. If another
     number of ranks saved it, that is a MismatchError with both numbers, unless `or_rank0` gives each rank its own value
-    or rank 0's; random states fit any number. None: a ckpt.Record of the values of all ranks, by "rank0", "rank1" and
-    so on.
+    or rank 0's; random states fit any number. None: a ckpt.Record of all ranks' values, by "rank0" and so on.
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
     has none, new arrays are made. Its objects with load_state_dict() (modules, optimizers, schedulers) take their
     states; what a module or optimizer has no place for is not read. All other values come from the checkpoint. Before
     any array changes come NotFoundError for an array or object of `into` that the checkpoint lacks, MismatchError for
     an array of another shape or dtype (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into`
-    has something that cannot hold tensors where the checkpoint has some. After CorruptError or Ctrl-C the contents of
-    the arrays are undefined.
+    has something that cannot hold tensors where the checkpoint has some. After CorruptError the arrays are undefined.
 
     Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks, and MissingWarning names them;
     "exact" also raises MismatchError for a tensor of the checkpoint that `into` has no array for, or that lies outside
