@@ -246,7 +246,7 @@ TEST_F(Recycle, AReaderInAnotherProcessKeepsItsBytes) {
   Program reader(uri);
   ASSERT_EQ(reader.call("hold latest").status, "OK");
   ASSERT_EQ(reader.call("check").status, "OK");  // opens the parts
-  Ranks ranks(uri, 1);
+  Ranks ranks(uri, 1, " continue_from=latest");
   for (int step = 2; step <= 4; step++)
     ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step) + " large=1 keep_last=1", "OK");
   EXPECT_EQ(problem_of(uri, "s1.1.1"), "") << "what is read is passed over";

@@ -108,8 +108,11 @@ TEST(Repair, SoundManifestIsNeverReplaced) {
     EXPECT_EQ(repair(sample, {{"force", force}}).status, CKPT_EXISTS);
   }
   EXPECT_TRUE(read_file(sample.file("MANIFEST")) == before);
-  fs::remove(sample.file("PART_001"));  // not the fault of the manifest
-  EXPECT_EQ(repair(sample, {{"dry_run", 0}}).status, CKPT_EXISTS);
+  fs::remove(sample.file("PART_001"));  // which no repair brings back
+  const Repaired done = repair(sample, {{"dry_run", 0}});
+  EXPECT_EQ(done.status, CKPT_INCOMPLETE);
+  EXPECT_NE(done.problem.find("PART_001"), std::string::npos) << done.problem;
+  EXPECT_TRUE(read_file(sample.file("MANIFEST")) == before);
 }
 
 TEST(Repair, MissingPartIsIncompleteAndNamedAndNothingIsWritten) {

@@ -14,7 +14,7 @@ class RetentionTest : public ::testing::Test {
   // One session commits a checkpoint for each step, labelled "s<step>".
   void save(const std::vector<int>& steps, const std::string& settings = "") {
     Program program(uri);
-    ASSERT_EQ(program.call("open 0 1 -").status, "OK");
+    ASSERT_EQ(program.call("open 0 1 - continue_from=latest").status, "OK");
     for (int step : steps) {
       std::string command = "save s" + std::to_string(step) + " " + std::to_string(step) + settings;
       Reply reply = program.call(command);
@@ -139,7 +139,7 @@ TEST_F(Retention, RunsAfterEachCommit) {
 TEST_F(Retention, AfterACommitIsToldByTheReportOfTheJob) {
   save({1, 2});
   Store store = open_store(uri);
-  Session session = open_session(store);
+  Session session = open_session(store, 0, 1, nullptr, {{"continue_from", "latest"}});
   ckpt_save* raw = nullptr;
   Error error;
   ASSERT_EQ(ckpt_save_new(&raw, session.get(), "s3", 3, options({{"keep_last", 1}}).get(), error), CKPT_OK)

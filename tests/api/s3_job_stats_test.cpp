@@ -15,9 +15,12 @@ struct EmptyBucket {
     std::lock_guard lock(mutex);
     const bool fails = lists + others == 0, is_list = head.find("list-type=2") != head.npos;
     (is_list ? lists : others)++;
-    const std::string body = fails ? "" : "<ListBucketResult></ListBucketResult>";
+    const std::string body = fails     ? ""
+                             : is_list ? "<ListBucketResult></ListBucketResult>"
+                                       : "<Error><Code>NoSuchKey</Code></Error>";
     bytes += body.size();
-    return ckpt::store::send_all(client, ckpt::store::answer_of(fails ? "500 Internal Server Error" : "200 OK", body));
+    const char* status = fails ? "500 Internal Server Error" : is_list ? "200 OK" : "404 Not Found";
+    return ckpt::store::send_all(client, ckpt::store::answer_of(status, body));
   }};
 };
 

@@ -529,7 +529,7 @@ TEST_F(Copies, OfACheckpointFromAnotherStoreIsForeignNeverLatestNeverPrunedAndLo
   EXPECT_EQ(latest_step(uri), 1);
   EXPECT_EQ(problem_of(uri, "z.5.1"), "");
   EXPECT_NE(problem_of(uri, "label:z"), "");
-  Ranks next(uri, 1);
+  Ranks next(uri, 1, " continue_from=latest");
   EXPECT_GT(token_of(next.string), 5u);
   EXPECT_EQ(next[0].call("save s2 2 keep_last=1").status, "OK");
   EXPECT_EQ(next[0].call("save s3 3 keep_last=1").status, "OK");

@@ -1,7 +1,5 @@
 // Every budget of staging memory that a save takes works, whatever its store wants of blocks; one that cannot work is
 // refused with the least that does.
-#include <thread>
-
 #include "checkpoint/engine.h"
 
 namespace ckpt::commit {
@@ -48,37 +46,6 @@ TEST(Budget, EveryOneThatIsAcceptedWorksAndHolds) {
           EXPECT_LE(job.counters.staging_peak_bytes, static_cast<uint64_t>(staging * kMiB));
         }
   }
-}
-
-// What ranks declare of the tensors that they share is one chunk, however many they are.
-TEST(Budget, ThatCannotHoldTheNamesIsRefusedWithTheLeastThatCan) {
-  const std::shared_ptr<store::Store> store = fresh_memory_store();
-  const auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());
-  const float value = 1;
-  ckpt_tensor_desc shared = f32_rows(1, 1, 0, 1);
-  shared.region_kind = CKPT_REGION_WHOLE;
-  auto save_with = [&](const std::shared_ptr<session::Session>& of, const std::string& label, int64_t staging) {
-    auto save = *save::Save::make(of, label, 1, make_options({{"staging_bytes", staging}}));
-    for (int i = 0; i < 9000; i++)
-      EXPECT_TRUE(save->add_tensor(std::string(1000, 'a') + std::to_string(i), shared, &value, 4).ok());
-    return save;
-  };
-  auto save_both = [&](const std::string& label, int64_t staging) {
-    Status told[2];
-    std::thread beside([&] {
-      Job job;
-      told[1] = end_of(job, *save_with(other, label, staging), true);
-    });
-    Job job;
-    told[0] = end_of(job, *save_with(leader, label, staging), true);
-    beside.join();
-    return told[0].ok() ? told[1] : told[0];
-  };
-  const Status refused = save_both("a", 8 * kMiB);
-  ASSERT_EQ(refused.code(), CKPT_INVALID) << refused.message();
-  ASSERT_TRUE(refused.detail("expected"));
-  const Status taken = save_both("b", std::stoll(*refused.detail("expected")));
-  EXPECT_TRUE(taken.ok()) << taken.message();
 }
 
 }  // namespace

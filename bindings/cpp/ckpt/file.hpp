@@ -1,4 +1,4 @@
-// ckpt/file.hpp - files of other formats, and the sparse tables in them (RecIS'), read where they lie. Include <ckpt.hpp>.
+// ckpt/file.hpp - files of other formats, and the sparse tables in them, read where they lie. Include <ckpt.hpp>.
 // It is empty where ckpt was built without other formats.
 #if defined(CKPT_FILE_H) && !defined(CKPT_FILE_HPP)
 #define CKPT_FILE_HPP

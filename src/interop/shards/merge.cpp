@@ -171,6 +171,11 @@ class RankMerger {
     const bool alike_kinds = std::ranges::all_of(members, [&](const Member& member) {
       return at(member).kind == first.kind && at(member).text_view() == first.text_view();
     });
+    // What one rank's file cannot give is told, and not that the others have another kind of value there.
+    const auto lost = std::ranges::find_if(members, [&](const Member& member) {
+      return at(member).kind == CKPT_NODE_RECORD && at(member).text_view() == kCannotClass;
+    });
+    if (lost != members.end()) return put_equal({*lost});
     if (first.kind == CKPT_NODE_DICT && alike_kinds) return put_dict(members, false);
     if (first.kind == CKPT_NODE_RECORD && alike_kinds && first.text_view() == "collections.OrderedDict")
       return put_each(members);

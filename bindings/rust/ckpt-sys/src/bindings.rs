@@ -846,6 +846,7 @@ pub const CKPT_FINDING_KEPT: i32 = 6;
 pub const CKPT_FINDING_REPAIRED: i32 = 7;
 pub const CKPT_FINDING_PASSED_OVER: i32 = 8;
 pub const CKPT_FINDING_ANEW: i32 = 9;
+pub const CKPT_FINDING_NO_CACHE: i32 = 10;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ckpt_finding {
