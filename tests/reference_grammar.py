@@ -67,7 +67,7 @@ PAGE = ("names:string numbers:[u64] tensors:[Tensor] holdings:[Holding] regions:
         "parity:[ParityBlock]")
 ROOT = ("summary:Summary names:string numbers:[u64] pages:[PageRef] part_pages:[PageRef] parts_per_page:u32 "
         "name_count:u64 layouts:[Layout] runs:[PartRun] groups:[Group]")
-TOMBSTONE = "save_id:id rank:u32 status:i32 reason:string closed_by_token:u64"
+TOMBSTONE = "save_id:id rank:u32 status:i32 reason:string closed_by_token:u64 facts:[string]"
 
 Layout = namedtuple("Layout", "row fields codes packer align")
 
@@ -160,14 +160,23 @@ class Table:
         return memoryview(self.buffer)[begin:begin + size]
 
     def string(self, number):
-        begin, size = self.vector_at(number, 1, 1)
+        return self.characters(*self.vector_at(number, 1, 1), number)
+
+    def characters(self, begin, size, number):
         if begin:
             self.need(begin, size + 1, 1)
             require(self.buffer[begin + size] == 0, f"{self.where}: string {number} lacks its final zero")
         return bytes(self.buffer[begin:begin + size])
 
+    def strings(self, number):
+        begin, size = self.vector_at(number, 4, 4)
+        for at in range(begin, begin + size, 4):
+            position = at + self.load("I", at)
+            self.need(position, 4, 4)
+            yield self.characters(position + 4, self.load("I", position), number)
+
     def record(self, fields):
-        """All scalar, id and string fields of a table described like SUMMARY."""
+        """All scalar, id, string and [string] fields of a table described like SUMMARY."""
         out = {}
         for number, field in enumerate(fields.split()):
             name, kind = field.split(":")
@@ -176,6 +185,8 @@ class Table:
                 out[name] = self.id(number)
             elif kind == "string":
                 out[name] = text(self.string(number), f"{self.where}.{name}")
+            elif kind == "[string]":
+                out[name] = [text(each, f"{self.where}.{name}") for each in self.strings(number)]
             else:
                 out[name] = self.scalar(number, SCALARS[kind], int(default or 0))
         return out

@@ -29,7 +29,7 @@ expect 2 export store@label:fsdp2 out --format dcp; complains 'exists'
 expect 0 diff "$fixtures/fsdp2" "$fixtures/fsdp2.pt"; says '^equal: '
 expect 0 diff "$fixtures/fsdp2" store@label:fsdp2
 expect 1 diff store@label:fsdp2 "$fixtures/grid"
-says '^tensor both: only in the second$'; says '^the state trees differ$'
+says '^tensor both: only in the second$'; says '^the state trees differ'
 make_safetensors x.safetensors "both F32 7x5 $(f32_count 35)" "twice F32 7x5 $(f32_count 34)$(f32 -1)"
 expect 1 diff "$fixtures/grid" x.safetensors; says '^tensor twice: 1 elements differ$'; says_not 'both'
 expect 0 diff "$fixtures/grid" x.safetensors --structure-only
