@@ -155,6 +155,7 @@ func (e *everything) readerCalls() map[string]func() error {
 		"Load.Start":         func() error { return first(e.load.Start(ctx)) },
 		"Load.Report":        func() error { return first(e.load.Report()) },
 		"File.Format":        func() error { return first(e.file.Format()) },
+		"File.LeftOut":       func() error { return first(e.file.LeftOut()) },
 		"File.TensorCount":   func() error { return first(e.file.TensorCount()) },
 		"File.Tensors":       func() error { return first(ckpt.Collect(e.file.Tensors())) },
 		"File.Tensor":        func() error { return first(e.file.Tensor(0)) },

@@ -1,4 +1,7 @@
 // Refuses a load into memory that two of its requests share: which of them stays would be a matter of chance.
+#include <algorithm>
+#include <numeric>
+
 #include "load/load.h"
 #include "plan/box.h"
 #include "plan/overlap.h"
@@ -44,7 +47,12 @@ class Requests {
     bytes_.push_back({name, kind});
   }
   std::optional<plan::Meeting> overlap() const {
-    return plan::find_overlap(stretches_, [&](size_t i) { return placement(i); });
+    const std::vector<size_t> kept = without_twins();
+    std::vector<plan::Stretch> stretches;
+    for (const size_t i : kept) stretches.push_back(stretches_[i]);
+    auto found = plan::find_overlap(stretches, [&](size_t i) { return placement(kept[i]); });
+    if (found) *found = std::minmax(kept[found->first], kept[found->second]);
+    return found;
   }
   std::string_view name(size_t i) const {
     if (i < plan_.boxes.size()) return plan_.tensors[plan_.boxes[i].tensor].name();
@@ -65,6 +73,30 @@ class Requests {
     if (request.ids) add(table.ids.tensor.name(), kind, request.ids, rows * sizeof(uint64_t));
     for (const auto& [column, data] : request.columns) add(column->tensor.name(), kind, data, rows * column->row_bytes);
   }
+  // All but tensors that have exactly the memory of another one, element by element: it is undefined which of them
+  // stays.
+  std::vector<size_t> without_twins() const {
+    std::vector<size_t> order(stretches_.size()), kept;
+    std::iota(order.begin(), order.end(), size_t{0});
+    auto key = [&](size_t i) { return std::tuple(stretches_[i].begin, stretches_[i].end, i); };
+    std::ranges::sort(order, {}, key);
+    size_t first = 0;  // with these addresses
+    for (const size_t i : order) {
+      const bool beside =
+          !kept.empty() && stretches_[i].begin == stretches_[first].begin && stretches_[i].end == stretches_[first].end;
+      if (beside && same_memory(placement(first), placement(i))) continue;
+      if (!beside) first = i;
+      kept.push_back(i);
+    }
+    std::ranges::sort(kept);
+    return kept;
+  }
+  static bool same_memory(const plan::Placement& a, const plan::Placement& b) {
+    return a.source != b.source && a.width == b.width &&
+           std::ranges::equal(a.dimensions, b.dimensions, {}, step_of, step_of);
+  }
+  static std::pair<uint64_t, uint64_t> step_of(const plan::Placement::Dimension& d) { return {d.extent, d.step}; }
+
   plan::Placement placement(size_t i) const {
     if (i < plan_.boxes.size()) return of_box(plan_.boxes[i]);
     const size_t after = i - plan_.boxes.size();

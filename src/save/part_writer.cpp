@@ -179,9 +179,10 @@ Status PartWriter::make_buffers(bool encodes) {
   const uint64_t all = grows ? std::max(settings_.staging_bytes, had) : settings_.staging_bytes;
   const size_t least = encodes ? 2 : 1;  // a copy, and what it is encoded to
   if (!settings_.staging_grows && least * buffer_bytes_ > all)
-    return Status(CKPT_INVALID, strformat("option staging_bytes: this save needs at least {}, for a block of {} and what "
-                                          "it is encoded to, found {}",
-                                          least * buffer_bytes_, buffer_bytes_, all))
+    return Status(CKPT_INVALID,
+                  strformat("option staging_bytes: this save needs at least {}, for a block of {} and what "
+                            "it is encoded to, found {}",
+                            least * buffer_bytes_, buffer_bytes_, all))
         .with("expected", least * buffer_bytes_)
         .with("found", std::to_string(all));
   const size_t sure = std::max<size_t>(budget(all) / buffer_bytes_, least);

@@ -168,8 +168,8 @@ TEST(Manifest, ObjectsAreInThePartsThatItNames) {
   EXPECT_EQ((*checkpoint)->find_object("o", 1)->part, 1u);
   EXPECT_EQ((*checkpoint)->find_object("o", 2)->object, nullptr);
   EXPECT_EQ((*checkpoint)->find_object("p", 0)->object, nullptr);
-  expect_error((*checkpoint)->find_object("p", 1).status(), CKPT_FORMAT, "object \"p\" is not there");
-  expect_error((*checkpoint)->find_object("shared", 1).status(), CKPT_FORMAT, "object \"shared\" is not there");
+  expect_error((*checkpoint)->find_object("p", 1).status(), CKPT_FORMAT, "object \"p\" is not in PART_001");
+  expect_error((*checkpoint)->find_object("shared", 1).status(), CKPT_FORMAT, "object \"shared\" is not in PART_000");
 }
 
 // ---- many pages ----

@@ -37,7 +37,8 @@ expect 2 info store@label:none; complains '"main" has no checkpoint "none"; newe
 expect 2 info store@step:7; complains 'no checkpoint of step 7; nearest: 2; newest: 2$'
 expect 2 info store@step-11; complains '; near: "step-1"; newest: '
 expect 2 info empty; complains 'empty: the store is empty: no checkpoint was saved here yet$'
-mkdir plain; touch plain/notes.txt; expect 2 info plain; complains 'plain is of no known format: it is no store of ckpt, and holds 1 entry'
+mkdir plain; touch plain/notes.txt; expect 2 info plain
+complains 'plain is of no known format: it is no store of ckpt, and holds 1 entry'
 expect 2 info store@; complains "nothing after '@'"
 expect 2 info nowhere/step-1.1.1; complains 'no such directory'
 

@@ -273,8 +273,9 @@ TEST(AllZero, FindsAnyOtherByte) {
 // Whoever lists a store makes memory for them, and a sparse file of any size costs its maker nothing.
 TEST(Manifest, ASummaryOrTombstoneOfMoreThanAMiBIsRefused) {
   for (const uint64_t size : {uint64_t{1} << 20, (uint64_t{1} << 20) + 8, uint64_t{1} << 40}) {
-    const ManifestTrailer summary{.summary_size = size},
-        tombstone{.index_size = size, .kind = ManifestKind::kTombstone};
+    ManifestTrailer summary, tombstone;
+    summary.summary_size = tombstone.index_size = size;
+    tombstone.kind = ManifestKind::kTombstone;
     const ckpt_status expected = size > kMaxSlotText ? CKPT_FORMAT : CKPT_OK;
     EXPECT_EQ(check_manifest_layout(summary, size + kManifestTrailerSize).code(), expected) << size;
     EXPECT_EQ(check_manifest_layout(tombstone, size + kManifestTrailerSize).code(), expected) << size;

@@ -86,7 +86,7 @@ COMMANDS: Commands = {
     "reader.attrs": reader_attrs,
     "reader.attr": lambda r: r.expect_words(2, [reader_of(r).attr(r.words[1], r.key("tensor")) or ""]),
     "file.open": lambda r: r.put(0, ckpt.File(r.words[1], r.options)),
-    "file.format": lambda r: r.expect_words(1, [file_of(r).format]),
+    "file.format": lambda r: r.expect_words(1, [file_of(r).format, *file_of(r).left_out]),
     "file.tensors": lambda r: r.expect_words(1, [tensor.name for tensor in file_of(r).tensors()]),
     "file.tensor": lambda r: r.expect_fields(file_of(r).tensor(r.number(1))),
     "file.data": file_data,

@@ -103,13 +103,14 @@ def test_every_dtype_of_torch_is_saved_imported_and_given_back(store: ckpt.Store
         width = torch.empty(0, dtype=dtype).element_size()
         data = torch.arange(8 * width, dtype=torch.uint8).reshape(2, -1)
         state = {"x": (data % 2 == 0) if name == "bool" else data.view(dtype), "dtype": dtype}
-        imported(torch, store, state, tmp_path, name)
         ckpt.save(store, state, label=name)
-        for run in ("main", "import"):
+        if name not in shells:  # torch.save takes none
+            imported(torch, store, state, tmp_path, name)
+        for run in ("main",) if name in shells else ("main", "import"):
             back = ckpt.load(store, f"label:{name}", run=run, framework="torch")
             assert (back["x"].dtype, back["x"].shape, back["dtype"]) == (dtype, state["x"].shape, dtype), (name, run)
             assert raw(torch, back["x"]) == raw(torch, state["x"]), (name, run)
-        assert saved_dtype(store, name, "main") == saved_dtype(store, name, "import")
+        assert name in shells or saved_dtype(store, name, "main") == saved_dtype(store, name, "import")
 
 
 def saved_dtype(store: ckpt.Store, label: str, run: str) -> str:

@@ -22,7 +22,7 @@ def train(layout: str, path: str, seed: int, steps: int, choice: dict[str, Any],
     made = layouts.trainer(layout, layouts.Net, seed)
     state = {**made.state(), "rng": ckpt.PerRank([dist.get_rank()]), "step": 0}
     with ckpt.Checkpointer(path, every=3, keep_last=2) as keeper:
-        start = keeper.restore(state, **choice)
+        start = keeper.restore(state, or_rank0=True, **choice)
         restored, own = layouts.gathered(made), state["rng"].value
         for n in range(start.step + 1 if start else 1, steps + 1):
             made.step(n)

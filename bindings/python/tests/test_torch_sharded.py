@@ -390,7 +390,7 @@ def save_what_one_rank_cannot(path: str) -> str:
 
 def test_a_rank_that_cannot_save_its_state_tells_the_others(ranks: Any, tmp_path: Path) -> None:
     said = ranks(3, save_what_one_rank_cannot, str(tmp_path / "s"))
-    assert said[1] == "TypeError: state at 'odd': a value of type builtins.object cannot be saved"
+    assert said[1].startswith("TypeError: state at 'odd': a value of type builtins.object cannot be saved: give its ")
     assert said[0] == said[2] and said[0].startswith("AbortedError") and "rank 1" in said[0]
     with ckpt.Store(tmp_path / "s") as store:
         assert [info.step for info in store.list() if info.state == ckpt.CheckpointState.COMMITTED] == [2]
@@ -464,7 +464,7 @@ def test_an_optimizer_without_state_takes_all_of_it_under_strict_exact(torch: An
     assert fresh.state[model.weight]["step"] == 1
 
 
-def test_state_that_wraps_tensors_is_filled_or_refused_by_name(torch: Any, tmp_path: Path) -> None:
+def test_state_that_wraps_tensors_is_filled_or_made_again(torch: Any, tmp_path: Path) -> None:
     from torch.testing._internal.two_tensor import TwoTensor
 
     def made(value: float | None) -> tuple[Any, Any]:
@@ -480,10 +480,9 @@ def test_state_that_wraps_tensors_is_filled_or_refused_by_name(torch: Any, tmp_p
     ckpt.load(tmp_path / "s", into={"model": other, "optimizer": tuner})
     assert tuner.state[other.weight]["momentum_buffer"].a.tolist() == [[3, 3]] * 2
     other, tuner = made(None)
-    before = other.weight.clone()
-    with pytest.raises(ckpt.UnsupportedError, match="'momentum_buffer' of 'weight' was saved as a .*TwoTensor"):
-        ckpt.load(tmp_path / "s", into={"model": other, "optimizer": tuner})
-    assert torch.equal(other.weight, before)
+    ckpt.load(tmp_path / "s", into={"model": other, "optimizer": tuner})
+    buffer = tuner.state[other.weight]["momentum_buffer"]
+    assert type(buffer) is TwoTensor and buffer.b.tolist() == [[3, 3]] * 2
 
 
 def test_a_model_stays_on_the_meta_device_where_there_is_no_checkpoint(torch: Any, tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ def test_a_state_of_torch_becomes_the_same_tree_and_names_as_node_by_node(torch:
 
 def test_a_state_that_changes_while_it_is_walked_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {"a": 1j, "b": 2}
-    monkeypatch.setitem(ckpt.adapt._SIMPLE, complex, lambda value: (state.update(c=3),))
+    kind = ckpt.kinds.Kind(complex, lambda value: state.update(c=3) or {})
+    monkeypatch.setitem(ckpt.kinds.KINDS, "builtins.complex", kind)
     with pytest.raises(RuntimeError, match="changed size"):
         _StateWriter(0, {}).write(state)
 
@@ -111,8 +112,6 @@ def test_the_search_for_garbage_is_as_it_was_after_a_walk() -> None:
     ({"a": ["\ud800"]}, ckpt.InvalidError, "state at 'a/0': text cannot be UTF-8: it has a lone surrogate"),
     ({"a": {"\ud800": 1}}, ckpt.InvalidError, "state at 'a': text cannot be UTF-8: it has a lone surrogate"),
     ([1, object()], TypeError, "state at '1': a value of type builtins.object cannot be saved"),
-    ({"a/b": {2: np.zeros(2, ">f4")}}, ckpt.UnsupportedError,
-     "tensor 'a~1b/2': ndarray cannot be taken as it is: big-endian elements"),
     ({"m": np.zeros(4)[::-1]}, ckpt.UnsupportedError,
      "tensor 'm': ndarray cannot be taken as it is: dimension 0 has the negative stride -1"),
     (ckpt.Record("collections.OrderedDict", {"items": {"x": np.zeros(1)}, "x": np.zeros(1)}), ckpt.InvalidError,

@@ -192,11 +192,11 @@ std::string Checkpointer::Impl::save(const Moment& now, const State& state, cons
 }
 
 std::set<std::string> Checkpointer::Impl::begins_anew(const Entry& next) {
-  std::set<std::string> labels;
+  std::set<std::string> known;
   std::optional<ckpt::CheckpointInfo> newest;
   for (const auto& info : committed_of(session.store, run)) {
     if (info.step < 0) continue;
-    labels.insert(info.label);
+    known.insert(info.label);
     if (!newest || info.step > newest->step) newest = info;
   }
   if (!newest || (!options.fresh && next.step >= newest->step)) return {};
@@ -205,7 +205,7 @@ std::set<std::string> Checkpointer::Impl::begins_anew(const Entry& next) {
                ", from which this training did not go on; nothing that is there is removed. If that is not meant: call "
                "restore() before the first step, begin anew on purpose (CheckpointerOptions::fresh), or save into "
                "another directory or run");
-  return labels;
+  return known;
 }
 
 Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::string& label) {
@@ -221,8 +221,8 @@ Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::
       }
       out[2] = std::to_string(history->keep_last(options.keep_last, next));
       out[3] = history->protected_labels(options.keep_best, next);
-      for (const std::string& label : *left)
-        if (label != next.label) out[3] += (out[3].empty() ? "" : ",") + label;
+      for (const std::string& kept : *left)
+        if (kept != next.label) out[3] += (out[3].empty() ? "" : ",") + kept;
     }
     for (const auto& [key, value] : attributes_of(now, next.kept, options.keep_best))
       out.insert(out.end(), {key, value});

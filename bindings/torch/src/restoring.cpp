@@ -59,10 +59,10 @@ std::optional<Restored> Checkpointer::Impl::restore(State& state, const std::str
 void Checkpointer::Impl::go_on_from(int64_t step) {
   if (step < 0) return;
   const auto later = first([&] {
-    std::vector<std::string> labels;
+    std::vector<std::string> found;
     for (const auto& info : committed_of(session.store, run))
-      if (info.step > step) labels.push_back(info.label);
-    return labels;
+      if (info.step > step) found.push_back(info.label);
+    return found;
   });
   from = step;
   history.reset();
@@ -74,7 +74,7 @@ void Checkpointer::Impl::go_on_from(int64_t step) {
   replaced.insert(replaced.end(), told.begin(), told.end());
   if (!told.empty() && session.ranks.rank == 0)
     TORCH_WARN("ckpt: the run goes on from step ", step, ", and has ", listed(told),
-               " of later steps: saves with these labels replace them, and retention leaves them");
+               " of later steps: saves with these found replace them, and retention leaves them");
 }
 
 std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, const std::string& select) {

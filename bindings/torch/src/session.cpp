@@ -84,9 +84,9 @@ std::optional<Loaded> Session::load_if_any(const Models& models, const Optimizer
   return guarded([&] { return impl_->load_if_any(models, optimizers, options); });
 }
 
-Session::Impl::Impl(const std::string& uri, Ranks who, Settings given) : Impl(std::move(who), std::move(given)) {
-  this->uri = uri;
-  store = ckpt::Store::open(uri, options_of(settings));
+Session::Impl::Impl(const std::string& path, Ranks who, Settings given) : Impl(std::move(who), std::move(given)) {
+  uri = path;
+  store = ckpt::Store::open(path, options_of(settings));
 }
 
 Session::Impl::Impl(Ranks who, Settings given) : ranks(std::move(who)), settings(std::move(given)) {
@@ -121,10 +121,11 @@ static std::string lookalike() {
 void Session::Impl::open_session() {
   if (session) return;
   if (ranks.world_size == 1 && !ranks.alone && !ranks.group) {
-    if (const std::string looks = lookalike(); !looks.empty())
+    if (const std::string looks = lookalike(); !looks.empty()) {
       TORCH_WARN_ONCE("ckpt: this process saves as the only rank, but ", looks,
                       ": if they save to one path, each fences the others. Give Ranks::of(group), with_session or "
                       "by_rendezvous; Ranks::single() says that it is alone");
+    }
   }
   Settings over;
   if (ranks.rendezvous) over.emplace("rendezvous", 1);

@@ -49,7 +49,9 @@ int run_trainer(int argc, char** argv) {
     int64_t start = 0, n = 0;
     ct::State state{net, adam, {{"step", 0}}, {{"drawn", 0.0}}};
     ct::Checkpointer keeper(store, trainer_options(mode, rank, told), ct::Ranks::of(group));
-    if (const auto restored = keeper.restore(state)) {
+    ct::RestoreOptions options;
+    options.or_rank0 = true;  // another number of ranks goes on
+    if (const auto restored = keeper.restore(state, "latest", options)) {
       start = restored->step;
       drawn = state.per_rank.at("drawn").toDouble();
       if (state.others.at("step").toInt() != start) return 3;

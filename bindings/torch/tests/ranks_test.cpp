@@ -217,7 +217,7 @@ class DyingGroup : public ct::Group {
 TEST(Ranks, OneThatDiesIsNamedThoughTheGroupFailsToo) {
   StorePlace place;
   Trainer trainer;
-  ct::Session keeper(place.uri(), ct::Ranks::of(std::make_shared<DyingGroup>(4)), {{"timeout_ms", 300}});
+  ct::Session keeper(place.uri(), ct::Ranks::of(std::make_shared<DyingGroup>(5)), {{"timeout_ms", 300}});
   ct::SaveOptions options;
   options.step = 1;
   auto handle = keeper.save_async({trainer.net, trainer.adam, {}}, options);

@@ -8,7 +8,9 @@ static ckpt_status run_open(runner* r) {
 }
 
 static ckpt_status run_format(runner* r) {
-  expect_word(r, 1, ckpt_file_format(get(r, 0, FILE_OBJECT)));
+  const ckpt_file* file = get(r, 0, FILE_OBJECT);
+  expect_word(r, 1, ckpt_file_format(file));
+  if (ckpt_file_left_out(file, 0)) fail(r, "nothing lies beside a file, found %s", ckpt_file_left_out(file, 0));
   return CKPT_OK;
 }
 

@@ -123,9 +123,18 @@ static const command* find_command(runner* r) {
   fail(r, "expected a command, found none");
 }
 
+// By both ways to a fact, which must agree.
+static const char* fact(runner* r, const char* key) {
+  const char *name = NULL, *value = NULL, *found = ckpt_error_detail(r->error, key);
+  for (size_t i = 0; (name = ckpt_error_detail_at(r->error, i, &value)) && strcmp(name, key) != 0; i++) continue;
+  if (!name != !found || (name && strcmp(value, found) != 0))
+    fail(r, "fact %s: listed as %s", key, name ? value : "none");
+  return found;
+}
+
 static void check_detail(runner* r, const token* detail) {
   bool is_message = strcmp(detail->key, "message") == 0;
-  const char* found = is_message ? ckpt_error_message(r->error) : ckpt_error_detail(r->error, detail->key);
+  const char* found = is_message ? ckpt_error_message(r->error) : fact(r, detail->key);
   if (!found) found = "";
   bool right = detail->kind == 'e' ? strcmp(found, detail->text) == 0 : strstr(found, detail->text) != NULL;
   if (!right) fail(r, "expected %s %c '%s', found '%s'", detail->key, detail->kind, detail->text, found);

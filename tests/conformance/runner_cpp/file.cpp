@@ -6,7 +6,11 @@ namespace {
 
 const ckpt::File& file_of(Runner& runner, const Call& call) { return runner.get<ckpt::File>(call[0]); }
 
-void run_format(Runner& runner, const Call& call) { call.expect_words(1, {file_of(runner, call).format()}); }
+void run_format(Runner& runner, const Call& call) {
+  std::vector<std::string> words = file_of(runner, call).left_out();  // nothing lies beside a file
+  words.insert(words.begin(), file_of(runner, call).format());
+  call.expect_words(1, words);
+}
 
 void run_tensors(Runner& runner, const Call& call) {
   const ckpt::File& file = file_of(runner, call);

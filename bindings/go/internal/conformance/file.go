@@ -5,8 +5,10 @@ import (
 )
 
 var _ = list(map[string]func(r *runner){
-	"file.open":   func(r *runner) { r.put(0, try(ckpt.OpenFile(r.words[1], r.options))) },
-	"file.format": func(r *runner) { r.expectWords(1, try(r.file().Format())) },
+	"file.open": func(r *runner) { r.put(0, try(ckpt.OpenFile(r.words[1], r.options))) },
+	"file.format": func(r *runner) { // nothing lies beside a file
+		r.expectWords(1, append([]string{try(r.file().Format())}, try(r.file().LeftOut())...)...)
+	},
 	"file.tensors": func(r *runner) {
 		expectAll(r, 1, r.file().Tensors(), func(t ckpt.FileTensor) string { return t.Name })
 	},

@@ -60,7 +60,11 @@ pub const COMMANDS: &[Command] = &[
         let file: FileObject = Rc::new(RefCell::new(File::open_with(c.text(1)?, &c.settings()?)?));
         r.put(c, 0, file)
     }),
-    ("file.format", |r, c| c.expect_word(1, file(r, c)?.format())),
+    ("file.format", |r, c| {
+        let file = file(r, c)?;
+        assert!(file.left_out().is_empty(), "nothing lies beside a file");
+        c.expect_word(1, file.format())
+    }),
     ("file.tensors", tensors),
     ("file.tensor", tensor),
     ("file.data", |r, c| {
