@@ -228,10 +228,7 @@ static Status read_page(const Client& client, std::string_view directory, const 
     key.remove_prefix(prefix.size());
     if (key > *greatest) *greatest = key;
     if (!is_object && key.ends_with('/')) key.remove_suffix(1);
-    if (!check_element(key).ok()) {
-      listing->holds_others = true;
-      continue;
-    }
+    if (!check_element(key).ok()) continue;  // somebody's mark of a directory, or what no key of a store is
     if (!is_object) {
       listing->directories.emplace_back(key);
       continue;

@@ -54,7 +54,6 @@ struct Listing {
   };
   std::vector<Object> objects;
   std::vector<std::string> directories;  // without the slash
-  bool holds_others = false;             // somebody's mark of the directory, or what no key of a store is
 };
 // No directory of a store has so many names.
 inline constexpr size_t kMostListed = 1 << 20;

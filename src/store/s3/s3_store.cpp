@@ -137,8 +137,7 @@ Result<bool> S3Store::has_directory(std::string_view key) const {
 Result<Listing> S3Store::listing_of(std::string_view directory, size_t most) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
   CKPT_ASSIGN(Listing listing, list_objects(*client_, directory, most));
-  const bool nothing = listing.objects.empty() && listing.directories.empty() && !listing.holds_others;
-  if (!directory.empty() && nothing) return not_found(path(directory));
+  if (!directory.empty() && listing.objects.empty() && listing.directories.empty()) return not_found(path(directory));
   return listing;
 }
 
