@@ -7,7 +7,8 @@ namespace {
 // ---- tensors ----
 
 TEST(TensorRules, HaveAShapeAndADtypeAndLessThan2To63Bytes) {
-  const std::string_view why = "it has no valid shape or dtype", large = "larger than 2^63-1 bytes";
+  const std::string_view why = "it has no valid shape or dtype", large = "larger than 2^63-1 bytes",
+                         beyond = "an extent beyond 2^63-1";
   for (const Draft& draft : {some_manifest(), some_part()})
     expect_each_refused(
         draft, {{[](auto& at) { at.tensor(0).dtype = 0x0200; }, why},
@@ -15,7 +16,7 @@ TEST(TensorRules, HaveAShapeAndADtypeAndLessThan2To63Bytes) {
                 {[](auto& at) { at.tensor(0).shape = ~0u; }, why},
                 {[](auto& at) { at.tensor(0).shape = static_cast<uint32_t>(at.pages[0].numbers.size()) - 1; }, why},
                 {[](auto& at) { at.number(at.tensor(0).shape) = uint64_t{1} << 62; }, large},
-                {[](auto& at) { at.number(at.tensor(0).shape) = ~uint64_t{0}; }, large}});
+                {[](auto& at) { at.number(at.tensor(0).shape) = ~uint64_t{0}; }, beyond}});
   expect_refused(
       Draft(IndexKind::kPart).tensor("t", CKPT_DTYPE_U8, {1}).alias("v", "t", std::vector<uint64_t>(33, 1)),
       [](auto& at) { at.tensor(0).ndim = 17, at.tensor(0).shape = 1; }, why);
