@@ -56,7 +56,8 @@ void Heartbeat::work() {
       if (ends_) return;
       changed_.wait(lock);
     } else if (due->second > Clock::now()) {
-      changed_.wait_until(lock, due->second);
+      const Clock::time_point when = due->second;  // a copy: the work may end meanwhile, and its entry with it
+      changed_.wait_until(lock, when);
     } else {
       due->second = Clock::now() + interval_;
       const std::string key = due->first;
