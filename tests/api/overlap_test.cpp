@@ -27,7 +27,7 @@ class Overlaps : public ::testing::Test {
       ckpt_tensor_desc rows = whole(CKPT_DTYPE_F32, {2, 10});
       rows.flat_offset = 50;
       add(save, "a", whole(CKPT_DTYPE_F32, {20, 10}), a_);
-      add(save, "b", whole(CKPT_DTYPE_F32, {100}), pattern(400, 2));
+      add(save, "b", whole(CKPT_DTYPE_F32, {100}), b_);
       EXPECT_EQ(ckpt_save_add_alias(save, "tied", "a", nullptr, error), CKPT_OK) << error.text();
       EXPECT_EQ(ckpt_save_add_alias(save, "rows", "a", &rows, error), CKPT_OK) << error.text();
       EXPECT_EQ(ckpt_save_add_object(save, "o", nullptr, CKPT_OBJECT_SHARED, a_.data(), 40, error), CKPT_OK);
@@ -56,7 +56,7 @@ class Overlaps : public ::testing::Test {
 
   StorePlace place_;
   World world_;
-  Bytes a_ = pattern(800, 1), memory_ = Bytes(10000, 0xa5);
+  Bytes a_ = pattern(800, 1), b_ = pattern(400, 2), memory_ = Bytes(10000, 0xa5);
   TestTable table_{{3, 1, 2}};
   Reader reader_;
   const ckpt_tensor_desc whole_a_ = whole(CKPT_DTYPE_F32, {20, 10}), whole_b_ = whole(CKPT_DTYPE_F32, {100});

@@ -121,7 +121,10 @@ TEST_P(S3Ends, ACancelledSaveEndsAtWhateverRequestItWaitsAndTheNextOneWorks) {
     SCOPED_TRACE(number);
     const int64_t step = static_cast<int64_t>(number) * 2;
     const Status told = cancelled_at(number, [&](Job& job) { return save_wide(session, step, job); });
-    SCOPED_TRACE(proxy_->struck());
+    const std::string struck = proxy_->struck();
+    if (struck.empty()) proxy_->arm(Fault::kNone, 0);  // the first save of a session asks a little more than later ones
+    EXPECT_TRUE(!struck.empty() || number + 4 > requests) << "it has " << requests << " requests";
+    SCOPED_TRACE(struck);
     const std::string id = strformat("s{}.1.1", step);
     const bool there = checkpoint::Checkpoint::open(direct(), {id, "main"}).ok();
     if (told.code() == CKPT_COMMIT_UNKNOWN) continue;

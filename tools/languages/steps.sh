@@ -84,10 +84,11 @@ test_rust() {
   claim "Rust: cargo clippy" rust cargo clippy --quiet --locked --all-targets --all-features -- -D warnings
   claim "Rust: the generated bindings are those of the headers" rust ./update_bindings.sh --check
   counted cargo "Rust tests" rust cargo test --locked --all-features
+  claim "Rust: the runner" rust cargo build --quiet --locked --release -p ckpt-conformance
+  [[ $long == yes ]] || return 0
   counted cargo "Rust tests with the static library" \
     rust env CKPT_STATIC=1 CARGO_TARGET_DIR="$work/rust-static" cargo test --locked -p ckpt-sys
   claim "Rust: the documents" rust env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --no-deps --all-features
-  claim "Rust: the runner" rust cargo build --quiet --locked --release -p ckpt-conformance
 }
 
 go_in() { (cd "$bindings/go" && "$@"); }
@@ -100,11 +101,11 @@ gofmt_is_quiet() {
 test_go() {
   claim "Go: gofmt" gofmt_is_quiet
   claim "Go: vet" go_in go vet ./...
-  counted go "Go tests" go_in go test -count=1 -v ./...
-  claim "Go: under the race detector" go_in go test -count=1 -race ./...
-  claim "Go: under cgocheck2" go_in env GOEXPERIMENT=cgocheck2 go test -count=1 ./...
-  claim "Go: links the static library" go_in go build -tags static -o "$programs/go-static" ./cmd/ckpt-conformance
+  counted go "Go tests, under the race detector and cgocheck2" \
+    go_in env GOEXPERIMENT=cgocheck2 go test -count=1 -race -v ./...
   claim "Go: the runner" go_in go build -o "$programs/go-runner" ./cmd/ckpt-conformance
+  [[ $long == no ]] ||
+    claim "Go: links the static library" go_in go build -tags static -o "$programs/go-static" ./cmd/ckpt-conformance
 }
 
 test_python() {
@@ -151,9 +152,13 @@ sanitized_conformance() {
   counted claims languages-conformance-sanitized python3 tests/conformance/run.py "$programs/runners.json" "$work/suite"
 }
 conformance() {
-  local suite=(python3 tests/conformance/run.py)
-  counted claims languages-conformance-self-test "${suite[@]}" --self-test "$programs/runners.json" "$work/suite"
-  counted claims languages-conformance "${suite[@]}" "$programs/runners.json" "$work/suite"
+  local suite=(python3 tests/conformance/run.py) rest=("$programs/runners.json" "$work/suite")
+  if [[ $long == no ]]; then
+    counted claims languages-conformance "${suite[@]}" --short "${rest[@]}"
+  else
+    counted claims languages-conformance-self-test "${suite[@]}" --self-test "${rest[@]}"
+    counted claims languages-conformance "${suite[@]}" "${rest[@]}"
+  fi
 }
 functions_and_handles() {
   claim "the trace sees what is called and what is left" \
