@@ -76,8 +76,8 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
   proxy_->arm(Fault::kNone, 0);
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, 5, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
-  EXPECT_EQ(saved.requests, "4 GET 3 PUT 4 LIST 1 DELETE 0 again");
-  EXPECT_EQ(proxy_->requests(), 12u);
+  EXPECT_EQ(saved.requests, "4 GET 3 PUT 5 LIST 1 DELETE 0 again") << "a session's first save lists what the run has";
+  EXPECT_EQ(proxy_->requests(), 13u);
   EXPECT_GT(saved.sent, 8192u);
 
   proxy_->arm(Fault::kNone, 0);
@@ -131,7 +131,7 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
   auto session = open_session(store);
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
-  EXPECT_EQ(saved.requests, "5 GET 6 PUT 4 LIST 1 DELETE 0 again") << "begin, two parts, completion";
+  EXPECT_EQ(saved.requests, "5 GET 6 PUT 5 LIST 1 DELETE 0 again") << "begin, two parts, completion";
   EXPECT_GT(saved.sent, kRows * kWide * sizeof(float));
   auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
 
@@ -156,7 +156,8 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
   const Told pruned = under_a_job(
       [&](Job& job) { return apply_retention(*store, RetentionPolicy{"main", 1, 0, "", false}, &report, job); });
   ASSERT_TRUE(pruned.status.ok()) << pruned.status.message();
-  EXPECT_EQ(pruned.requests, "7 GET 2 PUT 5 LIST 2 DELETE 0 again");
+  EXPECT_EQ(pruned.requests, "8 GET 3 PUT 5 LIST 2 DELETE 0 again")
+      << "whether its session may still ask, and the word for it";
 }
 
 // As the benchmark counts them: by the job of the load, from a reader that is open. To open it by its id are two more,
@@ -189,7 +190,7 @@ TEST_P(S3Requests, OfAPartAreNoMoreThanTheStoreTakesBlocks) {
   auto session = open_session(std::make_shared<FewBlocks>(through_proxy()));
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kLarge, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
-  EXPECT_EQ(saved.requests, "5 GET 8 PUT 4 LIST 1 DELETE 0 again")
+  EXPECT_EQ(saved.requests, "5 GET 8 PUT 5 LIST 1 DELETE 0 again")
       << "record, begin, 3 + 1 parts, completion, MANIFEST";
   auto opened = *checkpoint::Checkpoint::open(through_proxy(), {"s1.1.1", "main"});
   EXPECT_TRUE(under_a_job([&](Job& job) { return load_numbers(opened, kLarge, job); }).status.ok());
