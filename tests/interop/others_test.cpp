@@ -73,6 +73,11 @@ TEST_F(Sets, AnArrayThatCannotBeHadIsLeftOutByName) {
 TEST_F(Sets, APickleIsReadWithoutTorch) {
   write_file(path("x.pkl"), "\x80\x04" + dict({text("step"), integer(3)}) + ".");
   EXPECT_EQ(tree_of(imported("x.pkl"), "import"), R"({"step":3})");
+  // What nobody would load is no part of one.
+  write_file(path("x.pkl"), "\x80\x04" + dict({text("step"), integer(3)}) + ".\x80\x04N.");
+  const Failure in = import_from(path("x.pkl"), "l");
+  EXPECT_EQ(in.code, CKPT_FORMAT);
+  EXPECT_NE(in.message.find("and 4 bytes follow"), std::string::npos) << in.message;
 }
 
 TEST_F(Sets, WhatIsChosenIsChosenBeforeAnythingElseCanFail) {

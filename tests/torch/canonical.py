@@ -145,7 +145,8 @@ class FromCkpt:
                 "builtins.dict": lambda: ["dict", self.entries(fields)],
                 "collections.OrderedDict": lambda: self.ordered(fields),
                 "numpy.ndarray": lambda: self.array(fields),
-                "torch.sparse_coo": lambda: self.sparse_coo(fields), "torch.QTensor": lambda: self.quantized(fields)}
+                "torch.sparse_coo": lambda: self.sparse_coo(fields), "torch.QTensor": lambda: self.quantized(fields),
+                "torch._utils._rebuild_meta_tensor_no_storage": lambda: self.meta(*fields["args"])}
         if cls in made:
             return made[cls]()
         if cls in SPARSE:
@@ -200,6 +201,12 @@ class FromCkpt:
         said.update(conj=fields.get("conj", False), neg=fields.get("neg", False),
                     memory_format=fields.get("memory_format"))
         return ["tensor", said]
+
+    @staticmethod
+    def meta(dtype, shape, strides, requires_grad):
+        """What a tensor without data was like."""
+        return ["meta", {"dtype": dtype.fields["name"][6:], "shape": list(shape), "strides": list(strides),
+                         "requires_grad": requires_grad}]
 
     def sparse_coo(self, fields):
         indices, values = self.value(fields["indices"]), self.value(fields["values"])

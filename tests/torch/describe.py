@@ -118,7 +118,8 @@ class Describer:
         elif str(tensor.layout)[6:] in COMPRESSED:
             said = self.compressed(tensor)
         elif tensor.is_meta:
-            return ["meta"]
+            return ["meta", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape),
+                             "strides": list(tensor.stride()), "requires_grad": tensor.requires_grad}]
         elif tensor.is_nested or kind.__name__.startswith("Uninitialized"):
             return self.thing(tensor)
         elif tensor.is_quantized:

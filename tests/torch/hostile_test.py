@@ -483,7 +483,15 @@ class Archives(HostileCase):
         self.refused("a text file", b"hello, this is no checkpoint at all\n" * 10, FORMAT)
         self.refused("an empty file", b"", FORMAT)
         self.refused("zeros", bytes(4096), FORMAT)
-        self.refused("a plain pickle", pickled({"w": 1}), FORMAT)
+
+    def test_a_plain_pickle_is_read_to_its_last_byte_and_has_no_storages(self):
+        whole = pickled({"w": 1, "b": [2.5, "text"]})
+        self.accepted("a plain pickle", whole)
+        for size in range(len(whole)):
+            self.refused(f"{size} bytes of it", whole[:size], FORMAT)
+        self.refused("another pickle behind", whole + pickled(1), FORMAT, f"ends at byte {len(whole)}")
+        self.refused("a tensor", pickled({"w": tensor()}), FORMAT, "no such storage")
+        self.refused("a call", pickled({"w": Call(Name("os", "system"), "id")}), UNSUPPORTED, "os.system")
 
     def test_what_ckpt_cannot_know_is_refused_by_name(self):
         others = [entry for entry in entries() if not entry.name.endswith(("byteorder", "version"))]

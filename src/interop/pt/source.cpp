@@ -103,7 +103,11 @@ Status PtSource::read_plain() {
   unchecked_ = 1;
   CKPT_TRY(file_.need(0, file_.size()));
   CKPT_ASSIGN(pickle_, parse_pickle_in_part(bytes_, "pickle"));
-  return Ok();
+  if (pickle_bytes() == bytes_.size()) return Ok();
+  // Another pickle, or torch's storages behind a damaged magic number: a load would not give them.
+  return Status(CKPT_FORMAT, strformat("the pickle ends at byte {}, and {} bytes follow", pickle_bytes(),
+                                       bytes_.size() - pickle_bytes()))
+      .with("offset", uint64_t{pickle_bytes()});
 }
 
 Result<PtSource> PtSource::parse(std::string path, const FileBytes& file, const ReadOptions& options) {
