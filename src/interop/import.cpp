@@ -43,6 +43,7 @@ class Importer {
 
   Result<std::string> run() {
     CKPT_ASSIGN(tables_, from_.tables());
+    CKPT_TRY(check_views());
     if (from_.ranks > 1) CKPT_TRY(request_.options.set_int("timeout_ms", kLongest));
     for (const ForeignTensor& tensor : from_.tensors)
       if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
@@ -53,6 +54,17 @@ class Importer {
     attempt_ = save().id();
     CKPT_TRY(from_.ranks == 1 ? run_save() : save_all());
     return attempt_;
+  }
+
+  // Of packed elements a load gives no view, so none is saved.
+  Status check_views() const {
+    for (const ForeignTensor& tensor : from_.tensors)
+      if (tensor.is_alias() && dtype_bits(tensor.dtype) < 8 && !is_whole_target(tensor))
+        return Status(CKPT_UNSUPPORTED, strformat("tensor {}: a view of packed elements, of which no load could give "
+                                                  "anything; option exclude={} leaves it out",
+                                                  ckpt::quoted(tensor.name), tensor.name))
+            .with("tensor", tensor.name);
+    return Ok();
   }
 
   // Removes what a failed run() gave up, which would be listed until the next session of its run.
@@ -139,7 +151,7 @@ class Importer {
       for (const ForeignPiece& piece : tensor.pieces) {
         if (piece.rank != rank || tensor.buckets != 0 || (tensor.is_alias() && &piece != tensor.pieces.data()))
           continue;
-        Status status = tensor.is_alias() ? add_alias(tensor, piece) : add(tensor, piece);
+        Status status = tensor.is_alias() ? add_alias(tensor) : add(tensor, piece);
         if (status.ok()) continue;
         const std::string path = from_.files.path(piece.bytes.file);
         if (!path.empty()) status = std::move(status).with("path", path);
@@ -187,13 +199,17 @@ class Importer {
     return done(save().add_table(table.name, rows));
   }
 
-  Status add_alias(const ForeignTensor& tensor, const ForeignPiece& piece) {
+  bool is_whole_target(const ForeignTensor& alias) const {
+    const ForeignTensor& target = from_.tensors[alias.target];
+    const ForeignPiece &piece = alias.pieces[0], &whole = target.pieces[0];
+    return alias.shape == target.shape && piece.bytes == whole.bytes && piece.strides == whole.strides;
+  }
+
+  Status add_alias(const ForeignTensor& tensor) {
     const ForeignTensor& target = from_.tensors[tensor.target];
-    const ForeignPiece& whole = target.pieces[0];
-    if (tensor.shape == target.shape && piece.bytes == whole.bytes && piece.strides == whole.strides)
-      return done(save().add_alias(tensor.name, target.name));
+    if (is_whole_target(tensor)) return done(save().add_alias(tensor.name, target.name));
     ckpt_tensor_desc view = describe(tensor.dtype, tensor.shape);
-    if (dtype_bits(tensor.dtype) >= 8) view.flags = CKPT_TENSOR_STRIDED;
+    view.flags = CKPT_TENSOR_STRIDED;
     view.flat_offset = static_cast<int64_t>(tensor.target_offset);
     std::copy(tensor.target_strides.begin(), tensor.target_strides.end(), view.strides);
     return done(save().add_alias(tensor.name, target.name, client::Tensor(view)));

@@ -1,4 +1,6 @@
 // .pt files through the public headers: opened in place, and as checkpoints.
+#include <numeric>
+
 #include "calls_fixture.h"
 #include "ckpt_file.h"
 #include "pt_fixture.h"
@@ -169,6 +171,46 @@ TEST_F(PtImport, OverlappingViewsAreLoadedThroughTheirStorage) {
   EXPECT_EQ(load<float>("a"), (std::vector<float>{0, 1, 2, 3}));
   EXPECT_EQ(load<float>("b"), (std::vector<float>{2, 3, 4, 5}));
   EXPECT_EQ(alias_of("b"), "~storage/0");
+}
+
+// A byte of torch's float4_e2m1fn_x2 is one of its elements.
+std::string pairs(int64_t offset, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                  int64_t bytes) {
+  return call(torch_util("_rebuild_tensor_v3"),
+              {storage("0", "UntypedStorage", bytes), integer(offset), integers(shape), integers(strides),
+               boolean(false), ordered_dict(), global("torch", "float4_e2m1fn_x2")});
+}
+
+TEST_F(PtImport, WhatSharesPackedElementsIsLoaded) {
+  std::vector<uint8_t> all(64);
+  std::iota(all.begin(), all.end(), uint8_t{0});
+  const Failure failure = import(pt_of(dict({text("v"), pairs(0, {64}, {1}, 64), text("tail"), pairs(4, {60}, {1}, 64),
+                                             text("head"), pairs(0, {2, 2}, {2, 1}, 64), text("whole"),
+                                             pairs(0, {8, 8}, {8, 1}, 64), text("tied"), pairs(0, {64}, {1}, 64)}),
+                                       {{"0", elements(all)}}));
+  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
+  open_reader();
+  for (const char* name : {"v", "whole", "tied"}) EXPECT_EQ(load<uint8_t>(name), all) << name;
+  EXPECT_EQ(load<uint8_t>("tail"), (std::vector<uint8_t>(all.begin() + 4, all.end())));
+  EXPECT_EQ(load<uint8_t>("head"), (std::vector<uint8_t>{0, 1, 2, 3}));
+  EXPECT_EQ(alias_of("tied"), "v");
+}
+
+TEST_F(PtImport, AViewOfPackedElementsThatCouldNotBeLoadedIsLeftOutByName) {
+  constexpr int64_t kBytes = 4096;
+  Items items;
+  for (int64_t i = 0; i < 16; i++) {
+    items.push_back(text("v" + std::to_string(i)));
+    items.push_back(pairs(i, {kBytes - i}, {1}, kBytes));
+  }
+  const std::string bytes = pt_of(dict(items), {{"0", std::string(kBytes, 'x')}});
+  const Failure failure = import(bytes);
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+  EXPECT_NE(failure.message.find("option exclude=v1 leaves it out"), std::string::npos) << failure.message;
+  must([&](auto** err) { return ckpt_options_set_str(options_, "only", "v0", err); });
+  ASSERT_EQ(import(bytes).code, CKPT_OK);
+  open_reader();
+  EXPECT_EQ(load<char>("v0"), std::vector<char>(kBytes, 'x'));
 }
 
 TEST_F(PtImport, TheDeviceOfATensorIsKept) {

@@ -124,6 +124,18 @@ TEST_F(PtSharing, ViewsWithoutAWholeShareTheirStorage) {
             "~storage/7 a>~storage/7+0 b>~storage/7+1 ~storage/7.1 c>~storage/7.1+0 d>~storage/7.1+1");
 }
 
+// No load gives a view of them.
+TEST_F(PtSharing, ViewsOfPackedElementsAreTensorsOfTheirOwnAsLongAsThereIsRoom) {
+  const auto f4 = [&](const char* name, uint64_t offset, uint64_t count) {
+    return view(name, storage_, CKPT_DTYPE_F4_E2M1FN, offset, {count}, {1});
+  };
+  const std::vector<NamedPtTensor> tensors = {f4("whole", 0, 64), f4("tail", 8, 56), f4("head", 0, 8),
+                                              f4("tied", 0, 64), f4("same", 0, 8)};
+  EXPECT_EQ(summary(planned(tensors)), "whole tail head tied>whole+0 same>head+0");
+  EXPECT_EQ(summary(planned(tensors, 32)), "whole tail head tied>whole+0 same>head+0");
+  EXPECT_EQ(summary(planned(tensors, 31)), "whole tail>whole+8 head>whole+0 tied>whole+0 same>whole+0");
+}
+
 TEST_F(PtSharing, OtherDtypesOnTheSameBytesAreSeparate) {
   EXPECT_EQ(plan({f32("a", 0, {4}, {1}), view("b", storage_, CKPT_DTYPE_I32, 0, {4}, {1})}), "a b");
 }

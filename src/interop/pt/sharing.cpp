@@ -78,6 +78,7 @@ class Planner {
 
   // Views that overlap each other, directly or through others.
   void plan_run(std::span<const View> run, uint64_t end) {
+    if (dtype_bits(run[0].dtype) % 8 != 0 && plan_packed(run, end - run[0].begin)) return;
     size_t first = run[0].number, cover = kItself;
     for (const View& view : run) {
       first = std::min(first, view.number);
@@ -91,6 +92,24 @@ class Planner {
     if (cover == kItself) cover = add_storage(tensor, run[0].begin, end);
     for (const View& view : run)
       if (view.number != cover) target_of_[view.number] = cover;
+  }
+
+  // A view of packed elements cannot be loaded: each is a tensor of its own, and an alias of one that is the same.
+  // False where that would take more than the file's own size again; `span`: bytes of the run.
+  bool plan_packed(std::span<const View> run, uint64_t span) {
+    std::map<std::pair<uint64_t, std::string>, size_t> first;  // by place and shape
+    uint64_t bytes = 0;
+    for (const View& view : run)
+      if (first.try_emplace({view.begin, to_text(given_[view.number].tensor.shape)}, view.number).second)
+        bytes += view.end - view.begin;
+    const uint64_t more = bytes - std::min(bytes, span);
+    if (more > room_) return false;
+    room_ -= more;
+    for (const View& view : run) {
+      const size_t target = first[{view.begin, to_text(given_[view.number].tensor.shape)}];
+      if (target != view.number) target_of_[view.number] = target;
+    }
+    return true;
   }
 
   // The run itself as a tensor; its number.
