@@ -33,12 +33,21 @@ std::vector<uint64_t> numbers_of(const Region& region) {
 
 }  // namespace
 
-// By strides.
-static bool same_by_strides(uint16_t dtype, const Shape& shape, const Held& a, const Held& b) {
+constexpr uint64_t kMostRepeated = 1 << 26;  // elements of more than the bytes have
+
+// By strides. What both repeat is compared once.
+static Result<bool> same_by_strides(uint16_t dtype, Shape shape, const Held& a, const Held& b) {
   uint64_t count = 0;
   if (!count_elements(shape.span(), &count) || count == 0) return true;
   const auto width = static_cast<uint64_t>(dtype_bits(dtype)) / 8;
   const Strides row = row_major(shape), left = a.strides.value_or(row), right = b.strides.value_or(row);
+  for (int d = 0; d < shape.ndim; d++)
+    if (left[static_cast<size_t>(d)] == 0 && right[static_cast<size_t>(d)] == 0) shape[d] = 1;
+  count_elements(shape.span(), &count);
+  if (count > std::max<uint64_t>({kMostRepeated, a.bytes.size(), b.bytes.size()}))
+    return Status(CKPT_UNSUPPORTED,
+                  strformat("{} elements of {} bytes, which two files repeat in different ways", count, a.bytes.size()))
+        .with("found", count);
   Shape at{.ndim = shape.ndim};
   for (uint64_t i = 0; i < count; i++) {
     uint64_t from = 0, to = 0;
@@ -81,7 +90,11 @@ Result<bool> same_elements(uint16_t dtype, const Shape& shape, const std::vector
   if (in_a_row) return false;
   for (const Held& held : all)
     if (folder) CKPT_TRY(folder->need({held.bytes}));
-  return std::ranges::all_of(all, [&](const Held& held) { return same_by_strides(dtype, shape, first, held); });
+  for (const Held& held : all) {
+    CKPT_ASSIGN(const bool same, same_by_strides(dtype, shape, first, held));
+    if (!same) return false;
+  }
+  return true;
 }
 
 size_t PieceJoiner::number_of(const std::string& file) {
@@ -159,9 +172,10 @@ Status PieceJoiner::compare(const Joined& joined, const Piece& first, const Piec
   count_elements(joined.shape.span(), &total);
   const Shape shape = shape_of_region(first.region, joined.shape,
                                       first.region.kind == RegionKind::kFlat ? first.region.flat_size : total);
-  CKPT_ASSIGN(const bool same, same_elements(joined.dtype, shape,
-                                             {{first.bytes, first.strides}, {other.bytes, other.strides}}, folder_));
-  if (same) return Ok();
+  const Result<bool> same =
+      same_elements(joined.dtype, shape, {{first.bytes, first.strides}, {other.bytes, other.strides}}, folder_);
+  if (!same.ok()) return refuse(joined, files_[other.file], same.status().code(), same.status().message());
+  if (*same) return Ok();
   return refuse(joined, files_[other.file], CKPT_MISMATCH,
                 strformat("{} is not what {} has of it", to_text(first.region), files_[first.file]));
 }

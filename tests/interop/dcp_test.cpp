@@ -448,6 +448,25 @@ TEST_F(Dcp, AbsurdNumbersAreRefused) {
   expect_refused("d", CKPT_FORMAT, {"the list"});
 }
 
+// Each would be opened for itself: a few bytes of metadata would make many of one file.
+TEST_F(Dcp, EntriesThatLieInEachOtherAreRefused) {
+  TwoRows rows;
+  for (const int64_t begin : {int64_t{0}, int64_t{1}, TwoRows::size(rows.first) - 1}) {
+    rows.places[3] = dcp::place("__0_0.distcp", begin, TwoRows::size(rows.second));
+    make("d", rows.metadata(), rows.file);
+    expect_refused("d", CKPT_FORMAT, {"__0_0.distcp: two entries lie at " + std::to_string(begin)});
+  }
+  const std::string value = pt_of(pickled::integer(3));
+  for (const int64_t begin : {int64_t{0}, TwoRows::size(value) - 1}) {
+    make("v",
+         dcp::metadata({pickled::text("a"), dcp::value(), pickled::text("b"), dcp::value()}, pickled::none,
+                       {dcp::index("a"), dcp::place("__0_0.distcp", 0, TwoRows::size(value)), dcp::index("b"),
+                        dcp::place("__0_0.distcp", begin, TwoRows::size(value))}),
+         value + value);
+    expect_refused("v", CKPT_FORMAT, {"two values lie at"});
+  }
+}
+
 // A list of chunks that every tensor has: what it says is a thousand times its size.
 TEST_F(Dcp, MetadataThatRepeatsItselfIsRefused) {
   constexpr int kMany = 3000;

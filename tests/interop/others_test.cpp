@@ -25,25 +25,12 @@ std::string array_of(const std::string& name, const std::string& more = "") {
   return R"({"$":"record","class":"numpy.ndarray","items":{"data":)" + leaf(name) + more + "}}";
 }
 
-std::string deflated(const std::string& data) {
-  std::string out(data.size() + 100, '\0');
-  z_stream stream{};
-  deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
-  stream.avail_in = static_cast<uInt>(data.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  deflate(&stream, Z_FINISH);
-  deflateEnd(&stream);
-  out.resize(stream.total_out);
-  return out;
-}
-
 TEST_F(Sets, ArraysOfNumpyAreReadWhereTheyLieOrUnpacked) {
   const std::string six = floats("", {6}, 1).data, b = npy("'<f4'", "(2, 3)", six),
                     c = npy("'<f4'", "(3, 2)", six, true);
   ZipItem packed{"b.npy", deflated(b), false, 8};
   packed.size = b.size();
+  packed.crc = crc_of(b);
   write_file(path("x.npz"), make_zip({{"a/w.npy", b}, packed, {"c.npy", c}}).bytes);
   const std::string label = imported("x.npz");
   EXPECT_EQ(tree_of(label, "import"), R"({"a/w":)" + array_of("a~1w") + R"(,"b":)" + array_of("b") + R"(,"c":)" +
@@ -68,6 +55,20 @@ TEST_F(Sets, AnArrayThatCannotBeHadIsLeftOutByName) {
   EXPECT_EQ(import_from(path("x.npz"), "l", {}, {{"exclude", "o"}}).code, CKPT_FORMAT);
   EXPECT_EQ(import_from(path("x.npz"), "l", {}, {{"only", "w"}}).code, CKPT_OK);
   EXPECT_EQ(values("l", "w", 4), "abcd");
+}
+
+TEST_F(Sets, ACompressedArrayIsHeldAgainstItsChecksumAndUnpacksWithinMeasure) {
+  const std::string b = npy("'<f4'", "(2, 3)", floats("", {6}, 1).data);
+  ZipItem packed{"b.npy", deflated(b), false, 8};
+  packed.size = b.size();
+  packed.crc = crc_of("another");
+  write_file(path("x.npz"), make_zip({packed}).bytes);
+  EXPECT_EQ(import_from(path("x.npz"), "l").code, CKPT_CORRUPT);
+  packed.size = 1 << 30;
+  write_file(path("x.npz"), make_zip({packed}).bytes);
+  const Failure in = import_from(path("x.npz"), "l");
+  EXPECT_EQ(in.code, CKPT_FORMAT);
+  EXPECT_NE(in.message.find("bytes at most: expected 67108864"), std::string::npos) << in.message;
 }
 
 TEST_F(Sets, APickleIsReadWithoutTorch) {

@@ -111,5 +111,19 @@ TEST_F(Pieces, ATensorWithoutElementsNeedsNone) {
   EXPECT_NE((*all)[0].whole(), nullptr);
 }
 
+TEST(SameElements, ThatFilesRepeatAreComparedOnce) {
+  const Shape many = shape_of({uint64_t{1} << 40, 2});
+  const Strides apart{0, 2};
+  const auto same = [&](std::string_view a, std::string_view b) {
+    return same_elements(CKPT_DTYPE_U8, many, {{as_bytes(a), apart}, {as_bytes(b), apart}}, nullptr);
+  };
+  EXPECT_TRUE(*same("x.y", "x-y"));
+  EXPECT_FALSE(*same("x.y", "x-z"));
+  const Shape square = shape_of({uint64_t{1} << 30, uint64_t{1} << 30});
+  const auto crossed =
+      same_elements(CKPT_DTYPE_U8, square, {{as_bytes("xx"), Strides{0, 1}}, {as_bytes("xx"), Strides{1, 0}}}, nullptr);
+  EXPECT_EQ(crossed.status().code(), CKPT_UNSUPPORTED);
+}
+
 }  // namespace
 }  // namespace ckpt::interop

@@ -30,6 +30,7 @@ struct ZipItem {
   uint64_t size = UINT64_MAX;  // of the content, where it is compressed
   std::string extra = {};      // of the local header
   bool zip64 = false;          // sizes and offset in the extra field of the directory
+  uint32_t crc = 0;            // of the content, where it is compressed; 0: it was not recorded
 };
 
 struct Zip {
@@ -40,6 +41,20 @@ struct Zip {
 
 inline uint32_t crc_of(const std::string& data) {
   return static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size())));
+}
+
+inline std::string deflated(const std::string& data) {
+  std::string out(data.size() + 100, '\0');
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
+  stream.avail_in = static_cast<uInt>(data.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  deflateEnd(&stream);
+  out.resize(stream.total_out);
+  return out;
 }
 
 inline void add_local(Zip& zip, const ZipItem& item, uint32_t crc, uint64_t size) {
@@ -75,7 +90,7 @@ inline Zip make_zip(const std::vector<ZipItem>& items, bool end64 = true, bool c
   Zip zip;
   std::vector<uint32_t> crcs;
   for (const ZipItem& item : items) {
-    crcs.push_back(checksums ? crc_of(item.data) : 0);
+    crcs.push_back(item.method != 0 ? item.crc : checksums ? crc_of(item.data) : 0);
     add_local(zip, item, crcs.back(), item.size == UINT64_MAX ? item.data.size() : item.size);
   }
   zip.directory = zip.bytes.size();

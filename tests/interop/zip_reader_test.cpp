@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "zip_fixture.h"
 
@@ -223,35 +224,47 @@ TEST(ZipReader, ChecksumsThatTorchLeftOutAreNotCompared) {
   EXPECT_TRUE(reader->verify(1).ok());
 }
 
-TEST(ZipReader, CompressedEntriesAreTextOnly) {
-  const std::string content(1000, 'c');
-  std::string packed(1000, '\0');
-  z_stream stream{};
-  ASSERT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  stream.avail_in = static_cast<uInt>(content.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  ASSERT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  auto open = [&](uint64_t size) {
-    ZipItem item{"a/code/x.py", packed};
+class CompressedEntry : public testing::Test {
+ protected:
+  Zip zip_of(uint64_t size, uint32_t crc = 0) const {
+    ZipItem item{"a/code/x.py", deflated(content_)};
     item.method = 8;
     item.size = size;
+    item.crc = crc;
     return make_zip({item});
-  };
-  const Zip zip = open(1000), shorter = open(999), longer = open(1001);
-  auto reader = ZipReader::open(as_bytes(zip.bytes));
+  }
+  Result<std::string> text_of(const Zip& zip, uint64_t limit) const {
+    CKPT_ASSIGN(const ZipReader reader, ZipReader::open(as_bytes(zip.bytes)));
+    return reader.text(reader.entries()[0], limit);
+  }
+  const std::string content_ = std::string(1 << 19, 'c') + "end";
+};
+
+TEST_F(CompressedEntry, IsTextAndNoBytesInPlace) {
+  const Zip zip = zip_of(content_.size(), crc_of(content_));
+  const auto reader = ZipReader::open(as_bytes(zip.bytes));
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   EXPECT_EQ(reader->bytes(reader->entries()[0]).status().code(), CKPT_UNSUPPORTED);
-  EXPECT_EQ(*reader->text(reader->entries()[0], 1000), content);
-  EXPECT_EQ(reader->text(reader->entries()[0], 999).status().code(), CKPT_FORMAT);
-  for (const Zip* lie : {&shorter, &longer}) {
-    auto liar = ZipReader::open(as_bytes(lie->bytes));
-    ASSERT_TRUE(liar.ok());
-    EXPECT_EQ(liar->text(liar->entries()[0], 5000).status().code(), CKPT_FORMAT);
-  }
+  EXPECT_EQ(*text_of(zip, content_.size()), content_);
+  EXPECT_EQ(text_of(zip, content_.size() - 1).status().code(), CKPT_FORMAT);
+  EXPECT_EQ(*text_of(zip_of(content_.size()), content_.size()), content_);  // its CRC-32 was not recorded
+}
+
+TEST_F(CompressedEntry, OfAnotherSizeOrContentIsRefused) {
+  for (const uint64_t size : {content_.size() - 1, content_.size() + 1})
+    EXPECT_EQ(text_of(zip_of(size), UINT64_MAX).status().code(), CKPT_FORMAT);
+  EXPECT_EQ(text_of(zip_of(content_.size(), crc_of("else")), UINT64_MAX).status().code(), CKPT_CORRUPT);
+}
+
+TEST_F(CompressedEntry, SizeThatItOnlySaysTakesNoMemory) {
+  const auto peak = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  const auto before = peak();
+  EXPECT_EQ(text_of(zip_of(1 << 30), UINT64_MAX).status().code(), CKPT_FORMAT);
+  EXPECT_LT(peak() - before, 256 << 10);
 }
 
 TEST(ZipReader, ACommentMayFollowTheEndRecord) {

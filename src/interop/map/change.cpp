@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "device/convert.h"
+#include "interop/dcp/zstd.h"
 #include "interop/json.h"
 #include "interop/map/computed.h"
 #include "interop/map/find.h"
@@ -160,6 +161,9 @@ class Changer {
   Status make_all() {
     place_.assign(content_.tensors.size(), ForeignTensor::kNoTarget);
     computed_ = std::make_unique<ComputedFile>();
+    for (const ForeignTensor& tensor : content_.tensors)
+      for (const ForeignPiece& piece : tensor.pieces)
+        if (!tensor.is_alias() && add_overflows(in_files_, piece.bytes.size, &in_files_)) in_files_ = UINT64_MAX;
     for (const Target& target : targets_) {
       const size_t place = out_.size();
       const Status status = make(target);
@@ -213,6 +217,12 @@ class Changer {
     const bool same_bits = parts.size() == 1 && dtype == first.dtype && !lost;
     if (!(same_bits && changes_.views && point(parts[0], tensor.shape, &piece))) {
       CKPT_ASSIGN(piece.bytes, computed_->add(first.dtype, dtype, tensor.shape, parts, content_.files));
+      // A view may repeat elements (a stride of 0): changed, each would be written.
+      if (computed_->size() > most_unpacked(in_files_))
+        return Status(CKPT_UNSUPPORTED, strformat("it repeats elements, and changed it would take {} bytes of the {} "
+                                                  "that the files have",
+                                                  computed_->size(), in_files_))
+            .with("found", computed_->size());
     }
     out_.push_back(std::move(tensor));
     return Ok();
@@ -425,6 +435,7 @@ class Changer {
   std::vector<ForeignTensor> out_;
   std::map<std::string, TorchMarks> marks_;
   std::unique_ptr<ComputedFile> computed_;
+  uint64_t in_files_ = 0;  // bytes of all tensors
   struct {
     const Cut* cut = nullptr;
     uint64_t extent = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "interop/dcp/zstd.h"
 #include "interop/json.h"
 #include "interop/numpy/format.h"
 #include "interop/pt/format.h"
@@ -12,8 +13,7 @@ namespace ckpt::interop {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY", kEnding = ".npy";
-constexpr uint64_t kMostHeader = 64 << 10;                     // of a plain array it has a hundred bytes
-constexpr uint64_t kMostAtLeast = 1 << 30, kMostTimes = 2000;  // what a packed archive may grow to
+constexpr uint64_t kMostHeader = 64 << 10;  // of a plain array it has a hundred bytes
 
 // What stands before the elements.
 struct Header {
@@ -120,18 +120,20 @@ class NumpyReader {
     for (const ZipEntry& entry : zip.entries()) {
       places->push_back({file_, entry.begin, entry.size});
       if (entry.method == 0) continue;
-      CKPT_TRY(options.check());
       if (bytes.is_remote()) return Status(CKPT_UNSUPPORTED, "a compressed archive on a server; download it");
       if (!room) {
         CKPT_ASSIGN(OutputFile made, OutputFile::temporary());
         room.emplace(std::move(made));
       }
-      const uint64_t most = std::max(kMostAtLeast, bytes.size() * kMostTimes);
-      CKPT_ASSIGN(const std::string content, zip.text(entry, most - std::min(most, room->size())));
+      const uint64_t begin = room->size(), most = most_unpacked(bytes.size());
+      const auto take = [&](Bytes piece) -> Status {
+        CKPT_TRY(options.check());
+        return room->write(piece);
+      };
+      CKPT_TRY(zip.content(entry, most - std::min(most, begin), take));
       packed.push_back(places->size() - 1);
-      places->back() = {0, room->size(), content.size()};
-      CKPT_TRY(room->write(as_bytes(content)));
-      CKPT_TRY(room->write(as_bytes(std::string(round_up(content.size(), 64) - content.size(), '\0'))));
+      places->back() = {0, begin, entry.size};
+      CKPT_TRY(room->write(as_bytes(std::string(round_up(room->size(), 64) - room->size(), '\0'))));
     }
     if (!room) return Ok();
     CKPT_ASSIGN(MappedFile mapped, room->map());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "base/parallel.h"
 #include "interop/json.h"
@@ -20,6 +21,7 @@ constexpr uint16_t kEncrypted = 1, kHasDescriptor = 8, kStrongEncryption = 0x40,
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t k32 = UINT32_MAX;
 constexpr uint16_t k16 = UINT16_MAX;
+constexpr size_t kInflateBytes = 1 << 18;
 
 template <typename T>
 T read(Bytes bytes, uint64_t at) {
@@ -44,6 +46,18 @@ Status entry_differs(std::string_view name, uint64_t offset, const char* what, u
   return entry_error(name, offset, strformat("{}: expected {}, found {}", what, expected, found))
       .with("expected", expected)
       .with("found", found);
+}
+
+Status inflates_otherwise(const ZipEntry& entry) {
+  return entry_error(entry.name, entry.begin, "does not inflate to the size that it says");
+}
+
+Status other_crc(const ZipEntry& entry, uint32_t found) {
+  return Status(CKPT_CORRUPT,
+                strformat("zip entry {}: CRC-32: expected {:08x}, found {:08x}", shown(entry.name), entry.crc, found))
+      .with("offset", entry.begin)
+      .with("expected", strformat("{:08x}", entry.crc))
+      .with("found", strformat("{:08x}", found));
 }
 
 // The numbers that did not fit their 32 bits, in the order in which the zip64 extra field has them.
@@ -269,25 +283,47 @@ Result<Bytes> ZipReader::bytes(const ZipEntry& entry) const {
       .with("found", uint64_t{entry.method});
 }
 
-Result<std::string> ZipReader::text(const ZipEntry& entry, uint64_t limit) const {
+Status ZipReader::content(const ZipEntry& entry, uint64_t limit, const std::function<Status(Bytes)>& take) const {
   if (entry.size > limit) return entry_differs(entry.name, entry.begin, "bytes at most", limit, entry.size);
   CKPT_TRY(need(entry));
-  if (entry.method != 8) {
-    CKPT_ASSIGN(const Bytes content, bytes(entry));
-    return std::string(as_text(content));
-  }
-  if (entry.stored > k32) return entry_error(entry.name, entry.begin, "too large to inflate");
-  std::string out(entry.size, '\0');
+  if (entry.method == 8) return inflate_entry(entry, take);
+  CKPT_ASSIGN(const Bytes stored, bytes(entry));
+  return take(stored);
+}
+
+// Nothing is made as large as the entry says before that many bytes came.
+Status ZipReader::inflate_entry(const ZipEntry& entry, const std::function<Status(Bytes)>& take) const {
   z_stream stream{};
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(file_.data() + entry.begin));
-  stream.avail_in = static_cast<uInt>(entry.stored);
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return Status(CKPT_NOMEM, "inflate");
-  const int code = inflate(&stream, Z_FINISH);
-  inflateEnd(&stream);
-  if (code != Z_STREAM_END || stream.avail_out != 0 || stream.avail_in != 0)
-    return entry_error(entry.name, entry.begin, "does not inflate to the size that it says");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
+  std::vector<std::byte> buffer(kInflateBytes);
+  Bytes in = file_.subspan(entry.begin, entry.stored);
+  uint64_t left = entry.size;
+  uint32_t crc = 0;
+  for (int code = Z_OK; code != Z_STREAM_END;) {
+    const Bytes given = in.first(std::min<uint64_t>(in.size(), kInflateBytes));
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(given.data()));
+    stream.avail_in = static_cast<uInt>(given.size());
+    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_out = static_cast<uInt>(buffer.size());
+    code = inflate(&stream, Z_NO_FLUSH);
+    in = in.subspan(given.size() - stream.avail_in);
+    const Bytes made = Bytes(buffer).first(buffer.size() - stream.avail_out);
+    if ((code != Z_OK && code != Z_STREAM_END) || made.size() > left) return inflates_otherwise(entry);
+    left -= made.size();
+    crc = static_cast<uint32_t>(crc32_z(crc, reinterpret_cast<const Bytef*>(made.data()), made.size()));
+    if (!made.empty()) CKPT_TRY(take(made));
+  }
+  if (left != 0 || !in.empty()) return inflates_otherwise(entry);
+  return entry.crc == 0 || crc == entry.crc ? Ok() : other_crc(entry, crc);
+}
+
+Result<std::string> ZipReader::text(const ZipEntry& entry, uint64_t limit) const {
+  std::string out;
+  CKPT_TRY(content(entry, limit, [&](Bytes piece) {
+    out += as_text(piece);
+    return Ok();
+  }));
   return out;
 }
 
@@ -307,12 +343,7 @@ Status ZipReader::check(const ZipEntry& entry, const std::function<Status()>& go
     found = static_cast<uint32_t>(crc32_z(found, data, size));
     if (releases) bytes_.release(entry.begin + at, size);
   }
-  if (found == entry.crc) return Ok();
-  return Status(CKPT_CORRUPT,
-                strformat("zip entry {}: CRC-32: expected {:08x}, found {:08x}", shown(entry.name), entry.crc, found))
-      .with("offset", entry.begin)
-      .with("expected", strformat("{:08x}", entry.crc))
-      .with("found", strformat("{:08x}", found));
+  return found == entry.crc ? Ok() : other_crc(entry, found);
 }
 
 Status ZipReader::verify(unsigned threads, const std::function<Status()>& go_on) const {

@@ -38,7 +38,9 @@ class ZipReader {
   Result<Bytes> bytes(const ZipEntry& entry) const;
   Status need_all(uint64_t most) const;  // the first bytes of each
   Status need(const ZipEntry& entry) const { return bytes_.need(entry.begin, entry.stored); }
-  // The content, inflated where need be; FORMAT past `limit` bytes.
+  // Gives the content piece by piece, inflated where need be: FORMAT where it is not what the entry says, and past
+  // `limit` bytes; CORRUPT, by the CRC-32 of what was inflated; what `take` returns.
+  Status content(const ZipEntry& entry, uint64_t limit, const std::function<Status(Bytes)>& take) const;
   Result<std::string> text(const ZipEntry& entry, uint64_t limit) const;
 
   // Compares the CRC-32 of every entry that has one and is not compressed, on several threads. Asks `go_on` now and
@@ -57,6 +59,7 @@ class ZipReader {
   Status check_descriptor(const ZipEntry& entry, uint64_t limit, uint64_t* end) const;
 
   Status check(const ZipEntry& entry, const std::function<Status()>& go_on, bool releases) const;
+  Status inflate_entry(const ZipEntry& entry, const std::function<Status(Bytes)>& take) const;
   Status need_headers(const Directory& directory) const;
 
   FileBytes bytes_;
