@@ -2,6 +2,7 @@
 // of Hugging Face; pointers to what is not there; and what only and exclude leave out before it is an error.
 #include <filesystem>
 
+#include "dcp_fixture.h"
 #include "interop/client.h"
 #include "interop/composer/tar.h"
 #include "pt_fixture.h"
@@ -196,6 +197,66 @@ TEST_F(HuggingFace, AdaptersAndPipelinesAreRead) {
   write_file(path("pipe/model_index.json"), "{}");
   EXPECT_EQ(tensors("pipe"), R"({"text_encoder":{"t":)" + leaf("text_encoder/t") + R"(},"unet":{"u":)" +
                                  leaf("unet/u") + R"(},"vae":{"v":)" + leaf("vae/v") + "}}");
+}
+
+// ---- what is left out ----
+
+class LeftOut : public HuggingFace {
+ protected:
+  std::vector<std::string> by_file(const std::string& from) {
+    ckpt_file* file = nullptr;
+    must([&](auto** err) { return ckpt_file_open(&file, path(from).c_str(), nullptr, err); });
+    std::vector<std::string> names;
+    while (const char* name = ckpt_file_left_out(file, names.size())) names.emplace_back(name);
+    EXPECT_EQ(ckpt_file_left_out(file, UINT64_MAX), nullptr);
+    ckpt_file_free(file);
+    return names;
+  }
+  std::optional<std::string> by_import(const std::string& from) {
+    return client::Reader(open(imported(from), "import")).attr("import.left_out");
+  }
+};
+
+TEST_F(LeftOut, IsNamedByTheFileAndByTheImport) {
+  safetensors("m/model.safetensors", "w");
+  EXPECT_EQ(by_file("m"), std::vector<std::string>());
+  EXPECT_FALSE(by_import("m").has_value());
+  write_file(path("m/rng_state.pth"), "x");
+  std::filesystem::create_directory(path("m/runs"));
+  EXPECT_EQ(by_file("m"), (std::vector<std::string>{"rng_state.pth", "runs/"}));
+  EXPECT_EQ(by_import("m"), R"(["rng_state.pth","runs/"])");
+  EXPECT_EQ(by_file("m/model.safetensors"), std::vector<std::string>());
+  EXPECT_EQ(ckpt_file_left_out(nullptr, 0), nullptr);
+}
+
+TEST_F(LeftOut, OfVeryManyIsCounted) {
+  safetensors("m/model.safetensors", "w");
+  for (int i = 0; i < 300; i++) write_file(path("m/z" + std::to_string(i)), "");
+  const std::vector<std::string> names = by_file("m");
+  ASSERT_EQ(names.size(), 257u);
+  EXPECT_EQ(names.back(), "and 44 more");
+}
+
+// Beside the directory of DCP of its sharded strategies.
+TEST_F(LeftOut, IsNotTheMetaFileOfLightningButThatOfAnotherProgram) {
+  const std::string data = floats("", {2}, 1).data, w = dcp::entry({2}, data);
+  const auto size = static_cast<int64_t>(w.size());
+  std::filesystem::create_directory(path("d"));
+  write_file(path("d/.metadata"),
+             dcp::metadata({text("state_dict.w"), dcp::tensor({2}, {dcp::chunk({0}, {2})})},
+                           dict({text("state_dict.w"), tuple({text("state_dict"), text("w")})}),
+                           {dcp::index("state_dict.w", dcp::size({0})), dcp::place("__0_0.distcp", 0, size)}));
+  write_file(path("d/__0_0.distcp"), w);
+  write_file(path("d/meta.pt"), pt_of(dict({text("epoch"), integer(3)})));
+  const std::string model = R"({"state_dict":{"w":)" + leaf("state_dict/w") + "}";
+  const std::string label = imported("d");
+  EXPECT_EQ(tree_of(label, "import"), model + R"(,"epoch":3})");
+  EXPECT_EQ(values(label, "state_dict/w", 8), data);
+  EXPECT_EQ(by_file("d"), std::vector<std::string>());
+  write_file(path("d/meta.pt"), "no .pt");
+  EXPECT_EQ(tree_of(imported("d"), "import"), model + "}");
+  EXPECT_EQ(by_file("d"), std::vector<std::string>{"meta.pt"});
+  EXPECT_EQ(by_import("d"), R"(["meta.pt"])");
 }
 
 // ---- pointers ----

@@ -287,6 +287,20 @@ TEST_F(PtExport, AClassThatTorchRefusesIsADictOnRequest) {
   EXPECT_EQ(tree_of("b", "import"), R"({"o":{"__class__":"my.Thing","state":{"w":)" + leaf("o/state/w") + "}}}");
 }
 
+TEST_F(PtExport, AHarmlessClassIsItselfOnRequest) {
+  const std::string args = R"("args":{"$":"tuple","items":["runs"]})", path_record = record("pathlib.PosixPath", args);
+  save("a", {{}, {}, R"({"p":)" + path_record + "}"});
+  EXPECT_EQ(detail(export_to(path("a.pt"), "a"), "found"), "pathlib.PosixPath");
+  ASSERT_EQ(export_to(path("a.pt"), "a", {{"opaque", "keep"}}).code, CKPT_OK);
+  ASSERT_EQ(import_from(path("a.pt"), "b").code, CKPT_OK);
+  EXPECT_EQ(tree_of("b", "import"), R"({"p":)" + path_record + "}");
+  // One that runs something is none.
+  save("c", {{}, {}, R"({"p":)" + record("posix.system", args) + "}"});
+  const Failure failure = export_to(path("c.pt"), "c", {{"opaque", "keep"}});
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+  EXPECT_EQ(detail(failure, "found"), "posix.system");
+}
+
 TEST_F(PtExport, ADtypeThatTorchLacksIsNamed) {
   for (const int32_t dtype : {CKPT_DTYPE_F6_E2M3FN, CKPT_DTYPE_F8_E3M4}) {
     const std::string label = ckpt_dtype_name(dtype);

@@ -321,6 +321,12 @@ TEST_F(Sets, AnOlmoDirectoryIsWrittenWithItsConfiguration) {
   const Failure without = export_to(path("x"), "own", {{"format", "olmo"}});
   EXPECT_EQ(without.code, CKPT_MISMATCH);
   EXPECT_NE(without.message.find("config.yaml"), std::string::npos);
+  write_file(path("mine.yaml"), "model: mine\n");
+  const std::string given = path("mine.yaml");
+  ASSERT_EQ(export_to(path("x"), "own", {{"format", "olmo"}, {"config", given.c_str()}}).code, CKPT_OK);
+  EXPECT_EQ(names_below(path("x")), (std::vector<std::string>{"config.yaml", "model.pt"}));
+  EXPECT_EQ(read_file(path("x/config.yaml")), "model: mine\n");
+  EXPECT_EQ(tree_of(imported("x"), "import"), R"({"model":{"w":)" + leaf("model/w") + "}}");
 }
 
 TEST_F(Sets, TorchtunesDirectoriesAreWrittenAsTheyWere) {
