@@ -94,7 +94,12 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
     return entry_of_name(id, Ok());  // its name tells all, so nobody looks into it
   auto files = store.list(id);
   const ckpt_status code = files.status().code();
-  if (code == CKPT_NOT_FOUND) return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
+  if (code == CKPT_NOT_FOUND) {
+    // Where directories are only what keys have before a '/', a key that ends in one makes a name with nothing in it:
+    // consoles make such keys for folders, and no patience fills them.
+    if (!store.traits().directories) return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
+    return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
+  }
   if (code == CKPT_NOMEM) return std::move(files).status();
   // Without a checkpoint's name the directory is not ours: a disk's lost+found, for example.
   if (!named && (files.ok() ? problem.ok() && !holds_parts(*files) : is_barred(files.status())))

@@ -1,4 +1,6 @@
 // Which checkpoint a selector picks while others commit, prune and damage what the store holds.
+#include <atomic>
+
 #include "checkpoint/engine.h"
 #include "commit/retention.h"
 
@@ -69,6 +71,38 @@ TEST_F(Latest, DoesNotWaitForEverForADirectoryThatIsListedAndCannotBeFound) {
   ASSERT_TRUE(entries.ok()) << entries.status().message();
   ASSERT_EQ(entries->size(), 1u);
   EXPECT_EQ(entries->at(0).state, CKPT_CHECKPOINT_DAMAGED);
+}
+
+// A store whose directories are what keys have before a '/', and in which a key that ends in one makes a name with
+// nothing in it.
+class WithFolderKey : public store::ShellStore {
+ public:
+  explicit WithFolderKey(std::shared_ptr<Store> inner) : ShellStore(std::move(inner)) {}
+  store::Traits traits() const override {
+    store::Traits traits = ShellStore::traits();
+    traits.directories = false;
+    return traits;
+  }
+  Result<std::vector<store::Entry>> list(std::string_view directory) const override {
+    CKPT_ASSIGN(auto entries, ShellStore::list(directory));
+    if (directory.empty()) entries.push_back({.name = "junk", .directory = true});
+    return entries;
+  }
+};
+
+TEST_F(Latest, IsNotWaitedForWhereAKeyOfAFolderMakesANameWithNothingInIt) {
+  save(1);
+  WithFolderKey store(inner);
+  std::atomic<int> lists = 0;
+  store.before([&](std::string_view operation, std::string_view key) {
+    lists += operation == "list" && key.empty();
+    return Ok();
+  });
+  const auto entries = list_checkpoints(store);
+  ASSERT_TRUE(entries.ok()) << entries.status().message();
+  ASSERT_EQ(entries->size(), 1u);
+  EXPECT_EQ(entries->at(0).id, "s1.1.1");
+  EXPECT_LE(lists, 2);
 }
 
 TEST_F(PassedOver, ANewerDamagedCheckpointIsNamedWithItsReason) {
