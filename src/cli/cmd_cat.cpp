@@ -193,7 +193,7 @@ void cat_tree(const Args& args, const ckpt::Reader& reader) {
   if (!args.box.empty() || !args.npy.empty() || !args.as.empty() || args.raw || args.full)
     invalid(args.tensor + " is a state tree: --box, --full, --npy, --as and --raw are for tensors");
   const ckpt::Tree tree = reader.tree(args.tensor);
-  print(args.json ? std::string(tree.json()) : indented_json(tree.json()));
+  print(args.json ? json_shown(tree.json()) : indented_json(tree.json()));
 }
 
 // ---- sparse tables ----
@@ -295,10 +295,9 @@ int cat_table(const Args& args, const ckpt::Options& options, const SparseTable&
   return missing.empty() ? kExitOk : kExitNo;
 }
 
-bool is_plain_text(const std::string& text) {
-  return std::none_of(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') || c == 0x7f;
-  });
+bool is_plain_text(std::string text) {
+  std::erase_if(text, [](char c) { return c == '\n' || c == '\t' || c == '\r'; });
+  return escaped(text) == text;
 }
 
 void cat_object(const Args& args, const ckpt::Reader& reader, const ckpt::Options& options) {

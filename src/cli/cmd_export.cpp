@@ -132,7 +132,7 @@ int run(const Args& args) {
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
   const Work work = watch(options, [&] { opened.reader.export_to(args.path, options); });
-  print(format("exported {} to {}\n", opened.info.id, escaped(args.path)));
+  print(format("exported {} to {}\n", escaped(opened.info.id), escaped(args.path)));
   print(requests_line(work.stats));
   note_what_is_left_out(args, opened);
   note_what_is_converted(args, opened);

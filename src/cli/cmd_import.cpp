@@ -57,7 +57,7 @@ void note_what_is_unsure(const ckpt::Store& store, const ckpt::CheckpointInfo& i
   if (const auto function = reader.attr("import.code"))
     std::fputs(format("ckpt: note: the file is a module of TorchScript with code (function \"{}\"), of which only the "
                       "values were kept\n",
-                      *function)
+                      escaped(*function))
                    .c_str(),
                stderr);
   const std::optional<std::string> count = reader.attr("import.unchecked");

@@ -49,7 +49,7 @@ int run(const Args& args) {
   if (args.json)
     print_json({{"store", path}, {"runs", Json::array(runs, [](const ckpt::RunInfo& info) { return to_json(info); })}});
   else
-    print(runs.empty() ? "no runs in " + path + "\n" : table_text(runs));
+    print(runs.empty() ? "no runs in " + escaped(path) + "\n" : table_text(runs));
   return kExitOk;
 }
 

@@ -60,6 +60,9 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// Of what was typed: a line of a terminal.
+std::string word_shown(const std::string& word) { return ckpt::cut_line(escaped(word)); }
+
 // CLI11 would only say that a subcommand is required.
 void need_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2) invalid("a command is needed\nsee: ckpt help");
@@ -67,8 +70,8 @@ void need_command(const CLI::App& app, int argc, char** argv) {
   const bool is_option = word.starts_with('-');
   const std::vector<std::string> known = is_option ? option_names(app) : command_names(app);
   if (std::find(known.begin(), known.end(), word) == known.end())
-    invalid(
-        format("unknown {} '{}'{}\nsee: ckpt help", is_option ? "option" : "command", word, did_you_mean(word, known)));
+    invalid(format("unknown {} '{}'{}\nsee: ckpt help", is_option ? "option" : "command", word_shown(word),
+                   did_you_mean(word, known)));
 }
 
 // "N" for CLI11's "INT:POSITIVE".
@@ -116,7 +119,7 @@ Action parse_command_line(int argc, char** argv) {
     std::string topic = commands.empty() ? "" : " " + commands.front()->get_name(), text = error.what();
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
       text = extra_text(commands.empty() ? *app : *commands.front(), text);
-    invalid(format("{}\nsee: ckpt help{}", text, topic));
+    invalid(format("{}\nsee: ckpt help{}", word_shown(text), topic));
   }
   return [app, chosen] { return chosen(); };
 }

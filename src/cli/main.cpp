@@ -5,6 +5,7 @@
 #include <new>
 
 #include "cli/command.h"
+#include "cli/text.h"
 
 static int stop(const std::string& text) {
   std::fflush(stdout);
@@ -32,6 +33,6 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return stop("out of memory");
   } catch (const std::exception& error) {
-    return stop(error.what());
+    return stop(ckpt::cut_line(cli::escaped(error.what())));
   }
 }

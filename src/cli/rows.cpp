@@ -203,7 +203,7 @@ std::string csv_header(const SparseTable& table) {
   for (const ckpt::ColumnInfo& column : table.columns) {
     const uint64_t elements = elements_of(column);
     for (uint64_t i = 0; i < elements; i++)
-      line += "," + csv_field(column.ndim == 0 ? column.name : format("{}.{}", column.name, i));
+      line += "," + csv_field(escaped(column.ndim == 0 ? column.name : format("{}.{}", column.name, i)));
   }
   return line + "\r\n";
 }
