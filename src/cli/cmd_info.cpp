@@ -24,7 +24,8 @@ constexpr Words kWords = {
     "Shows who wrote the checkpoint and when, its tensors, aliases, sparse tables, objects and attributes, "
     "and an outline of\n"
     "its state tree. A sparse table is one line, unless --tensors or --segments ask for its tensors; LARGEST RANK is\n"
-    "how many of its rows the rank with most of them saved, and how many times the mean of all ranks that is.\n"
+    "how many of its rows the rank with most of them saved, and how many times the mean of all ranks that is; a note\n"
+    "tells of a table whose slices would be uneven.\n"
     "Reads and checks the manifest, the tree and the parts' indexes only; ckpt verify checks the data. With --skew it\n"
     "reads all ids of sparse tables, and tells how many buckets have rows, and of the fullest one what it tells of "
     "the\n"
@@ -160,6 +161,26 @@ std::string skew_text(const std::vector<SparseTable>& tables, const ckpt::Option
               against_mean(skew.rows_of_fullest, table.info.row_count, skew.buckets_with_rows)});
   }
   return text.empty() ? "" : "\n" + text.render(terminal_width());
+}
+
+// Ids from 0 to n, as a vocabulary has, fill the first buckets only: then the first slices have all the rows.
+std::string uneven_text(const std::vector<SparseTable>& tables, const ckpt::Options& options) try {
+  constexpr uint64_t kMany = 1024;  // of fewer rows it is the same who has them
+  std::string out;
+  for (const SparseTable& table : tables) {
+    const uint64_t all = table.info.row_count;
+    if (all < kMany) continue;
+    const uint64_t first = with_columns(table, {}).open(ckpt::Rowset::slice(0, 2), options).info.row_count;
+    const uint64_t most = std::max(first, all - first);
+    if (most > all / 4 * 3)
+      out += format(
+          "\nnote: of {} one of two slices has {} of {} rows, since its ids do not spread over {} buckets: "
+          "load shares by mod instead, or save it with a bucket_count near the number of its ids\n",
+          escaped(table.info.name), most, all, table.info.bucket_count);
+  }
+  return out;
+} catch (const ckpt::Error&) {
+  return "";  // a part cannot be read, which verify tells
 }
 
 Json column_json(const ckpt::ColumnInfo& column) {
@@ -360,6 +381,7 @@ int run(const Args& args) {
   if (args.json) return print_as_json(args, opened, tensors, tables, options), kExitOk;
   const Tensors listed = args.segments || !args.pattern.empty() ? tensors : without_tables(tensors, tables);
   std::string text = identity_text(opened.info) + tensors_text(listed) + tables_text(opened, tables);
+  text += uneven_text(tables, options);
   if (args.skew) text += skew_text(tables, options);
   if (args.segments) text += segments_text(reader, tensors);
   text += objects_text(reader);

@@ -35,6 +35,14 @@ json_is 'd["table_list"][0]["buckets_with_rows"], d["table_list"][0]["rows_of_fu
 save_table crowded a emb 1000003 0 1 $(seq 1000003 1000003 70000210000) 5
 expect 0 info crowded --skew; says '^emb +2 of 1000003 +70000 rows, 2×$'
 
+# Ids of a vocabulary: of 65536 buckets the first 2000 have all rows, and slices of them are uneven.
+# shellcheck disable=SC2046
+save_table vocabulary a emb 65536 0 1 $(seq 0 1999)
+expect 0 info vocabulary; says '^note: of emb one of two slices has 2000 of 2000 rows,.* by mod .* bucket_count '
+# shellcheck disable=SC2046
+save_table even a emb 2000 0 1 $(seq 0 1999)
+expect 0 info even; says '^emb +2000 '; says_not '^note:'
+
 # Rows by their ids, in the order asked for; -1 is the id that it was.
 expect 1 cat store emb --ids=-1,8,4; is_quiet
 wanted=$'ID          emb  seen\n-1  [15.0, 0.5]     5\n 4   [4.0, 0.5]     4\nnot there: 8'
