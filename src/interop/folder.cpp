@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/address.h"
 #include "base/parallel.h"
 #include "interop/input_file.h"
 #include "store/keys.h"
@@ -46,8 +47,7 @@ Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url,
                                                          uint64_t keep) {
   if (!url.starts_with(kS3)) {
     if (url.substr(0, url.find_first_of("?#")).ends_with('/'))
-      return Status(CKPT_INVALID,
-                    "\"" + store::shown_url(url) + "\": expected the address of a file: " + kWebListsNothing);
+      return Status(CKPT_INVALID, "\"" + shown_url(url) + "\": expected the address of a file: " + kWebListsNothing);
     CKPT_ASSIGN(const store::WebFile file, store::split_web_url(url));
     CKPT_ASSIGN(auto store, store::open_web(file.store, options.web));
     std::string path = store->path(file.key);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/address.h"
 #include "interop/composer/format.h"
 #include "interop/dcp/format.h"
 #include "interop/deepspeed/format.h"
@@ -172,7 +173,7 @@ Result<ForeignCheckpoint> read_foreign(const std::string& path, const ReadOption
 Status export_checkpoint(const ExportRequest& request) {
   if (request.path.empty()) return Status(CKPT_INVALID, "export: the path is empty");
   if (RemoteFolder::has(request.path))
-    return Status(CKPT_UNSUPPORTED, store::shown_url(request.path) + ": an export writes files, and no address");
+    return Status(CKPT_UNSUPPORTED, shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
   CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp", "recis", "meta"}));
   CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));

@@ -55,8 +55,6 @@ bool is_web_url(std::string_view text) {
   return scheme.starts_with("http://") || scheme.starts_with("https://");
 }
 
-std::string shown_url(std::string_view text) { return ckpt::shown_url(text); }
-
 static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const StoreOptions& options) {
   if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));

@@ -313,8 +313,6 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
 
 // Whether it begins with http:// or https://.
 bool is_web_url(std::string_view text);
-// An address as errors may show it: without user, password, query and fragment. Other texts stay as they are.
-std::string shown_url(std::string_view text);
 
 // The file "https://host/a/b.pt?x" is "b.pt" in the store "https://host/a?x". INVALID if the address names no file.
 struct WebFile {
