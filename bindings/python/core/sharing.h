@@ -3,7 +3,9 @@
 // that. No path has "~m" in it (schemas/STATE_TREE.md section 4), so that name is free.
 //
 // Tensors with gaps between their elements (columns of a matrix) become aliases of a tensor without gaps that they lie
-// in. If there is none, each is saved by itself, though they may have elements in common.
+// in. If there is none, each is saved by itself, but for those that have elements in common with others, or one twice
+// (strides (1, 1)): these are parts of the memory that is saved as NAME~memory, gaps included. So what is saved can be
+// loaded into the same memory again. Tensors of different dtypes are saved by themselves.
 #pragma once
 
 #include "memory.h"

@@ -4,6 +4,7 @@ memory itself. CKPT_TEST_CUDART names the libcudart: the fake of tests/cuda, or 
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import os
 import sys
@@ -93,6 +94,24 @@ def test_a_state_on_a_device_is_loaded_into_arrays_on_it(cudart: Any, tmp_path: 
     target = {"model": {"w": DeviceArray(cudart, bytes(5000), 1)}, "step": 0}
     ckpt.load(tmp_path / "store", into=target)
     assert target["model"]["w"].get() == content
+
+
+def test_parts_that_overlap_on_a_device_are_saved_from_it(cudart: Any, tmp_path: Any,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = types.ModuleType("cupy")
+    cupy.ndarray = DeviceArray  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    content = os.urandom(100)
+    whole = DeviceArray(cudart, content, 1)
+
+    def part(begin: int, size: int) -> DeviceArray:
+        made = copy.copy(whole)
+        made.place, made.shape, made.content_size = whole.place + begin, (ctypes.c_int64 * 1)(size), size
+        return made
+
+    ckpt.save(tmp_path / "store", {"a": part(0, 60), "b": part(40, 60)})
+    back = ckpt.load(tmp_path / "store")
+    assert (back["a"].tobytes(), back["b"].tobytes()) == (content[:60], content[40:])
 
 
 def test_columns_of_a_table_are_saved_from_a_device_and_loaded_to_one(cudart: Any, store: ckpt.Store) -> None:

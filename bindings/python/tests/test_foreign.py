@@ -57,6 +57,22 @@ def test_a_state_has_the_names_that_its_file_gets(store: ckpt.Store, tmp_path: P
         assert names(store, label, "main") == names(store, label, "import"), label
 
 
+def test_a_file_is_read_into_memory_that_its_tensors_share_as_they_do_in_the_file_only(tmp_path: Path,
+                                                                                        torch: Any) -> None:
+    x, y = torch.arange(6.0), np.full(6, -1.0, "f4")
+    spread = np.lib.stride_tricks.as_strided(y, (4,), (0,), writeable=True)
+    torch.save({"a": x[:4], "b": x[2:]}, tmp_path / "shared.pt")
+    torch.save({"a": x[:4].clone(), "b": x[2:].clone()}, tmp_path / "apart.pt")
+    for file, into, said in (("apart.pt", {"a": y[:4], "b": y[2:]}, "for 'b' overlaps that for 'a'"),
+                             ("shared.pt", {"a": y[:4], "b": y[1:5]}, "for 'b' overlaps that for 'a'"),
+                             ("apart.pt", {"a": spread, "b": np.zeros(4, "f4")}, "for 'a' overlaps itself")):
+        with pytest.raises(ckpt.InvalidError, match=said):
+            ckpt.load(tmp_path / file, into=into)
+        assert (y == -1).all()
+    ckpt.load(tmp_path / "shared.pt", into={"a": y[:4], "b": y[2:]})
+    assert y.tolist() == x.tolist()
+
+
 class Deque(collections.deque):  # type: ignore[type-arg]
     """Of a class that is unknown where it is loaded."""
 

@@ -7,6 +7,7 @@ import math
 import shutil
 import sys
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,36 @@ def test_a_part_that_overlaps_is_loaded_without_the_others(tmp_path: Path) -> No
     two = ckpt.load(tmp_path / "s", at=("y",))
     two[0][1] = 100
     assert two[1][0] == 100
+
+
+GAPS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "columns": lambda x: {"a": x[:, 0:3], "b": x[:, 2:5]},
+    "columns and a row": lambda x: {"a": x[:, 0:3], "row": x[2], "c": x[:, 5]},
+    "a part without gaps": lambda x: {"flat": x.reshape(-1)[:8], "b": x[:, 1]},
+    "turned and more": lambda x: {"a": x[1:4, 1:4].T, "b": x[2:6, 0:2], "apart": x[0:2, 4:6]},
+    "windows": lambda x: {"a": np.lib.stride_tricks.as_strided(x, (5, 3), (8, 8), writeable=True)},
+}
+
+
+@pytest.mark.parametrize("parts", list(GAPS))
+@pytest.mark.parametrize("backwards", [False, True])
+def test_views_with_gaps_that_have_elements_in_common_are_loaded_into_themselves(tmp_path: Path, parts: str,
+                                                                                 backwards: bool) -> None:
+    state = GAPS[parts](np.arange(36.0).reshape(6, 6))
+    state = dict(reversed(state.items())) if backwards else state
+    ckpt.save(tmp_path / "s", state)
+    assert same(ckpt.load(tmp_path / "s", strict="exact"), state)
+    other = GAPS[parts](np.zeros((6, 6)))
+    ckpt.load(tmp_path / "s", into=other, strict="exact")
+    assert same(other, {name: state[name] for name in other})
+
+
+def test_views_with_gaps_that_have_nothing_in_common_are_saved_by_themselves(tmp_path: Path) -> None:
+    x = np.arange(36.0).reshape(6, 6)
+    ckpt.save(tmp_path / "s", {"a": x[:, 0:3], "b": x[:, 3:5], "c": x[1::2, 5]})
+    with ckpt.Reader(ckpt.Store(tmp_path / "s")) as reader:
+        assert [(tensor.name, tensor.alias_of, tensor.stored_bytes) for tensor in reader.tensors()] == [
+            ("a", None, 18 * 8), ("b", None, 12 * 8), ("c", None, 3 * 8)]
 
 
 # ---- into ----

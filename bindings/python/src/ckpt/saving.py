@@ -160,7 +160,7 @@ class _Arrays:
         for replica, arrays in groups.items():
             save.add_tensors(arrays, replica=replica)
         for span in self._spans:
-            save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,),
+            save.add_tensor(span.name, span.data(), dtype=span.dtype, shape=(span.count,), device=span.device,
                             replica=replicas.get(span.name))
         _add_aliases(save, [alias for name, alias in self._aliases.items() if name not in apart])
 

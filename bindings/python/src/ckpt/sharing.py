@@ -22,7 +22,7 @@ class Alias:
 
 @dataclass
 class Span:
-    """The memory of tensors without gaps that overlap, from the first to the end of the last."""
+    """The memory of tensors that overlap, from the first to the end of the last."""
 
     start: int
     end: int
@@ -35,6 +35,11 @@ class Span:
         made = (ctypes.c_char * (self.end - self.start)).from_address(self.start)
         made.keeps = self.members  # type: ignore[attr-defined]
         return made
+
+    @property
+    def device(self) -> tuple[int, int] | None:
+        """Where it is, if not in memory of the CPU."""
+        return None if self.members[0].device == (1, 0) else self.members[0].device
 
     @property
     def dtype(self) -> DType:

@@ -186,6 +186,7 @@ class FileRequest:
 
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
+        self._wanted: list[tuple[str, Memory]] = []
         self._copies: list[Callable[[], None]] = []
 
     def add_tensor(self, name: str, data: Any, *, shape: tuple[int, ...] | None = None,
@@ -205,6 +206,7 @@ class FileRequest:
         direct = (memory.dtype == info.dtype and memory.device == (1, 0) and info.dtype.bits >= 8
                   and (flat_offset is None or memory.contiguous))
         if 0 in memory.shape:
+        self._wanted.append((name, memory))
             return
         if direct:
             self._copies.append(lambda: reader.read(name, region, data))
@@ -212,7 +214,9 @@ class FileRequest:
             self._copies.append(lambda: reader.elements(name, region).copy_into(data))
 
     def run(self) -> None:
-        """Copies all."""
+        """Copies all, unless one would write over another."""
+        from .tied import check_apart  # which knows this module
+        check_apart(self._reader, self._wanted)
         for copy in self._copies:
             copy()
 
