@@ -8,7 +8,8 @@ from typing import Any
 
 from . import _core
 from .enums import Status
-from .errors import error_of
+from .errors import error_of, type_error
+from .hints import shown
 
 WORDS = ("at", "attrs", "convert", "framework", "in_place", "into", "job", "label", "options", "progress", "rank",
          "selector", "session_string", "step", "world_size")
@@ -24,7 +25,7 @@ def whole(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: expected an int, found {_kind(value)} {value!r}") from None
+        raise type_error(f"{name}: expected an int, found {_kind(value)} {value!r}") from None
 
 
 def step_of(value: Any) -> int | None:
@@ -39,21 +40,22 @@ def step_of(value: Any) -> int | None:
 def text_of(name: str, value: Any) -> str | None:
     """Text, or None."""
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, found {_kind(value)} {value!r}")
+        raise type_error(f"{name}: expected text, found {_kind(value)} {value!r}")
     return value
 
 
 def path_of(value: Any) -> Any:
     """What names a store."""
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise TypeError(f"uri: expected a path or an address of a store, found {_kind(value)}")
+        raise type_error(f"uri: expected a path or an address of a store, found {_kind(value)}")
     return value
 
 
 def store_of(what: str, value: Any) -> _core.Store:
     """An open store."""
     if isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"{what}: expected a ckpt.Store, found {_kind(value)}; give ckpt.Store({os.fsdecode(value)!r})")
+        address = shown(os.fsdecode(value))
+        raise type_error(f"{what}: expected a ckpt.Store, found {_kind(value)}; give ckpt.Store({address!r})")
     if not isinstance(value, _core.Store):
-        raise TypeError(f"{what}: expected a ckpt.Store, found {_kind(value)}")
+        raise type_error(f"{what}: expected a ckpt.Store, found {_kind(value)}")
     return value

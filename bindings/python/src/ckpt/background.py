@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from ._core import Job, Session
-from .enums import JobState, Status
-from .errors import Error, InvalidError, TimeoutError, error_of
+from .enums import FindingKind, JobState, Status
+from .errors import Error, InvalidError, LaterStepsWarning, TimeoutError, error_of, line, warn
 from .progress import ended
 from .records import JobStats
 
@@ -26,7 +26,7 @@ _running: set[Running] = set()
 def log(level: str, text: str, **how: Any) -> None:
     """Writes to the logger "ckpt"; `how` as in logging."""
     import logging  # not before it is needed
-    getattr(logging.getLogger("ckpt"), level)(text, **how)
+    getattr(logging.getLogger("ckpt"), level)("%s", line(text), **how)
 
 
 def _last_exception() -> BaseException | None:

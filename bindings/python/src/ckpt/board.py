@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from .enums import Status
-from .errors import Error, error_of
+from .errors import Error, error_of, line
 
 TELL_AFTER = 10.0  # seconds
 
@@ -50,7 +50,7 @@ def loads(value: bytes) -> Any:
 def tell(text: str) -> None:
     """Says on stderr why this process stands still."""
     with suppress(Exception):
-        print(f"ckpt: {text}", file=sys.stderr, flush=True)
+        print(f"ckpt: {line(text)}", file=sys.stderr, flush=True)
 
 
 def ranks_text(ranks: list[int]) -> str:

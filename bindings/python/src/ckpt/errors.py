@@ -5,11 +5,52 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
 
 from .enums import Status
+
+_MOST, _MOST_OF_WORD = 960, 160  # bytes: of a line, with the status before it 1 KiB; of a name in one that is too long
+
+# What a terminal obeys, what turns text around or breaks it, what cannot be seen, and halves of characters:
+# src/base/shown.h has the same.
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+                     "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+                     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found[0] in "\n\t":
+        return "\\n" if found[0] == "\n" else "\\t"
+    escape = "surrogateescape" if "\udc80" <= found[0] <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", escape))
+
+
+def _without_middle(raw: bytes, most: int) -> bytes:
+    if len(raw) <= most + 16:
+        return raw
+    return b"[...]".join(part.decode("utf-8", "ignore").encode() for part in (raw[:most * 2 // 3], raw[-(most // 3):]))
+
+
+def line(text: str) -> str:
+    """What an error or a warning shows of a text, as the engine's do: one line, with \\n, \\t and \\xNN for what a
+    terminal obeys, turns around or hides, of at most 960 bytes: long names lose their middle first, then the text."""
+    raw = _HIDDEN.sub(_escaped, text).encode()
+    if len(raw) > _MOST:
+        raw = b" ".join(_without_middle(word, _MOST_OF_WORD) for word in raw.split(b" "))
+    return (raw if len(raw) <= _MOST else _without_middle(raw, _MOST - 5 - 16)).decode()
+
+
+def type_error(text: str) -> TypeError:
+    """Python's own error for a value of a wrong type."""
+    return TypeError(line(text))
+
+
+def value_error(text: str) -> ValueError:
+    """Python's own error for a wrong value."""
+    return ValueError(line(text))
 
 
 class Error(Exception):
@@ -21,10 +62,10 @@ class Error(Exception):
     details: dict[str, str]
 
     def __init__(self, status: int, message: str, details: Mapping[str, str] | None = None) -> None:
-        Exception.__init__(self, status, message, details)  # OSError would give three arguments a meaning of its own
         self.status = Status(status)
-        self.message = message
+        self.message = line(message)
         self.details = dict(details or {})
+        Exception.__init__(self, status, self.message, details)  # OSError would give three a meaning of its own
 
     def __str__(self) -> str:
         return f"{self.status.name}: {self.message}"
@@ -35,7 +76,7 @@ class Error(Exception):
         self._name_place(f"tensor '{tensor}'")
 
     def _name_place(self, place: str) -> None:
-        self.message = f"{place}: {self.message}"
+        self.message = line(f"{place}: {self.message}")
         self.args = (self.status, self.message, self.details)
 
 
@@ -228,11 +269,12 @@ def warn(warning: Warning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
+    warning.args = (line(str(warning)),)
     warnings.warn(warning, stacklevel=level)
 
 
 def warn_of(text: str) -> None:
-    """Warns of what makes loads slower, and no worse: a cache that cannot be used."""
+    """Warns of what is no class of its own: a cache that cannot be used, files that nobody reads."""
     warn(UserWarning(text))
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Literal, Protocol
 
 from .enums import DType, Status
-from .errors import Error, error_of
+from .errors import Error, error_of, value_error
 
 FrameworkName = Literal["numpy", "torch"]
 
@@ -147,7 +147,7 @@ def framework_of(name: str) -> Framework:
         return Numpy()
     if name == "torch":
         return Torch()
-    raise ValueError(f"framework: expected 'numpy' or 'torch', found {name!r}")
+    raise value_error(f"framework: expected 'numpy' or 'torch', found {name!r}")
 
 
 SAVED_AS = "ckpt.framework"

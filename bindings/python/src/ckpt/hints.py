@@ -58,9 +58,9 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
 
 
 def shown(address: str) -> str:
-    """A web address without user, password, query and fragment, which are often secrets; any other text as it is."""
+    """An address without user, password, query and fragment, which are often secrets; a path as it is."""
     scheme, found, rest = address.partition("://")
-    if not found or not scheme.lower().startswith("http"):
+    if not found or "/" in scheme or scheme.lower() == "file":
         return address
     host, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

@@ -13,7 +13,7 @@ from .adapt import (TRANSPARENT, Marks, check_dtype, fill_quantized, is_quantize
                     regions_of, restore, stand_in, without_marks)
 from .arguments import text_of
 from .enums import NodeKind, Status
-from .errors import Error, NotFoundError, error_of
+from .errors import Error, NotFoundError, error_of, type_error
 from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole,
                          loaded, saved_framework)
 from .generators import is_generator
@@ -266,8 +266,8 @@ class _StateReader(TreeReader):
             return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
         if like is not None and not _may_hold(like, kind):
             path = "/".join(self._path(index))
-            raise TypeError(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
-                            f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
+            raise type_error(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
+                             f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
         return super().read(index, like)
 
     def _read_own(self, index: int, own: int, like: Any) -> Any:
@@ -460,8 +460,8 @@ class _StateReader(TreeReader):
         if class_name == TABLE and (table := self._table(index, like)) is not None:
             return table
         if isinstance(like, (Table, Rowset)):
-            raise TypeError(f"into at '{'/'.join(self._path(index))}': expected what a {class_name} is loaded into, "
-                            f"found a ckpt.{type(like).__name__}")
+            raise type_error(f"into at '{'/'.join(self._path(index))}': expected what a {class_name} is loaded into, "
+                             f"found a ckpt.{type(like).__name__}")
         if (given := self._record_for(class_name, index, like)) is not None:
             return given
         if TRANSPARENT.get(class_name) is None and framework_name_of(like) is not None:
@@ -517,8 +517,8 @@ class _StateReader(TreeReader):
         except NotFoundError:
             return None
         if like is not None and not isinstance(like, (Table, Rowset)):
-            raise TypeError(f"into at '{'/'.join(self._path(index))}': expected a ckpt.Table or ckpt.Rowset, found "
-                            f"{type(like).__module__}.{type(like).__qualname__}")
+            raise type_error(f"into at '{'/'.join(self._path(index))}': expected a ckpt.Table or ckpt.Rowset, found "
+                             f"{type(like).__module__}.{type(like).__qualname__}")
         if like is not None:
             self._read.add(name)
             self.used.add(id(like))

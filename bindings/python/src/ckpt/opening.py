@@ -12,10 +12,10 @@ from . import _core, show
 from ._core import Load, Tree
 from .adapt import TRANSPARENT, restore
 from .enums import CheckpointState, DType, Status
-from .errors import error_of
+from .errors import error_of, type_error, value_error
 from .frameworks import FrameworkName, framework_of
 from .handles import Store
-from .hints import near, what_lies_at
+from .hints import near, shown, what_lies_at
 from .records import CheckpointInfo, TensorInfo
 from .sources import FileReader, Region, Source, open_source
 from .trees import Record, TreeReader
@@ -56,9 +56,9 @@ def ls(store: str | os.PathLike[str] | Store, run: str | None = None) -> Listing
     Store.list() also has attempts that were not committed."""
     opened = store if isinstance(store, Store) else Store(store)
     if why := what_lies_at(opened):
-        raise error_of(Status.NOT_FOUND, f"{opened.uri}: {why}", {"path": opened.uri})
+        raise error_of(Status.NOT_FOUND, f"{shown(opened.uri)}: {why}", {"path": shown(opened.uri)})
     infos = [info for info in opened.list() if info.state == CheckpointState.COMMITTED and run in (None, info.run)]
-    return Listing(opened.uri, infos)
+    return Listing(shown(opened.uri), infos)
 
 
 class LazyTensor:
@@ -78,7 +78,7 @@ class LazyTensor:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("a tensor without dimensions has no len()")
+            raise type_error("a tensor without dimensions has no len()")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -94,7 +94,7 @@ class LazyTensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
-            raise ValueError("reading a tensor of a checkpoint makes a new array")
+            raise value_error("reading a tensor of a checkpoint makes a new array")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -158,7 +158,7 @@ def _range(part: Any, extent: int, axis: int) -> tuple[int, int, int | slice]:
     try:
         place = operator.index(part)
     except TypeError:
-        raise TypeError(f"a tensor of a checkpoint is indexed by integers, slices and '...', found {part!r}") from None
+        raise type_error(f"a tensor of a checkpoint is indexed by integers, slices and '...', found {part!r}") from None
     if not -extent <= place < extent:
         raise IndexError(f"index {place} is out of range for dimension {axis}, which has {extent} elements")
     return place % extent, 1, 0

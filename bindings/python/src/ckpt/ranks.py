@@ -13,7 +13,7 @@ from ._core import options as all_options
 from .background import Turn
 from .board import TELL_AFTER, Board, KeyValues
 from .enums import Status
-from .errors import AbortedError, Error, RanksWarning, error_of, warn
+from .errors import AbortedError, Error, RanksWarning, error_of, value_error, warn
 from .frameworks import loaded
 from .handles import Session, Store
 from .hints import lookalike
@@ -28,7 +28,7 @@ class Alone:
 
     def __init__(self, rank: int, size: int) -> None:
         if not 0 <= rank < size:
-            raise ValueError(f"rank: expected 0 to {size - 1} for world_size {size}, found {rank}")
+            raise value_error(f"rank: expected 0 to {size - 1} for world_size {size}, found {rank}")
         self.rank, self.size = rank, size
 
     @property
@@ -325,7 +325,7 @@ def ranks_of(rank: int | None, world_size: int | None) -> Alone:
     """The ranks as the caller numbers them, else those of a process group, else one."""
     if rank is not None or world_size is not None:
         if rank is None or world_size is None:
-            raise ValueError("rank= and world_size= belong together")
+            raise value_error("rank= and world_size= belong together")
         return Alone(rank, world_size)
     return team() or alone()
 

@@ -10,7 +10,7 @@ from . import _core
 from ._core import Tree
 from .adapt import TRANSPARENT
 from .enums import DType, NodeKind, Status
-from .errors import Error, NotFoundError, UnsupportedError, error_of
+from .errors import Error, NotFoundError, UnsupportedError, error_of, type_error
 from .frameworks import Framework, framework_name_of, framework_of, is_array
 from .hints import near, some
 from .random_states import are_at
@@ -138,7 +138,7 @@ def descend(tree: Tree, at: Sequence[str | int], whose: Whose | None) -> int:
     """The node that these keys lead to."""
     node = 0
     if isinstance(at, str):
-        raise TypeError(f"at: expected the keys that lead there, ({at!r},), found text")
+        raise type_error(f"at: expected the keys that lead there, ({at!r},), found text")
     for depth, key in enumerate(at):
         try:
             node = tree.find(through_records(tree, node, whose), key)

@@ -13,11 +13,11 @@ from .adapt import TRANSPARENT, Leaf, odd_dict, simplify, way_out
 from .arguments import path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
-from .errors import Error, error_of
+from .errors import Error, error_of, type_error, value_error
 from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
-from .hints import local_path
-from .progress import Progress, finish
+from .hints import local_path, shown
+from .progress import Progress, follow
 from .ranks import Team, alone, team as team_of
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
 from .sharing import Alias, Span
@@ -200,7 +200,7 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
         save.set_attr(key, value, tensor)
     for key, value in attrs.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"attrs: expected texts by text, found {value!r} at {key!r}; give str() of it")
+            raise type_error(f"attrs: expected texts by text, found {value!r} at {key!r}; give str() of it")
         save.set_attr(key, value)
 
 
@@ -232,7 +232,7 @@ def _team_of(target: Target, who: tuple[int | None, int | None, str | None],
     if isinstance(target, Session):
         for key, given in zip(("rank", "world_size", "session_string"), who):
             if given is not None:
-                raise ValueError(f"{key}= is for a path or Store; a Session has its own")
+                raise value_error(f"{key}= is for a path or Store; a Session has its own")
         return team_of((target.rank, target.world_size))
     return team_of() if who == (None, None, None) and "rendezvous" not in options else None
 
@@ -257,7 +257,7 @@ def _label(step: int | None, label: str | None, world_size: int) -> str:
     if step is not None:
         return f"step-{step}"
     if world_size > 1:
-        raise ValueError("several ranks must give the same label= or step=")
+        raise value_error("several ranks must give the same label= or step=")
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
@@ -269,7 +269,7 @@ def _start(target: Target, state: Any, step: int | None, label: str | None,
     team = _team_of(target, who, options)
     if team is not None:
         limit = int(options.get("timeout_ms", target.timeout_ms if isinstance(target, Session) else _TIMEOUT_MS))
-        team.meet("ckpt.save", {"path": _place_of(target), "run": options.get("run", "main"), "step": step,
+        team.meet("ckpt.save", {"path": shown(_place_of(target)), "run": options.get("run", "main"), "step": step,
                                 "label": label}, limit)
     session, owned = _open(target, who, team, options, turn)
     save: Save | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, TypeAlias
@@ -12,7 +11,7 @@ from typing import Any, cast, TypeAlias
 from . import _core
 from ._core import File, Memory, Tree
 from .enums import DType, Status
-from .errors import NotFoundError, error_of
+from .errors import NotFoundError, error_of, value_error, warn_of
 from .hints import shown
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
@@ -34,7 +33,7 @@ class FileReader:
         self.path = shown(path)
         self.file = File(path, options)
         if state := [name for name in self.file.left_out if name.endswith(_MAY_BE_STATE)]:
-            warnings.warn(f"{self.path}: left out {', '.join(state)}, of which the format knows nothing", stacklevel=4)
+            warn_of(f"{self.path}: left out {', '.join(state)}, of which the format knows nothing")
         self._found = {tensor.name: (place, tensor) for place, tensor in enumerate(self.file.tensors())}
         self.tensor_count = len(self._found)
 
@@ -186,8 +185,8 @@ class FileRequest:
 
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
-        self._wanted: list[tuple[str, Memory]] = []
         self._copies: list[Callable[[], None]] = []
+        self._wanted: list[tuple[str, Memory]] = []
 
     def add_tensor(self, name: str, data: Any, *, shape: tuple[int, ...] | None = None,
                    offset: tuple[int, ...] | None = None, flat_offset: int | None = None,
@@ -206,8 +205,8 @@ class FileRequest:
         direct = (memory.dtype == info.dtype and memory.device == (1, 0) and info.dtype.bits >= 8
                   and (flat_offset is None or memory.contiguous))
         if 0 in memory.shape:
-        self._wanted.append((name, memory))
             return
+        self._wanted.append((name, memory))
         if direct:
             self._copies.append(lambda: reader.read(name, region, data))
         else:
@@ -366,4 +365,4 @@ def _file_reader(path: str, selector: str, options: Mapping[str, int | str]) -> 
 
 def _check_latest(selector: str, path: str, what: str) -> None:
     if selector != "latest":
-        raise ValueError(f"{shown(path)} is {what}, so there is nothing to select: found selector {selector!r}")
+        raise value_error(f"{shown(path)} is {what}, so there is nothing to select: found selector {selector!r}")

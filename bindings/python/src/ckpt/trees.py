@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._core import Memory, NewArrays, OwnArrays, Tree, read_entries, read_value, write_value
+from .errors import type_error
 
 
 @dataclass
@@ -79,15 +80,15 @@ class TreeWriter:
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         kind = type(value)
-        raise TypeError(f"{place(path)}: a value of type {kind.__module__}.{kind.__qualname__} cannot be saved: "
-                        f"{self.way_out(value)}")
+        raise type_error(f"{place(path)}: a value of type {kind.__module__}.{kind.__qualname__} cannot be saved: "
+                         f"{self.way_out(value)}")
 
     def way_out(self, value: Any) -> str:
         """What the caller may do about a value that cannot be saved."""
         return "from_native takes only what a tree has"
 
     def odd_dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
-        raise TypeError(f"{place(path)}: keys of a dict are str or int from -2**63 to 2**63-1")
+        raise type_error(f"{place(path)}: keys of a dict are str or int from -2**63 to 2**63-1")
 
 
 # ---- reading ----

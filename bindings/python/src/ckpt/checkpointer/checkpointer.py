@@ -14,7 +14,7 @@ from typing import Any
 from ..arguments import step_of
 from ..background import SaveHandle, log
 from ..enums import Status
-from ..errors import Error, LaterStepsWarning, NotFoundError, error_of, warn
+from ..errors import Error, LaterStepsWarning, NotFoundError, error_of, value_error, warn
 from ..handles import Session, Store
 from ..hints import shown, some
 from ..opening import ls
@@ -122,7 +122,7 @@ class Checkpointer:
         self._deadline = preemption.Deadline(time_limit, time_margin)
         self._on_commit = [on_commit] if callable(on_commit) else list(on_commit)
         if on_commit_ranks not in ("first", "all"):
-            raise ValueError(f"on_commit_ranks: expected 'first' or 'all', found {on_commit_ranks!r}")
+            raise value_error(f"on_commit_ranks: expected 'first' or 'all', found {on_commit_ranks!r}")
         self._on_commit_all = on_commit_ranks == "all"
         self._ranks = ranks_of(rank, world_size)
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self._ranks.size))
@@ -132,8 +132,8 @@ class Checkpointer:
         if signals is None:
             signals = preemption.default_signals() if self._ranks.agree else ()
         if not self._ranks.agree and (signals or self._deadline or self._schedule.needs_agreement):
-            raise ValueError("ranks that cannot agree (rank= and world_size= without torch.distributed) cannot save on "
-                             "a signal, a time limit, a clock or a predicate: each would save another step")
+            raise value_error("ranks that cannot agree (rank= and world_size= without torch.distributed) cannot save "
+                              "on a signal, a time limit, a clock or a predicate: each would save another step")
         self._store = path if isinstance(path, Store) else Store(path, self._options)
         self._session: Session | None = None
         self._history: History | None = None
@@ -153,13 +153,13 @@ class Checkpointer:
 
     def _check_retention(self) -> None:
         if self._keep_last is None and self._keep_every is not None:
-            raise ValueError("keep_every has no effect without keep_last, which says how many of the newest "
-                             "checkpoints stay: without it all are kept")
+            raise value_error("keep_every has no effect without keep_last, which says how many of the newest "
+                              "checkpoints stay: without it all are kept")
         if self._keep_last is not None and self._keep_last < 1:
-            raise ValueError(f"keep_last: expected 1 or more, found {self._keep_last}")
+            raise value_error(f"keep_last: expected 1 or more, found {self._keep_last}")
         if self._keep_last is not None and not self._template.numbered:
-            raise ValueError(f"keep_last removes only checkpoints whose label has their step in it: expected {{step}} "
-                             f"or {{batch}} in label, found {self._template.text!r}")
+            raise value_error(f"keep_last removes only checkpoints whose label has their step in it: expected {{step}} "
+                              f"or {{batch}} in label, found {self._template.text!r}")
 
     # ---- saving ----
 
@@ -207,7 +207,7 @@ class Checkpointer:
         return True, next(told for told in self._ranks.gather(why) if told)
 
     def _meet(self, call: str, **same: object) -> None:
-        self._ranks.meet(f"Checkpointer.{call}", {"path": self._store.uri, "run": self._run, **same},
+        self._ranks.meet(f"Checkpointer.{call}", {"path": shown(self._store.uri), "run": self._run, **same},
                          self._options.get("timeout_ms"))
 
     def _vote(self, step: int, *asked: bool) -> list[int]:
@@ -376,7 +376,7 @@ class Checkpointer:
         is in the result. ckpt.PerRank values of another number of ranks are a MismatchError, unless `or_rank0` gives
         each rank its own or rank 0's."""
         if on_shape_mismatch not in ("error", "skip"):
-            raise ValueError(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
+            raise value_error(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
         choice = Choice(patterns(only), patterns(without), rename, strict, on_shape_mismatch == "skip", convert)
         return self._restore_with(lambda reader, common: load_into(
             reader, state, choice, Whose(self._ranks.rank, self._ranks.size, or_rank0), self._options, common), select)

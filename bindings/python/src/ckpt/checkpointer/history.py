@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .. import _core
 from ..enums import Status
-from ..errors import DataError, NotFoundError, error_of
+from ..errors import DataError, NotFoundError, error_of, value_error
 from ..handles import Store
 from ..hints import shown, some
 from ..opening import ls
@@ -50,7 +50,7 @@ def best_of(given: tuple[str, str, int] | tuple[str, str] | None) -> Best | None
         return None
     found = Best(*given) if len(given) == 3 else Best(*given, 1)
     if found.mode not in ("min", "max") or found.count < 1 or not isinstance(found.metric, str):
-        raise ValueError(f"keep_best: expected (metric, 'min' or 'max', how many), found {given!r}")
+        raise value_error(f"keep_best: expected (metric, 'min' or 'max', how many), found {given!r}")
     return found
 
 

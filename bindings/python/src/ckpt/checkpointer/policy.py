@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ..errors import type_error, value_error
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -33,7 +35,7 @@ _SECONDS = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "
 
 def _positive(number: float, given: object) -> float:
     if number <= 0:
-        raise ValueError(f"every: expected more than 0, found {given!r}")
+        raise value_error(f"every: expected more than 0, found {given!r}")
     return number
 
 
@@ -58,16 +60,16 @@ class Schedule:
         elif callable(one):
             self._predicates.append(one)
         else:
-            raise TypeError(f"every: expected a number of steps, a timedelta, a text such as '1 epoch' or '10 min', or "
-                            f"a function of a Moment; found {one!r}")
+            raise type_error(f"every: expected a number of steps, a timedelta, a text such as '1 epoch' or '10 min', "
+                             f"or a function of a Moment; found {one!r}")
 
     def _add_text(self, text: str) -> None:
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
         unit = "" if found is None else found[2]
         unit = unit if unit in _SECONDS else unit.removesuffix("s")
         if found is None or (unit not in _SECONDS and unit not in _COUNTERS):
-            raise ValueError(f"every: expected a number and a unit (steps, epochs, batches, samples, tokens, s, min, "
-                             f"h, days), found {text!r}")
+            raise value_error(f"every: expected a number and a unit (steps, epochs, batches, samples, tokens, s, min, "
+                              f"h, days), found {text!r}")
         number = _positive(float(found[1]), text)
         if unit in _SECONDS:
             self._seconds.append(number * _SECONDS[unit])
@@ -85,7 +87,7 @@ class Schedule:
         for name, number in self._counted:
             count = now.count(name)
             if count is None:
-                raise ValueError(f"every {number:g} {name}s: step() was not told {name}=")
+                raise value_error(f"every {number:g} {name}s: step() was not told {name}=")
             before = last.count(name) if last is not None else None
             if before is None:
                 before = now.step - 1 if name == "step" else 0
@@ -111,7 +113,7 @@ class LabelTemplate:
         for name in self.fields:
             if name not in self._fixed and name not in ("step", "batch", *_NEEDS_COUNTER):
                 known = ", ".join([*self._fixed, "step", "batch", *_NEEDS_COUNTER])
-                raise ValueError(f"label: no variable is called {{{name}}}; there are {known}")
+                raise value_error(f"label: no variable is called {{{name}}}; there are {known}")
 
     @property
     def numbered(self) -> bool:
@@ -125,6 +127,6 @@ class LabelTemplate:
             if name not in values:
                 count = now.count(name)
                 if count is None:
-                    raise ValueError(f"label {self.text!r}: step() was not told {name}=")
+                    raise value_error(f"label {self.text!r}: step() was not told {name}=")
                 values[name] = int(count) if float(count).is_integer() else count
         return self.text.format(**values)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from ..errors import value_error
+
 
 def default_signals() -> tuple[str, ...]:
     """SIGTERM and SIGINT; in a job of SLURM SIGUSR1 too, which `sbatch --signal=USR1@120` sends before the end."""
@@ -28,12 +30,12 @@ class Signals:
         self._before: dict[int, Any] = {}
         self.caught = bool(names)
         if names and threading.current_thread() is not threading.main_thread():
-            raise ValueError("signals are caught in the main thread only: make the Checkpointer there, or give "
-                             "signals=()")
+            raise value_error("signals are caught in the main thread only: make the Checkpointer there, or give "
+                              "signals=()")
         for name in names:
             number = getattr(signal, name, None)
             if not isinstance(number, signal.Signals):
-                raise ValueError(f"signals: expected names such as 'SIGTERM', found {name!r}")
+                raise value_error(f"signals: expected names such as 'SIGTERM', found {name!r}")
             self._before[number] = signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -66,10 +68,10 @@ class Deadline:
             return limit.timestamp() - time.time()
         if limit == "slurm":
             if "SLURM_JOB_END_TIME" not in os.environ:
-                raise ValueError("time_limit='slurm': SLURM_JOB_END_TIME is not set; give seconds or a timedelta")
+                raise value_error("time_limit='slurm': SLURM_JOB_END_TIME is not set; give seconds or a timedelta")
             return float(os.environ["SLURM_JOB_END_TIME"]) - time.time()
         if isinstance(limit, str):
-            raise ValueError(f"time_limit: expected seconds, a timedelta, a datetime or 'slurm', found {limit!r}")
+            raise value_error(f"time_limit: expected seconds, a timedelta, a datetime or 'slurm', found {limit!r}")
         return float(limit)
 
     def __bool__(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from .. import _core
 from ..adapt import TRANSPARENT
 from ..enums import Status
-from ..errors import error_of
+from ..errors import error_of, value_error
 from ..frameworks import FrameworkName, framework_name_of, framework_of
 from ..hints import near, some
 from ..loading import load_from
@@ -93,7 +93,7 @@ def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, opti
     saved = None if state is None else _lazily(reader, whose)
     if type(state) is not dict or not isinstance(saved, Mapping):
         if not choice.everything:
-            raise ValueError("only=, without=, rename=, strict= and on_shape_mismatch= need a state that is a dict")
+            raise value_error("only=, without=, rename=, strict= and on_shape_mismatch= need a state that is a dict")
         return _everything(reader, state, state, choice, whose, options, common), Found()
     if choice.everything:
         _check_parts(state, saved)
@@ -203,7 +203,7 @@ class _Chosen:
         if new == path:
             return key
         if new.rpartition("/")[0] != self._choice.name(saved_path) and new.rpartition("/")[0] != saved_path:
-            raise ValueError(f"rename: {path!r} becomes {new!r}, which is in another dict; only the last name changes")
+            raise value_error(f"rename: {path!r} becomes {new!r}, which is in another dict; only the last name changes")
         return new.rpartition("/")[2]
 
     def _walk(self, own: Any, node: Any, at: _Place) -> Any:

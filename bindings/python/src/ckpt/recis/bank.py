@@ -12,7 +12,7 @@ from typing import Any
 
 from ..checkpointer.selection import _contradiction
 from ..enums import Status
-from ..errors import Error, MissingWarning, error_of, warn
+from ..errors import Error, MissingWarning, error_of, value_error, warn
 from ..frameworks import framework_of
 from ..handles import Reader
 from ..hints import local_path, near
@@ -59,14 +59,14 @@ class Entry:
         for key in given:
             if key not in known:
                 there = near(key, known) or f"; there are {', '.join(known)}"
-                raise ValueError(f"model bank: unknown key {key!r}{there}")
+                raise value_error(f"model bank: unknown key {key!r}{there}")
         if not isinstance(path := given.get("path"), (str, os.PathLike)) or not os.fspath(path):
-            raise ValueError(f"model bank: path must be given, found {path!r}")
+            raise value_error(f"model bank: path must be given, found {path!r}")
         values = dict(given, path=os.fsdecode(path))
         for key in ("load", "exclude"):
             if key in values:
                 if isinstance(values[key], str):
-                    raise ValueError(f"model bank, {key}: expected a list of names, found {values[key]!r}")
+                    raise value_error(f"model bank, {key}: expected a list of names, found {values[key]!r}")
                 values[key] = tuple(name for name in values[key] if name)
         if "oname" in values:
             values["oname"] = _pairs(values["oname"])
@@ -125,7 +125,7 @@ def _pairs(given: Any) -> tuple[tuple[str, str], ...]:
     pairs = [pair for one in ([given] if isinstance(given, Mapping) else given) for pair in one.items()]
     for ours, theirs in pairs:
         if ours.count("*") != theirs.count("*"):
-            raise ValueError(f"model bank, oname: {ours!r} and {theirs!r} must have the same number of stars")
+            raise value_error(f"model bank, oname: {ours!r} and {theirs!r} must have the same number of stars")
     return tuple(pairs)
 
 
@@ -272,4 +272,5 @@ def _check_tables(source: Source, chosen: Mapping[str, str], variables: Mapping[
         if "@" in name and variables[name] in _TABLES:
             table, other = table_of(name)[0], table_of(theirs)[0]
             if (one := found.setdefault(table, other)) != other:
-                raise ValueError(f"{source.told}, oname: table '{table}' cannot come out of two, '{one}' and '{other}'")
+                raise value_error(f"{source.told}, oname: table '{table}' cannot come out of two, '{one}' and "
+                                  f"'{other}'")

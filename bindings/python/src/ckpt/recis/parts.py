@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..errors import type_error, value_error
 from ..frameworks import loaded
 from ..regions import PerRank
 from ..stateful import is_stateful
@@ -60,7 +61,7 @@ class Parts:
                  "registered as an io state": self.io_states, "the manager's own": (MODEL, SPARSE_OPTIM)}
         for what, names in taken.items():
             if name in names:
-                raise ValueError(f"the name {name!r} is taken: it is {what}")
+                raise value_error(f"the name {name!r} is taken: it is {what}")
 
     def empty(self, names: Sequence[str]) -> None:
         """Empties those of these tables that a load has begun to change."""
@@ -145,8 +146,8 @@ def check_io_state(name: str, value: Any) -> None:
     """TypeError if it does not give and take a state."""
     if not is_stateful(value) and not all(callable(getattr(value, call, None))
                                           for call in ("dump_io_state", "load_io_state")):
-        raise TypeError(f"io state {name!r}: expected an object with dump_io_state() and load_io_state(), or "
-                        f"state_dict() and load_state_dict(), found {type(value).__name__}")
+        raise type_error(f"io state {name!r}: expected an object with dump_io_state() and load_io_state(), or "
+                         f"state_dict() and load_state_dict(), found {type(value).__name__}")
 
 
 def put_io_state(value: Any, state: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ..enums import Status
-from ..errors import error_of
+from ..errors import error_of, value_error
 from ..frameworks import loaded
 from ..regions import Regions, Shard, replica_of
 
@@ -44,7 +44,7 @@ def _of_dtensor(tensor: Any) -> Regions:
         if placement.is_replicate():
             same[axis] = slice(None)
         elif placement.is_partial() or not hasattr(placement, "dim"):
-            raise ValueError(f"a DTensor with placement {placement} cannot be saved or filled: redistribute it first")
+            raise value_error(f"a DTensor with placement {placement} cannot be saved or filled: redistribute it first")
         else:
             split = int(getattr(placement, "split_factor", 1))
             runs[placement.dim] = take(runs[placement.dim], mesh.size(axis), coordinate[axis], split)
