@@ -75,3 +75,39 @@ def test_a_training_that_begins_anew_in_an_old_directory_removes_nothing_of_the_
         for n in range(21, 41):
             keeper.step(n, {"n": n})
     assert [info.label for info in ckpt.ls(tmp_path)] == ["step-95", "step-100", "step-35", "step-40"]
+
+
+def warned(call: Any) -> list[str]:
+    """What LaterStepsWarning says in a call; any other warning fails the test."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        call()
+    assert all(one.category is ckpt.LaterStepsWarning and one.filename == __file__ for one in told)
+    return [str(one.message) for one in told]
+
+
+def test_a_plain_save_that_goes_on_from_nothing_that_the_run_has_warns_where_it_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    assert warned(lambda: [ckpt.save(path, n, step=n, keep_last=2) for n in (8, 9, 10)]) == []
+    (told,) = warned(lambda: [ckpt.save(path, n, step=n, keep_last=2) for n in (1, 2, 3, 4)])
+    assert "step 1 does not go on from step-10." in told and "continue_from=none" in told
+    assert [info.label for info in ckpt.ls(path)] == ["step-9", "step-10", "step-3", "step-4"]
+    assert warned(lambda: ckpt.save(path, 1, step=1, continue_from="none")) == []
+    ckpt.load(path, "step-10")
+    assert warned(lambda: ckpt.save(path, 11, step=11)) == []
+    with ckpt.Session(ckpt.Store(path)) as session:
+        ckpt.save(session, 12, step=12)
+        (told,) = warned(lambda: ckpt.save(session, 5, step=5))
+        assert told.startswith("step 5 is below the step that this session saved before")
+
+
+def test_a_background_save_that_goes_on_from_nothing_is_logged_at_once_and_warned_of_once(tmp_path: Path,
+                                                                                          caplog: Any) -> None:
+    path = tmp_path / "s"
+    ckpt.save(path, 10, step=10)
+    handle = ckpt.save_async(path, 1, step=1)
+    (told,) = warned(handle.result)
+    assert "does not go on from step-10." in told and told in caplog.text
+    assert warned(lambda: ckpt.save_async(path, 2, step=2).result()) == []
+    ckpt.save_async(path, 1, step=1, on_existing="replace")
+    assert len(warned(lambda: ckpt.save(path, 5, step=5))) == 1  # of the save before

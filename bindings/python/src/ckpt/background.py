@@ -21,6 +21,7 @@ from .progress import ended
 from .records import JobStats
 
 _running: set[Running] = set()
+_IN_PYTHON = " (of a Checkpointer: restore(), or fresh=True)"
 
 
 def log(level: str, text: str, **how: Any) -> None:
@@ -43,6 +44,7 @@ class Running:
         self.cancelled = False  # by this process, so that it is no failure
         self._job, self._owned = job, owned
         self._error: Error | None = None
+        self._anew = ""  # of a save that does not go on from what the run has: why, until the caller was told
         self._told = False
         self._over = threading.Event()
         self._stats: JobStats | None = None
@@ -88,6 +90,10 @@ class Running:
             self._job.wait()
         except Error as error:
             self._note(error.with_traceback(None))
+        else:
+            self.look_at_report()
+            if self._anew:
+                log("warning", f"save of {self.id}: {self._anew}")
         self._stats = self._job.stats
         self._job.close()
         self.release()
@@ -167,8 +173,21 @@ class Running:
         elif not self._over.wait(None if timeout_ms < 0 else min(timeout_ms / 1000, threading.TIMEOUT_MAX)):
             raise error_of(Status.TIMEOUT, f"the save of {self.id} has not ended within {timeout_ms} ms; it goes on")
 
+    def look_at_report(self) -> None:
+        """Of a save that has been committed: whether it does not go on from what the run has."""
+        for finding in self._job.report():
+            if finding.kind == FindingKind.ANEW:
+                self._anew = f"{finding.text}{_IN_PYTHON if ';' in finding.text else ''}"
+
+    def tell_anew(self) -> None:
+        """Warns of that, once."""
+        text, self._anew = self._anew, ""
+        if text:
+            warn(LaterStepsWarning(text))
+
     def tell(self) -> None:
         """Raises the failure of a save that has ended, unless it was told."""
+        self.tell_anew()
         if self.failed and self._error is not None:
             self._told = True
             raise self._error
@@ -178,6 +197,7 @@ class Running:
         if not self.here:
             raise error_of(Status.FORKED, f"the save of {self.id} was started by the parent of this process")
         self.join(timeout_ms)
+        self.tell_anew()
         self._told = True
         if self._error is not None:
             raise self._error

@@ -247,7 +247,8 @@ class PassedOverWarning(UserWarning):
 
 
 class LaterStepsWarning(UserWarning):
-    """A run has checkpoints of later steps than the one that it goes on from, or begins anew beside older ones."""
+    """A run has checkpoints of later steps than the one that it goes on from, or begins anew beside older ones, or a
+    training counts backwards."""
 
 
 class RanksWarning(UserWarning):

@@ -17,7 +17,13 @@ _LOOK_MS = 100
 
 def finish(job: Job, what: str, progress: Progress) -> None:
     """Waits for the end of the job and closes it; an exception, such as Ctrl-C, cancels it first."""
-    with job, _reporter(what, progress) as report:
+    with job:
+        follow(job, what, progress)
+
+
+def follow(job: Job, what: str, progress: Progress) -> None:
+    """Waits for the end of the job, and tells how far it is."""
+    with _reporter(what, progress) as report:
         if report is None:
             job.wait()
             return

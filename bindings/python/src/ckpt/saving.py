@@ -374,6 +374,9 @@ def save(
 
     `label` is "step-N" by default, or the time if there is no step. `attrs`: short texts by key, which `ckpt info`
     shows. Option `on_existing` says what becomes of a checkpoint with the same label: "error", "replace" or "keep".
+    A save that does not go on from what the run has gives a LaterStepsWarning, and retention leaves all of that; option
+    continue_from="none" says that it is meant.
+
     `progress`: True for a bar, or a function of (bytes done, bytes in total). Options of the store, session and save
     are keywords or a dict. A save of ckpt.save_async that is still in flight ends first. Ctrl-C cancels the save;
     KeyboardInterrupt comes once the arrays are no longer used.
@@ -385,8 +388,11 @@ def save(
         job, running = _start(target, state, step, label, (rank, world_size, session_string), attrs, True, chosen, turn)
         turn.running = running
         try:
-            finish(job, "save", progress)
+            with job:
+                follow(job, "save", progress)
+                running.look_at_report()
         finally:
             turn.forget(running)
             running.release()
+    running.tell_anew()
     return running.id

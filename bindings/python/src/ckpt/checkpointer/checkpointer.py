@@ -114,7 +114,8 @@ class Checkpointer:
         options: Mapping[str, int | str] | None = None,
         **keywords: int | str,
     ) -> None:
-        self._options: dict[str, int | str] = {**(options or {}), **keywords}
+        self._options: dict[str, int | str] = {**({"continue_from": "none"} if fresh else {}), **(options or {}),
+                                               **keywords}
         self._run = str(self._options.get("run", "main"))
         self._schedule, self._best = Schedule(every), best_of(keep_best)
         self._keep_last, self._keep_every = keep_last, keep_every
@@ -142,8 +143,6 @@ class Checkpointer:
         self._last: Moment | None = None
         self._replaced: set[str] = set()  # labels of checkpoints that turned out to be damaged, or are of later steps
         self._from: int | None = -1 if fresh else None  # the step that this training goes on from
-        self._fresh = fresh
-        self._left: set[str] | None = None  # labels of checkpoints that this training did not go on from, once asked
         self._saved_at = time.monotonic()
         self._closed = False
         self.stopping: str | None = None
@@ -267,8 +266,6 @@ class Checkpointer:
         """Rank 0's part: the label, and what retention must leave."""
         new = Entry("", label or self._template.label(moment), moment.step, moment.metrics, label is not None)
         options = dict(self._options)
-        if self._left is None:
-            self._left = self._begins_anew(new)
         if self._overwrite or new.label in self._replaced:
             options["on_existing"] = "replace"
         if self._keep_last is not None:
@@ -278,22 +275,8 @@ class Checkpointer:
                     self._history.forget_after(self._from)
             options["keep_last"] = self._history.keep_last(self._keep_last, new)
             options["keep_every"] = self._keep_every or 0
-            labels = [self._history.protected(self._best, new), *sorted(self._left - {new.label})]
-            options["protect"] = ",".join(label for label in labels if label)
+            options["protect"] = self._history.protected(self._best, new)
         return _Plan(new.label, attributes(moment, new.kept, self._best), options)
-
-    def _begins_anew(self, new: Entry) -> set[str]:
-        """What retention must leave where a training begins anew: all that the run has, if the first step is below."""
-        found = [info for info in _listed(self._store, self._run) if info.step >= 0]
-        newest = max(found, key=lambda info: info.step, default=None)
-        if newest is None or not (self._fresh or new.step < newest.step):
-            return set()
-        if not self._fresh:
-            warn(LaterStepsWarning(f"step {new.step} is below step {newest.step} of {newest.id}, from which this "
-                                   "training did not go on; nothing that is there is removed. If that is not meant: "
-                                   "call restore() before the first step, begin anew on purpose (fresh=True), or save "
-                                   "into another directory or run"))
-        return {info.label for info in found}
 
     # ---- the save in flight ----
 
@@ -315,7 +298,6 @@ class Checkpointer:
             return
         self._flight, self._newest = None, flight.entry
         self._replaced.discard(flight.entry.label)
-        (self._left or set()).discard(flight.entry.label)
         if self._history is not None:
             self._history.add(flight.entry)
         if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
@@ -403,7 +385,7 @@ class Checkpointer:
             self._newest = None
         later = self._ranks.first(
             lambda: [info.label for info in _listed(self._store, self._run) if info.step > step])
-        self._from, self._history, self._left = step, None, set(later)
+        self._from, self._history = step, None
         left = [label for label in later if label not in self._replaced]
         self._replaced |= set(later)
         if left and self._ranks.rank == 0:
