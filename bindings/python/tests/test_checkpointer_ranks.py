@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import ckpt
 import pytest
+from conftest import run_ranks
 from test_checkpointer import damage, labels
 
 pytestmark = pytest.mark.torch
@@ -17,11 +16,7 @@ PROGRAM = Path(__file__).with_name("checkpointer_ranks.py")
 def train(folder: Path, store: str, mode: str, world: int = 2) -> list[list[str]]:
     """What each rank prints: from which step, to which, why it stopped, how often it warned, commits, parameters."""
     meet = folder / f"meet-{store}-{mode}-{len(list(folder.iterdir()))}"
-    processes = [subprocess.Popen([sys.executable, PROGRAM, str(rank), str(world), meet, folder / store, mode],
-                                  stdout=subprocess.PIPE, text=True) for rank in range(world)]
-    outs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * world
-    return [out.strip().split(" ") for out in outs]
+    return [out.strip().split(" ") for out, _ in run_ranks(PROGRAM, world, folder, meet, folder / store, mode)]
 
 
 def test_a_signal_of_one_rank_stops_all_and_the_training_goes_on_bit_for_bit(tmp_path: Path) -> None:

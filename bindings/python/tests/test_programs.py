@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import ckpt
 import pytest
+from conftest import run_at_once
 
 FOLDER = Path(__file__).resolve().parents[1]
 
@@ -27,9 +29,9 @@ def test_the_first_program_of_the_readme_goes_on_bit_for_bit(tmp_path: Path) -> 
     assert first is not None
     (tmp_path / "loop.py").write_text(first[1])
     (tmp_path / "longer.py").write_text(first[1].replace("done + 101", "done + 201"))
-    whole = run("longer.py", tmp_path / "whole", cwd=tmp_path)
-    begun = run("loop.py", tmp_path / "cut", cwd=tmp_path)
-    again = run("loop.py", tmp_path / "cut", cwd=tmp_path)
+    loop, longer = tmp_path / "loop.py", tmp_path / "longer.py"
+    (whole, _), (begun, _) = run_at_once(tmp_path, [longer, tmp_path / "whole"], [loop, tmp_path / "cut"])
+    ((again, _),) = run_at_once(tmp_path, [loop, tmp_path / "cut"])
     assert begun.startswith("step 100, loss") and whole.startswith("step 200, loss")
     assert again == whole
     assert [info.step for info in ckpt.ls(tmp_path / "cut")] == [160, 180, 200]
@@ -77,20 +79,30 @@ ckpt.Store("x").find("a").stepp
 '''
 
 
-def mypy(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mypy", "--config-file", FOLDER / "pyproject.toml", "--cache-dir", os.devnull]
-    return subprocess.run([*map(str, command), *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+Mypy: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_the_package_its_runner_and_its_users_pass_mypy_strict(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory: Any) -> Mypy:
+    """Runs it; what one run has read of Python's and ckpt's types the next ones know."""
+    cache = tmp_path_factory.mktemp("mypy")
+
+    def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mypy", "--config-file", FOLDER / "pyproject.toml", "--cache-dir", cache]
+        return subprocess.run([*map(str, command), *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+
+    return call
+
+
+def test_the_package_its_runner_and_its_users_pass_mypy_strict(tmp_path: Path, mypy: Mypy) -> None:
     (tmp_path / "usage.py").write_text(USAGE)
     for what in (["-p", "ckpt"], ["usage.py"], [FOLDER / "examples" / "trainer.py"],
                  sorted((FOLDER / "conformance").glob("*.py"))):
-        done = mypy(*what, cwd=tmp_path)  # type: ignore[misc]
+        done = mypy(*what, cwd=tmp_path)
         assert done.returncode == 0, done.stdout
 
 
-def test_mypy_sees_wrong_use(tmp_path: Path) -> None:
+def test_mypy_sees_wrong_use(tmp_path: Path, mypy: Mypy) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
     done = mypy("wrong.py", cwd=tmp_path)
     assert [int(line) for line in re.findall(r"wrong.py:(\d+): error", done.stdout)] == [3, 4, 5, 6], done.stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import ckpt
 import numpy as np
 import pytest
 from ckpt.recis import CheckpointManager
+from conftest import run_ranks
 from hash_tables import NumpyTable, torch_table
 from test_checkpointer import Thing, damage, labels
 from test_checkpointer_seeds import on_ranks
@@ -563,11 +562,8 @@ PROGRAM = Path(__file__).with_name("recis_ranks.py")
 
 def of_ranks(folder: Path, world: int, mode: str) -> list[list[str]]:
     """What each process prints: the error, the step, whether it has the model, whether rows are right, their ids."""
-    processes = [subprocess.Popen([sys.executable, PROGRAM, str(rank), str(world), folder / f"meet-{mode}-{world}",
-                                   folder / "s", mode], stdout=subprocess.PIPE, text=True) for rank in range(world)]
-    outs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * world
-    return [out.split() for out in outs]
+    outs = run_ranks(PROGRAM, world, folder, folder / f"meet-{mode}-{world}", folder / "s", mode)
+    return [out.split() for out, _ in outs]
 
 
 @pytest.mark.torch

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,17 +13,14 @@ import ckpt
 import numpy as np
 import pytest
 from ckpt.board import Board
+from conftest import run_ranks
 
 PROGRAM = Path(__file__).with_name("team_ranks.py")
 
 
 def run(folder: Path, mode: str, world: int = 2, meet: str = "") -> list[tuple[list[str], str]]:
     """What each rank prints, and what it says on stderr."""
-    processes = [subprocess.Popen([sys.executable, PROGRAM, str(rank), str(world), meet or folder / "meet",
-                                   folder / "store", mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                 for rank in range(world)]
-    outs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0] * world, outs
+    outs = run_ranks(PROGRAM, world, folder, meet or folder / "meet", folder / "store", mode)
     return [(out.splitlines(), err) for out, err in outs]
 
 

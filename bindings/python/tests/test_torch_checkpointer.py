@@ -10,7 +10,7 @@ from typing import Any
 import ckpt
 import pytest
 from test_checkpointer import labels
-from test_torch_sharded import SIZES, described, differences, ranks as ranks, stages
+from test_torch_sharded import SIZES, described, differences, stages
 
 pytestmark = pytest.mark.torch
 

@@ -3,11 +3,6 @@ bit for bit what torch itself gathers. Four processes serve all tests; gloo on t
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
-import os
-import traceback
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,53 +13,6 @@ pytestmark = pytest.mark.torch
 SIZES = {"none": 1, "ddp": 2, "fsdp1": 3, "fsdp1_orig": 4, "fsdp1_hybrid": 4, "fsdp1_no_shard": 2, "fsdp2": 3,
          "hsdp": 4, "tp": 2, "tp_fsdp": 4, "tp_ddp": 4}
 TIED = ["none", "ddp", "fsdp1", "fsdp1_orig", "fsdp2", "hsdp"]  # tensor parallel unties
-
-
-def serve(rank: int, pipe: Any) -> None:
-    """One process: runs functions as this rank of process groups."""
-    import warnings
-
-    import torch
-    from sharded_layouts import process_group
-
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    while (work := pipe.recv()) is not None:
-        function, size, file, arguments = work
-        try:
-            with process_group(rank, size, file):
-                pipe.send((function(*arguments), None))
-        except BaseException as error:
-            pipe.send((None, f"rank {rank}: {''.join(traceback.format_exception(error))}"))
-    os._exit(0)  # torch takes many seconds to end after FSDP
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: Any) -> Iterator[Callable[..., list[Any]]]:
-    """Calls a function of this file on some ranks, and returns what each of them returned."""
-    context, numbers = multiprocessing.get_context("spawn"), itertools.count()
-    home = tmp_path_factory.mktemp("groups")
-    pipes, processes = [], []
-    for rank in range(4):
-        mine, theirs = context.Pipe()
-        processes.append(context.Process(target=serve, args=(rank, theirs), daemon=True))
-        processes[-1].start()
-        pipes.append(mine)
-
-    def call(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        file = str(home / str(next(numbers)))
-        for pipe in pipes[:size]:
-            pipe.send((function, size, file, arguments))
-        answers = [pipe.recv() for pipe in pipes[:size]]
-        failed = [error for _, error in answers if error]
-        assert not failed, "\n".join(failed)
-        return [answer for answer, _ in answers]
-
-    yield call
-    for pipe, process in zip(pipes, processes):
-        pipe.send(None)
-        process.join(20)
-        process.kill()
 
 
 def differences(found: Any, wanted: Any) -> dict[str, Any]:
