@@ -25,12 +25,12 @@ class Model:
     ({"a": [{"w": np.ones(2)}]}, {"a": [{"w": bytearray(16)}]}, r"into at 'a/0/w': .*, found builtins.bytearray"),
     ({"a": [1, 2]}, {"a": iter([3])}, "into at 'a': "),
     ({"a": {1.5: np.ones(2)}}, {"a": {1.5: Model()}}, "into at 'a/0/1': "),
-    ({"a": complex(1, 2)}, {"a": Model()}, "into at 'a': "),
+    ({"a": complex(1, 2)}, {"a": Model()}, "into at 'a' has a .*Model, and the saved builtins.complex"),
 ])
-def test_what_into_cannot_fill_is_a_type_error_that_names_its_place(tmp_path: Path, saved: Any, into: Any,
+def test_what_into_cannot_fill_is_an_error_that_names_its_place(tmp_path: Path, saved: Any, into: Any,
                                                                     said: str) -> None:
     ckpt.save(tmp_path / "s", saved)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises((TypeError, ckpt.MismatchError), match=said):
         ckpt.load(tmp_path / "s", into=into)
 
 

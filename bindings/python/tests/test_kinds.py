@@ -7,6 +7,7 @@ import argparse
 import array
 import dataclasses
 import datetime
+import functools
 import random
 import re
 import uuid
@@ -108,6 +109,47 @@ def test_a_subclass_is_a_record_and_comes_back_into_one_of_its_class(tmp_path: P
     back = ckpt.load(tmp_path / "s", into=mine)["x"]
     assert type(back) is type(value) and back == value
     assert isinstance(value, (str, int)) or back is mine["x"]
+
+
+class Plain:
+    """An object with attributes."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.weights, self.more = step, np.full(3, float(step)), {"on": NOON}
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a: int) -> None:
+        self.a, self.b = a, np.full(2, float(a))
+
+
+@pytest.mark.torch
+def test_objects_of_any_class_and_partials_are_records_that_nobody_calls(torch: Any, tmp_path: Path) -> None:
+    def state(n: int) -> dict[str, Any]:
+        return {"plain": Plain(n), "slots": Slots(n), "partial": functools.partial(np.full, 2, fill_value=n),
+                "in": Plain(0), "norm": functools.partial(torch.nn.LayerNorm, eps=1e-6)}
+
+    saved, mine = state(3), state(4)
+    saved["in"].more, mine["in"].more = [Plain(5), torch.nn.Linear(2, 2)], [Plain(6), torch.nn.Linear(2, 2)]
+    ckpt.save(tmp_path / "s", saved)
+    back = ckpt.load(tmp_path / "s")
+    assert [back[key].class_name for key in saved] == [
+        f"{__name__}.Plain", f"{__name__}.Slots", "functools.partial", f"{__name__}.Plain", "functools.partial"]
+    assert back["plain"].items["state"]["weights"].tolist() == [3] * 3
+    held, weights, linear = mine["plain"], mine["plain"].weights, mine["in"].more[1]
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.restore(mine)
+    assert mine["plain"] is held and held.weights is weights and (held.step, weights.tolist()) == (3, [3.0] * 3)
+    assert (mine["slots"].a, mine["slots"].b.tolist()) == (3, [3.0] * 2) and mine["partial"]().tolist() == [3, 3]
+    assert mine["in"].more[0].step == 5 and mine["in"].more[1] is linear
+    assert torch.equal(linear.weight, saved["in"].more[1].weight)
+    del saved["in"]  # a module by itself is its state, and in a file what a pickle says of it
+    saved["slots"].b = saved["plain"].weights = 1
+    torch.save(saved, tmp_path / "x.pt")
+    ckpt.save(tmp_path / "t", saved)
+    assert ckpt.load(tmp_path / "x.pt", framework="torch") == ckpt.load(tmp_path / "t", framework="torch")
 
 
 @dataclasses.dataclass

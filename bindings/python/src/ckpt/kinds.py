@@ -98,7 +98,8 @@ def set_state(made: Any, state: Any) -> None:
         made.__setstate__(state)
         return
     plain, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    vars(made).update(plain or {})
+    if plain:
+        vars(made).update(plain)
     for name, value in (slots or {}).items():
         setattr(made, name, value)
 
@@ -421,7 +422,8 @@ _PICKLED = {f"builtins.{base.__name__}" for base in _BASES} | {
 
 
 def record_of(value: Any) -> Record | None:
-    """The record of a value, tensors in it not yet taken; None if it is of no kind that is known."""
+    """The record of a value, tensors in it not yet taken; None if it is of no kind that is known, and is not made by
+    a class of its own (functools.partial, an object with attributes)."""
     kind, numpy = type(value), loaded("numpy")
     if kind in _BASES or kind is bool or value is None:
         return None
@@ -437,10 +439,12 @@ def record_of(value: Any) -> Record | None:
     if (found := record_of_generator(value)) is not None:
         return found
     names = {class_name(base) for base in kind.__mro__}
-    if "numpy.ndarray" in names or not (names & _PICKLED or names & KINDS.keys()):
+    if kind is object or names & {"numpy.ndarray", "torch.Tensor"} or hasattr(value, "__next__"):
         return None
     told = pickled(value)
-    return None if told is None else Record(class_name(told[0]), told[2])
+    if told is None or not (names & _PICKLED or names & KINDS.keys() or told[0] is kind and _is_importable(kind)):
+        return None
+    return Record(class_name(told[0]), told[2])
 
 
 def _is_importable(value: Any) -> bool:

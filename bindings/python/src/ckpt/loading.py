@@ -438,7 +438,7 @@ class _StateReader(TreeReader):
         """The record of an object that takes what is loaded; None if `like` is none."""
         if class_name not in TRANSPARENT and takes(like, class_name):
             record = Record(class_name, self.entries(index, template_of(like)))
-            check_fits(like, record)
+            check_fits(like, record, "/".join(self._path(index)))
             return _Loaded(lambda value: rebuild(like, value), record)
         if type(like) is dict and class_name not in TRANSPARENT and self._find(index, "entries") is not None:
             return _Loaded(lambda value: value.items["entries"] if type(value) is Record else value,

@@ -61,9 +61,9 @@ def template_of(like: Any) -> dict[str, Any]:
     return {} if record is None else record.items
 
 
-def check_fits(like: Any, record: Record) -> None:
-    """Raises MismatchError if a record, whose tensors are not yet read, does not make an object of the class of `like`:
-    before anything changes."""
+def check_fits(like: Any, record: Record, path: str) -> None:
+    """Raises MismatchError if a record, whose tensors are not yet read, does not make an object of the class of `like`,
+    which is at `path`: before anything changes."""
     mine = record_of_object(like)
     assert mine is not None
     why = ""
@@ -85,7 +85,7 @@ def check_fits(like: Any, record: Record) -> None:
     elif mine.class_name == "builtins.type" and record != mine:
         why = f"it is {mine.items['name']}, not {record.items.get('name')}"
     if why:
-        raise _does_not_make(like, record, why)
+        raise _does_not_make(like, record, why, f" at '{path}'")
 
 
 def takes(like: Any, saved_class: str) -> bool:
@@ -96,10 +96,10 @@ def takes(like: Any, saved_class: str) -> bool:
     return mine is not None and (mine.class_name == saved_class or mine.items.keys() == {"state"})
 
 
-def _does_not_make(like: Any, record: Record, why: object) -> Error:
+def _does_not_make(like: Any, record: Record, why: object, where: str = "") -> Error:
     kind = class_name(type(like))
-    return error_of(Status.MISMATCH, f"into has a {kind}, and the saved {record.class_name} does not make one: {why}",
-                    {"expected": kind, "found": record.class_name})
+    return error_of(Status.MISMATCH, f"into{where} has a {kind}, and the saved {record.class_name} does not make one: "
+                    f"{why}", {"expected": kind, "found": record.class_name})
 
 
 def rebuild(like: Any, made: Any) -> Any:

@@ -61,6 +61,9 @@ class _StateWriter(TreeWriter):
         if isinstance(value, Table):
             self._table(value, path)
             return
+        if is_stateful(value):  # inside of an object
+            self.write(value.state_dict(), path)
+            return
         simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
