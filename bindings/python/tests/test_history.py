@@ -111,3 +111,10 @@ def test_a_background_save_that_goes_on_from_nothing_is_logged_at_once_and_warne
     assert warned(lambda: ckpt.save_async(path, 2, step=2).result()) == []
     ckpt.save_async(path, 1, step=1, on_existing="replace")
     assert len(warned(lambda: ckpt.save(path, 5, step=5))) == 1  # of the save before
+
+
+def test_a_counter_that_goes_back_is_told(tmp_path: Path) -> None:
+    with ckpt.Checkpointer(tmp_path, every=1) as keeper:
+        assert warned(lambda: [keeper.step(n, n) for n in (3, 4)]) == []
+        (told,) = warned(lambda: keeper.step(2, 2))
+        assert told.startswith("step 2 comes after step 4, and nothing was restored")

@@ -40,6 +40,19 @@ def test_jax_arrays_are_not_written_to(jax: Any, tmp_path: Path) -> None:
     assert not mine.any()
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_typed_keys_load_again_and_go_on(jax: Any, tmp_path: Path, impl: str) -> None:
+    state = {"a": {"key": jax.random.key(5, impl=impl)}, "keys": jax.random.split(jax.random.key(1, impl=impl), 3)}
+    ckpt.save(tmp_path / "s", state)
+    other = {"a": {"key": jax.random.key(0, impl=impl)}, "keys": jax.random.split(jax.random.key(2, impl=impl), 3)}
+    with ckpt.Checkpointer(tmp_path / "s", signals=()) as keeper:
+        keeper.restore(other)
+    for back in (ckpt.load(tmp_path / "s"), other):
+        assert back["a"]["key"].dtype == state["a"]["key"].dtype and back["keys"].shape == (3,)
+        assert jax.random.bits(back["a"]["key"]) == jax.random.bits(state["a"]["key"])
+        assert (jax.random.key_data(back["keys"]) == jax.random.key_data(state["keys"])).all()
+
+
 def test_a_training_state_comes_back(jax: Any, tmp_path: Path) -> None:
     key = jax.random.PRNGKey(0)
     state = {"params": {"w": jax.random.normal(key, (3, 4)), "b": jax.numpy.zeros(4)}, "key": key, "step": 3}

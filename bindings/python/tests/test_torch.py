@@ -282,6 +282,8 @@ def test_tensors_that_wrap_others_come_back_and_are_filled_in_place(torch: Any, 
     mine = TwoTensor(torch.zeros(2), torch.ones(2))
     assert ckpt.load(tmp_path / "s", into={"w": mine})["w"] is mine
     assert mine.a.tolist() == [1, 1] and mine.b.tolist() == [0, 0]
+    with pytest.raises(ckpt.MismatchError, match="into at 'w' has a tensor.*TwoTensor of a, b.*object of that class"):
+        ckpt.load(tmp_path / "s", into={"w": torch.zeros(2)})
 
 
 def test_what_torch_holds_otherwise_is_refused(torch: Any, tmp_path: Path) -> None:

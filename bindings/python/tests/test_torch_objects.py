@@ -163,6 +163,12 @@ def test_what_an_object_takes_itself_is_handed_over_as_it_was_saved(torch: Any, 
         assert type(got) is type(wanted) and str(got) == str(wanted)
 
 
+def test_an_object_that_is_not_there_is_told_with_what_is(torch: Any, tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"net": torch.nn.Linear(2, 2), "w": torch.ones(1)})
+    with pytest.raises(ckpt.NotFoundError, match=r"nothing \(it has 'net', 'w'\): model"):
+        ckpt.load(tmp_path / "s", into={"model": torch.nn.Linear(2, 2)})
+
+
 def test_what_an_object_does_not_take_is_told_with_its_place(torch: Any, tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", {"a": {"sampler": Sampler(1)}})
     with pytest.raises(ckpt.MismatchError, match="'a/sampler'.*Keyed.load_state_dict.*KeyError.*none"):

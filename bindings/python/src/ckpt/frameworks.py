@@ -171,7 +171,9 @@ def framework_name_of(value: Any) -> FrameworkName | None:
 
 
 def is_array(value: Any) -> bool:
-    """Whether the caller means it as memory to load into; Memory.of refuses jax arrays, which never change."""
+    """Whether the caller means it as memory to load into; Memory.of refuses jax arrays, which never change. A typed
+    key of jax is a value."""
     jax, cupy = loaded("jax"), loaded("cupy")
-    return (framework_name_of(value) is not None or (jax is not None and isinstance(value, jax.Array))
+    return (framework_name_of(value) is not None or (jax is not None and isinstance(value, jax.Array)
+                                                     and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
             or (cupy is not None and isinstance(value, cupy.ndarray)))

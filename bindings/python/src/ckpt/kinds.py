@@ -439,8 +439,9 @@ def record_of(value: Any) -> Record | None:
     if (found := record_of_generator(value)) is not None:
         return found
     names = {class_name(base) for base in kind.__mro__}
-    if kind is object or names & {"numpy.ndarray", "torch.Tensor"} or hasattr(value, "__next__"):
-        return None
+    if kind is object or hasattr(value, "__next__") or names & {"numpy.ndarray", "torch.Tensor"} or (
+            kind.__module__.partition(".")[0] in ("ckpt", "jax", "jaxlib")):
+        return None  # arrays, and what stands for others in a state
     told = pickled(value)
     if told is None or not (names & _PICKLED or names & KINDS.keys() or told[0] is kind and _is_importable(kind)):
         return None

@@ -40,7 +40,7 @@ def missing_error(missing: list[tuple[str, Any]], known: Sequence[str]) -> Error
         "a sparse table where the checkpoint has none" if isinstance(found, (Table, Rowset)) else
         f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
     if is_stateful(found):
-        what += f" (it has {some(key for key in known if '/' not in key)})"
+        what += f" (it has {some(dict.fromkeys(key for key in known if '/' not in key))})"
     more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
     return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}"
                     f"{near(path, known)}; strict=\"none\" leaves such arrays unchanged",

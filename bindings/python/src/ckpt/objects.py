@@ -173,8 +173,8 @@ def _filled(state: Any, made: Any) -> Any:
         state.clear()
         state.update(made) if isinstance(state, set) else state.extend(made)
         return _with_attributes(state, made)
-    numpy, torch = loaded("numpy"), loaded("torch")
-    tensors = tuple(kind for kind in (numpy and numpy.ndarray, torch and torch.Tensor) if kind)
+    numpy, torch, jax = loaded("numpy"), loaded("torch"), loaded("jax")
+    tensors = tuple(kind for kind in (numpy and numpy.ndarray, torch and torch.Tensor, jax and jax.Array) if kind)
     told = None if isinstance(state, tensors) else pickled(state)
     only_attributes = told is not None and set(told[2]) == {"state"} and hasattr(state, "__dict__")
     return _with_attributes(state, made) if only_attributes else made

@@ -169,6 +169,9 @@ class Checkpointer:
         set. `metrics` are kept with the checkpoint. `counters`: epoch= (epochs that are done), batch=, sample=, token=
         and so on, for `every` and for labels."""
         moment = self._moment(n, metrics, counters)
+        if self._last is not None and moment.step < self._last.step and self._ranks.rank == 0:
+            warn(LaterStepsWarning(f"step {n} comes after step {self._last.step}, and nothing was restored in between: "
+                                   "`every` counts steps upwards, and does not save it"))
         self._settle(wait=False)
         due, why_last = self._decide(moment)
         self._last = moment
