@@ -355,3 +355,14 @@ def test_tables_of_torch_load_as_torch(store: ckpt.Store, torch: Any) -> None:
         state["emb"].to_arrow()
     assert isinstance(ckpt.load(store, framework="torch")["plain"].ids, torch.Tensor)
     assert bits(ckpt.load(store, framework="numpy")["emb"].columns["w"]) != b""
+
+
+def test_slices_of_small_ids_are_even_with_few_buckets_and_mod_always_is(tmp_path: Path) -> None:
+    for count, even in ((65536, False), (64, True)):
+        ids = np.arange(3000)
+        table = ckpt.Table(ids, {"e": np.zeros((3000, 1), "f4")}, bucket_count=count)
+        ckpt.save(tmp_path / str(count), {"emb": table}, step=1)
+        with ckpt.Reader(ckpt.Store(tmp_path / str(count))) as reader:
+            slices = [reader.share("emb", ckpt.Rowset.slice(rank, 4)).row_count for rank in range(4)]
+            assert (max(slices) - min(slices) < 300) == even and sum(slices) == 3000
+            assert [reader.share("emb", ckpt.Rowset.mod(rank, 4)).row_count for rank in range(4)] == [750] * 4
