@@ -71,14 +71,14 @@ ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_er
     stats.arena_us = from.arena_us;
     stats.io_engine = from.io_engine;
     stats.recycled = from.recycled;
-    const Tally& tally = *job->job->tally;
-    stats.get_count = tally.gets;
-    stats.put_count = tally.puts;
-    stats.list_count = tally.lists;
-    stats.delete_count = tally.deletes;
-    stats.retry_count = tally.retries;
-    stats.bytes_sent = tally.bytes_sent;
-    stats.bytes_received = tally.bytes_received;
+    const RequestCounters& requests = job->job->call->requests;
+    stats.get_count = requests.gets;
+    stats.put_count = requests.puts;
+    stats.list_count = requests.lists;
+    stats.delete_count = requests.deletes;
+    stats.retry_count = requests.retries;
+    stats.bytes_sent = requests.bytes_sent;
+    stats.bytes_received = requests.bytes_received;
     return put_info(stats, out);
   });
 }
@@ -88,6 +88,7 @@ ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error**
     if (!job || !out) return null_status("job or out");
     if (job->forked()) return forked_status();
     if (!job->job->ended()) return Status(CKPT_INVALID, "the job has not ended");
+    if (job->job->left()) return Status(CKPT_INVALID, "the job's thread was left behind, and has no report");
     if (!job->job->has_report)
       return Status(CKPT_UNSUPPORTED, "only jobs of saves, of verify and of a mirror have a report");
     *out = new_report(job->job->report);

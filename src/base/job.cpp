@@ -14,38 +14,90 @@ Status Job::take() {
 }
 
 // A job that another one's work begins is a part of that.
-void Job::count_with_outer() const {
-  Tally* const around = Errand::current().tally();
-  if (around && around != tally.get()) tally->outer = around->shared_from_this();
+void Job::be_part_of_outer() const {
+  Call* const around = CallContext::current().call();
+  if (around && around != call.get()) call->outer = around->shared_from_this();
 }
 
-Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
-  taken_ = true;
-  count_with_outer();
-  const OnErrand on{Errand(tally.get())};
+Status Job::work_on(int32_t done, const std::function<Status(Job&)>& work) {
+  const ContextScope on{CallContext(call.get())};
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
   const Status status = call_guarded([&] { return work(*this); });
+  counters.total_us = elapsed_us();
   end(done, status);
   return status;
 }
 
-Status Job::start(int32_t done, std::function<Status(Job&)> work) {
+Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   taken_ = true;
-  count_with_outer();
+  be_part_of_outer();
+  return work_on(done, work);
+}
+
+bool Job::launch(std::thread* thread, int32_t done, std::function<Status(Job&)> work) {
+  taken_ = true;
+  be_part_of_outer();
   work_ = std::move(work);
-  if (start_thread(&thread_, [this, done] { (void)run(done, work_); })) return Ok();
+  const std::shared_ptr<Job> self = weak_from_this().lock();
+  can_be_left_ = self != nullptr;
+  if (can_be_left_) call->watch();
+  return start_thread(thread, [this, self, done] { (void)work_on(done, work_); });
+}
+
+Status Job::start(int32_t done, std::function<Status(Job&)> work) {
+  if (launch(&thread_, done, std::move(work))) return Ok();
   return Status(CKPT_NOMEM, "the system gives no thread to work in the background");
 }
 
-void Job::end(int32_t done, Status status) {
-  counters.total_us = elapsed_us();
+// Where there is no thread to be had, this one does it. The thread is nobody else's: the job may be a caller's, who
+// frees it meanwhile.
+Status Job::run_apart(int32_t done, std::function<Status(Job&)> work) {
+  std::thread thread;
+  if (!launch(&thread, done, std::move(work))) return work_on(done, work_);
+  (void)await(CKPT_JOB_COMMITTED, -1);
+  if (left_)
+    thread.detach();
+  else
+    thread.join();
   std::lock_guard lock(mutex_);
+  return status_;
+}
+
+ContextScope Job::enter(int64_t patience_ms) const {
+  call->bound(patience_ms);
+  for (const Call* one = CallContext::current().call(); one; one = one->outer.get())
+    if (one == call.get()) return ContextScope(CallContext::current());
+  return ContextScope(CallContext(call.get()));
+}
+
+// The first end counts: a thread that was left behind may come later.
+void Job::end(int32_t done, Status status) {
+  std::lock_guard lock(mutex_);
+  if (state_ >= CKPT_JOB_COMMITTED) return;
   status_ = status;
   state_ = status.ok()                       ? done
            : status.code() == CKPT_CANCELLED ? int32_t{CKPT_JOB_CANCELLED}
                                              : int32_t{CKPT_JOB_FAILED};
   changed_.notify_all();
+}
+
+// Ends the job if the kernel holds one of its threads for too long.
+void Job::look() const {
+  if (!can_be_left_ || state_ >= CKPT_JOB_COMMITTED) return;
+  Status answer;
+  if (!call->is_stuck(&answer)) return;
+  std::lock_guard lock(mutex_);
+  if (state_ >= CKPT_JOB_COMMITTED) return;
+  left_ = true;
+  status_ = std::move(answer);
+  state_ = status_.ok() ? CKPT_JOB_DONE : CKPT_JOB_FAILED;
+  changed_.notify_all();
+}
+
+int32_t Job::state() const {
+  look();
+  return state_;
 }
 
 void Job::reach(int32_t state) {
@@ -54,20 +106,34 @@ void Job::reach(int32_t state) {
   changed_.notify_all();
 }
 
-Status Job::wait(int32_t state, int64_t timeout_ms) const {
-  std::unique_lock lock(mutex_);
-  auto reached = [&] { return state_.load() >= state || ended(); };
+// False if the time was up before.
+bool Job::await(int32_t state, int64_t timeout_ms) const {
+  constexpr std::chrono::milliseconds kLook{200};
   // The largest timeouts would overflow the clock. A year is as good as for ever.
   constexpr int64_t kForEver = int64_t{1000} * 3600 * 24 * 365;
-  if (timeout_ms < 0 || timeout_ms > kForEver)
-    changed_.wait(lock, reached);
-  else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), reached))
+  if (timeout_ms < 0 || timeout_ms > kForEver) timeout_ms = kForEver;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  auto reached = [&] { return state_ >= state || state_ >= CKPT_JOB_COMMITTED; };
+  std::unique_lock lock(mutex_);
+  while (!reached()) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= until) return false;
+    if (changed_.wait_until(lock, std::min(until, now + kLook), reached)) break;
+    lock.unlock();
+    look();
+    lock.lock();
+  }
+  return true;
+}
+
+Status Job::wait(int32_t state, int64_t timeout_ms) const {
+  const bool in_time = await(state, timeout_ms);
+  std::lock_guard lock(mutex_);
+  if (!in_time && state_ < state && state_ < CKPT_JOB_COMMITTED)
     return Status(CKPT_TIMEOUT,
                   strformat("the job did not reach state {} within {} ms; it goes on", state, timeout_ms));
   return reached_ >= state ? Ok() : status_;
 }
-
-Status Job::check() const { return cancelled() ? Status(CKPT_CANCELLED, "the job was cancelled") : Ok(); }
 
 uint64_t Job::elapsed_us() const {
   return static_cast<uint64_t>(
@@ -76,12 +142,25 @@ uint64_t Job::elapsed_us() const {
 
 void Job::finish() {
   if (state() != CKPT_JOB_NEW) cancel();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  (void)await(CKPT_JOB_COMMITTED, -1);
+  if (left_)
+    thread_.detach();
+  else
+    thread_.join();
 }
 
-OnErrand Backoff::within() const {
+// The last one to go may be the job's own thread, which was left behind or whose job nobody freed.
+Job::~Job() {
+  if (thread_.joinable() && thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();
+  else
+    finish();
+}
+
+ContextScope Backoff::within() const {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
-  return OnErrand(Errand::current().ending_at(Errand::now_ms() + left.count()));
+  return ContextScope(CallContext::current().ending_at(steady_ms() + left.count()));
 }
 
 void Backoff::sleep() {

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "base/report.h"
 
 namespace ckpt {
@@ -23,52 +23,67 @@ struct JobCounters {
   std::atomic<uint32_t> direct_io{0}, threads{0}, io_engine{0}, recycled{0};
 };
 
-class Job {
+// A thread of a job that the kernel holds cannot be ended: whoever looks at such a job (wait, state, finish) finds that
+// it has ended with TIMEOUT, and the thread is left behind. It keeps alive the job, and what the job was made from.
+// Only a job that a shared_ptr holds can be left; any other one waits.
+class Job : public std::enable_shared_from_this<Job> {
  public:
   // `state`: NEW for a job that a caller makes before the call that it watches.
   explicit Job(int32_t state = CKPT_JOB_RUNNING) : state_(state) {}
-  ~Job() { finish(); }
+  ~Job();
 
   // For whoever runs a job that a caller made: it serves one call. INVALID for the second one.
   Status take();
-  // Runs `work` on this thread (run) or on a new one (start). Call one of them, once. The job ends as `done`, FAILED or
-  // CANCELLED.
+  // Runs `work` on this thread (run), or on a new one (start; run_apart waits for its end). Call one of them, once. The
+  // job ends as `done`, FAILED or CANCELLED.
   Status run(int32_t done, const std::function<Status(Job&)>& work);
   Status start(int32_t done, std::function<Status(Job&)> work);
+  Status run_apart(int32_t done, std::function<Status(Job&)> work);
+  // This thread works for the job as long as that lives, if it did not already. Its operations take at most so long.
+  ContextScope enter(int64_t patience_ms) const;
 
-  int32_t state() const { return state_.load(); }
+  int32_t state() const;
   bool ended() const { return state() >= CKPT_JOB_COMMITTED; }
   // Returns OK if `state` was reached, even if the job failed later; TIMEOUT, or the error of a job that failed before.
   // timeout_ms < 0 waits for ever.
   Status wait(int32_t state, int64_t timeout_ms) const;
-  // What its work waits for of servers ends within about a second; what must not be broken off, within ten more
-  // (errand.h).
-  void cancel() { tally->cancelled = true; }
-  bool cancelled() const { return tally->cancelled; }
-  // Cancels the work if it still runs, and waits for its thread. Work on a caller's thread ends soon after.
+  // What its work waits for of servers ends within about a second; what must not be broken off, within
+  // Call::kClosingMs.
+  void cancel() { call->cancel(); }
+  bool cancelled() const { return call->cancelled(); }
+  // Cancels the work if it still runs, and waits for its thread, unless that is left behind. Work on a caller's thread
+  // ends soon after.
   void finish();
+  // Whether it has ended without its thread: what the work reports is not to be read.
+  bool left() const { return left_; }
 
   // Called by the work. The state never goes back.
   void reach(int32_t state);
-  // Returns CANCELLED after cancel().
-  Status check() const;
+  // Returns CANCELLED after cancel(), TIMEOUT once an operation of the call took too long.
+  Status check() const { return call->check_work(); }
   uint64_t elapsed_us() const;
 
   JobCounters counters;
-  const std::shared_ptr<Tally> tally = std::make_shared<Tally>();  // of requests to servers
-  Report report;                                                   // written by the work, read after the end
+  const std::shared_ptr<Call> call = std::make_shared<Call>();
+  Report report;  // written by the work, read after the end
   bool has_report = false;
 
  private:
+  Status work_on(int32_t done, const std::function<Status(Job&)>& work);
+  bool launch(std::thread* thread, int32_t done, std::function<Status(Job&)> work);
   void end(int32_t done, Status status);
-  void count_with_outer() const;
+  void be_part_of_outer() const;
+  void look() const;
+  bool await(int32_t state, int64_t timeout_ms) const;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::atomic<int32_t> state_;
+  mutable std::atomic<int32_t> state_;
   int32_t reached_ = CKPT_JOB_NEW;  // of the states before the end
   std::atomic<bool> taken_{false};
-  Status status_;
+  mutable std::atomic<bool> left_{false};
+  bool can_be_left_ = false;
+  mutable Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;
   std::thread thread_;
@@ -87,7 +102,7 @@ class Backoff {
   }
   bool expired() const { return std::chrono::steady_clock::now() >= deadline_; }
   // What this thread asks of servers while that lives gets no more time.
-  OnErrand within() const;
+  ContextScope within() const;
   void sleep();
   int64_t next_pause_ms() const { return pause_ms_; }
   void reset() { pause_ms_ = longest_ms_ / 100; }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "base/thread.h"
 
 namespace ckpt {
@@ -30,9 +30,9 @@ Status run_parallel(unsigned threads, const std::function<Status(unsigned, const
   std::atomic<bool> stop{false};
   std::mutex mutex;
   Status first;
-  const Errand errand = Errand::current();
+  const CallContext context = CallContext::current();
   auto work = [&](unsigned worker) {
-    const OnErrand on(errand);
+    const ContextScope on(context);
     Status status = call_guarded([&] { return body(worker, stop); });
     if (status.ok()) return;
     std::lock_guard lock(mutex);

@@ -135,6 +135,9 @@ static Status check_own(const Session& session, const Attempt& attempt, const Aw
   return Status(CKPT_IO, path + ": this rank wrote it, and it is not there any more").with("path", path);
 }
 
+// What came just before the time was up. Giving up has its own time after that.
+static constexpr int64_t kLastLookMs = 2000;
+
 // Every other poll looks at the slot.
 Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job, uint32_t first,
                uint32_t count, const Awaited& awaited) {
@@ -144,7 +147,7 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
   bool look = false;
   for (Backoff backoff(settings.timeout_ms); !missing.empty(); look = !look) {
     CKPT_TRY(job.check());
-    const OnErrand within = backoff.within();
+    const ContextScope within = backoff.within();
     const size_t before = missing.size();
     Status unreadable;
     CKPT_TRY(look ? check_open(poll, &unreadable)
@@ -158,7 +161,7 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
     backoff.sleep();
   }
   if (missing.empty()) return Ok();
-  const OnErrand last_look(Errand::current().ending_at(Errand::now_ms() + Errand::kLastMs));
+  const ContextScope last_look(CallContext::current().ending_at(steady_ms() + kLastLookMs));
   Status unreadable;
   CKPT_TRY(take_files(awaited, missing.size(), settings.threads, &missing, &unreadable));  // those after the first
   if (missing.empty()) return Ok();

@@ -69,7 +69,7 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
   FaultWatch faults;
   for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
     CKPT_TRY(go_on());
-    const OnErrand within = backoff.within();
+    const ContextScope within = backoff.within();
     if (turns.other()) {
       if (Status fenced = session.check_fence(); fenced.code() != CKPT_TIMEOUT) CKPT_TRY(std::move(fenced));
     } else {
@@ -83,11 +83,12 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
     }
     CKPT_TRY(check_leader(session, attempt));
     if (!backoff.expired()) continue;
-    const GoingOn to_explain;
+    Status late =
+        Status(CKPT_TIMEOUT, strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
+            .with("ranks", "0");
+    const Closing to_explain(late);
     CKPT_TRY(session.check_fence());
-    return Status(CKPT_TIMEOUT,
-                  strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
-        .with("ranks", "0");
+    return late;
   }
 }
 
@@ -129,15 +130,15 @@ static Status give_up_open(Session& session, const Attempt& attempt, Status caus
       .with("found", status_name(cause.code()));
 }
 
-// Telling the others why has its own time. A rank that waited until the end of its time does not wait much longer.
-static Errand to_tell(const Status& cause) {
-  const Errand errand = Errand::current().going_on();
-  return cause.code() == CKPT_TIMEOUT ? errand.ending_at(Errand::now_ms()) : errand;
+// Nothing of this attempt changes its outcome any more: whatever tidying up meets, this is the answer.
+static Status settled(Status outcome) {
+  Call* const call = CallContext::current().call();
+  return call ? call->settle(std::move(outcome)) : outcome;
 }
 
 Status give_up(Session& session, const Attempt& attempt, Status cause, bool published) {
-  const OnErrand telling(to_tell(cause));
-  if (cause.code() == CKPT_COMMIT_UNKNOWN) return cause;
+  const Closing telling(cause);
+  if (cause.code() == CKPT_COMMIT_UNKNOWN) return settled(std::move(cause));
   cause = std::move(cause).with("rank", uint64_t{session.rank()});
   Status closed = session.store().put_if_absent(format::slot_key(attempt.directory),
                                                 format::frame_tombstone({.save_id = attempt.save_id,
@@ -148,21 +149,22 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
                                                                          .facts = cause.details()}));
   Status outcome = closed.ok() ? cause : read_outcome(session, attempt);
   // It was committed before this rank failed. Saying otherwise would be wrong.
-  if (outcome.ok()) return Ok();
+  if (outcome.ok()) return settled(Ok());
   bool was_open =
       outcome.code() == CKPT_NOT_FOUND || outcome.code() == CKPT_COMMIT_UNKNOWN || outcome.code() == CKPT_GONE;
-  if (was_open) return give_up_open(session, attempt, std::move(cause), closed, outcome, published);
+  if (was_open) return settled(give_up_open(session, attempt, std::move(cause), closed, outcome, published));
   const bool others =
       !closed.ok() && outcome.code() == CKPT_CONFLICT;  // another save's checkpoint, which was copied here
-  if (session.rank() == 0 && !others) remove_parts(session.store(), attempt);
   // Whoever closed the slot first knows the cause. A failure that only followed from it must not hide it.
   bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
                      cause.code() == CKPT_EXISTS;
-  return !closed.ok() && consequence ? outcome : cause;
+  const Status told = settled(!closed.ok() && consequence ? outcome : cause);
+  if (session.rank() == 0 && !others) remove_parts(session.store(), attempt);
+  return told;
 }
 
 Status refuse_attempt(Session& session, const Attempt& attempt, Status cause) {
-  const OnErrand telling(to_tell(cause));
+  const Closing telling(cause);
   cause = explain(session, std::move(cause));
   if (session.world_size() == 1 || cause.code() == CKPT_FENCED) return cause;  // no other rank waits
   // An unfinished copy has the name: it gives way, so that the other ranks learn of this.
@@ -238,10 +240,13 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   auto merged = collect_and_merge(session, attempt, settings, job);
   if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
-  if (Status cancelled = job.check(); !cancelled.ok()) return give_up(session, attempt, std::move(cancelled));
-  const GoingOn until_it_is_known;
+  Status over = job.call->answer_if_left(
+      Status(CKPT_COMMIT_UNKNOWN, "the commit record of " + attempt.directory + " may still be created"));
+  if (!over.ok()) return give_up(session, attempt, std::move(over));
+  const CancelShield until_it_is_known;
   Status published = publish_manifest(session, attempt, merged->file);
   if (!published.ok()) return give_up(session, attempt, std::move(published));
+  (void)job.call->settle(Ok());
   after_commit(session, attempt, merged->summary, settings, &job.report);
   return Ok();
 }
@@ -259,10 +264,14 @@ static void remove_own(Session& session, const Attempt& attempt, const CommitSet
 static Status await_outcome(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   OutcomePoll poll(session, attempt);
   for (Backoff backoff(settings.timeout_ms + kFollowerGraceMs, session.world_size());; backoff.sleep()) {
-    const OnErrand within = backoff.within();
+    const ContextScope within = backoff.within();
     Status outcome = poll.ask();
     // Rank 0 removed the parts when it gave up. Ours may have come after that.
-    if (is_closed(outcome)) remove_own(session, attempt, settings);
+    if (is_closed(outcome)) {
+      const Closing tidying(outcome);
+      outcome = settled(std::move(outcome));
+      remove_own(session, attempt, settings);
+    }
     if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
     if (poll.fails() || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "base/parallel.h"
 #include "base/thread.h"
 
@@ -87,8 +87,8 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
   plan(alone);
   workers_.resize(kRequestsAtOnce);
   for (std::thread& worker : workers_)
-    if (!start_thread(&worker, [this, errand = Errand::current()] {
-          const OnErrand on(errand);
+    if (!start_thread(&worker, [this, context = CallContext::current()] {
+          const ContextScope on(context);
           work();
         }))
       break;

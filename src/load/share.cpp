@@ -104,7 +104,7 @@ Status Share::add_windows(Job& job) {
 Result<LargeVector<uint64_t>> Share::read(const Table::Column& column, std::span<const RowRun> runs) const {
   LargeVector<uint64_t> values(std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
                                                      [](const RowRun& run) { return run.count; }));
-  CKPT_TRY(Errand::current().check());  // the reading has a job of its own
+  CKPT_TRY(CallContext::current().check());  // the reading has a job of its own
   Options options;
   CKPT_TRY(options.set_int("threads", request_.threads));
   CKPT_ASSIGN(auto load, Load::make(checkpoint_, options));

@@ -192,7 +192,7 @@ Status Mirror::step() {
     std::lock_guard lock(mutex_);
     job_ = job;
   }
-  const OnErrand own{Errand(job->tally.get())};
+  const ContextScope own{CallContext(job->call.get())};
   Status status = looked() ? mirror_front(*job) : queue_missing();
   std::lock_guard lock(mutex_);
   end_try();
@@ -200,7 +200,7 @@ Status Mirror::step() {
 }
 
 void Mirror::end_try() {
-  if (job_) asked_.add(*job_->tally);
+  if (job_) asked_.add(job_->call->requests);
   job_.reset();
 }
 
@@ -266,7 +266,7 @@ Status Mirror::follow(Job& job, Report* report) {
   std::unique_lock lock(mutex_);
   const uint64_t failures = failures_, before = bytes_settled_;
   uint64_t goal = 0;
-  Tally asked_before;  // but for the try that runs, which is for what was added
+  RequestCounters asked_before;  // but for the try that runs, which is for what was added
   asked_before.add(asked_);
   auto end = [&](Status status) {
     *report = lost_;
@@ -283,10 +283,10 @@ Status Mirror::follow(Job& job, Report* report) {
       goal = added_;
       for (const Item& item : queue_) job.counters.bytes_total += item.bytes;
     }
-    Tally asked;
+    RequestCounters asked;
     asked.add(asked_);
-    if (job_) asked.add(*job_->tally);
-    job.tally->become(asked, asked_before);
+    if (job_) asked.add(job_->call->requests);
+    job.call->requests.become(asked, asked_before);
     job.counters.bytes_done = bytes_settled_ - before + (job_ ? job_->counters.bytes_done.load() : 0);
     if (failures_ != failures) return end(failure_);
     if (looked_ && settled_ >= goal) return end(Ok());

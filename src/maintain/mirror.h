@@ -68,8 +68,8 @@ class Mirror {
   std::deque<Item> queue_;            // the front is what is being copied
   uint64_t added_ = 0, settled_ = 0;  // items
   uint64_t bytes_settled_ = 0;
-  Tally asked_;          // by the tries that have ended
-  bool looked_ = false;  // queue_missing is through
+  RequestCounters asked_;  // by the tries that have ended
+  bool looked_ = false;    // queue_missing is through
   bool closing_ = false, ended_ = false;
   uint64_t failures_ = 0;
   Status failure_;  // the last one

@@ -39,6 +39,11 @@ class PartWriter {
     session_.give_arena(buffers_.end());
   }
   Status write();
+  // Once nothing is in flight.
+  std::unique_ptr<store::Writer> give_file() {
+    queue_.reset();
+    return std::move(file_);
+  }
 
  private:
   enum class Step { kOpen, kSubmit, kStage, kArrive, kEncode, kWait, kDone };
@@ -514,15 +519,19 @@ Status PartWriter::write_tail() {
   CKPT_TRY(file_->write_at(file_end_, tail));
   job_.counters.bytes_written += tail.size();
   job_.counters.io_count++;
-  CKPT_TRY(job_.check());
+  // Rank 0 may commit once it is there.
+  const Status if_left(CKPT_COMMIT_UNKNOWN, "rank 0 may still commit: this rank's part may be there");
+  CKPT_TRY(identity_.rank == 0 ? job_.check() : job_.call->answer_if_left(if_left));
   return file_->publish(file_end_ + tail_bytes);
 }
 
 Status write_part(session::Session& session, const SaveIdentity& identity, SaveContent& content,
                   const SaveSettings& settings, std::span<const Digest> values, device::Transfers& transfers,
-                  bool copies, const Opening& open_attempt, Job& job) {
+                  bool copies, const Opening& open_attempt, Job& job, std::unique_ptr<store::Writer>* unfinished) {
   PartWriter writer(session, identity, content, settings, values, transfers, copies, open_attempt, job);
-  return writer.write();
+  Status written = writer.write();
+  if (!written.ok()) *unfinished = writer.give_file();
+  return written;
 }
 
 }  // namespace ckpt::save

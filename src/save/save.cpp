@@ -275,7 +275,9 @@ int32_t Save::goal() const {
 
 Status Save::work(Job& job, bool copies) {
   const auto alive = session_->begin_save(attempt_);
+  const ContextScope working = job.enter(settings_.commit.timeout_ms);
   Status status = run_steps(job, copies);
+  unfinished_.reset();  // the others have been told
   report_ = job.report;
   ended_ = true;
   return status;
@@ -314,7 +316,7 @@ Status Save::write_with_devices(const SaveIdentity& identity, bool copies, const
   CKPT_TRY(transfers_.open(
       std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
   CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
-  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, open, job);
+  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, open, job, &unfinished_);
 }
 
 // A save that copies opens the attempt beside the copies, so that its caller waits neither for the store nor for other

@@ -114,6 +114,7 @@ class Save {
   bool begun_ = false;
   Status failure_;
   Status half_added_;  // of a table, whose other tensors are there already: nothing may be saved then
+  std::unique_ptr<store::Writer> unfinished_;  // the file that is to be no part
   Report report_;
   std::atomic<bool> ended_{false};  // `report_` is written before
 };

@@ -1,6 +1,7 @@
 #include "session/rendezvous.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/job.h"
@@ -127,7 +128,7 @@ void Reception::close() {
 
 void refuse_start(store::Store& store, const SessionPlan& plan, uint32_t rank, bool claimed, const Status& cause) {
   if (cause.code() == CKPT_FENCED || cause.code() == CKPT_ABORTED) return;  // rank 0 knows, or told it
-  const GoingOn also_when_cancelled;
+  const Closing telling(cause);
   auto taken = claimed ? Result<bool>(false) : store.exists(format::claim_key(plan.token, rank));
   if (rank >= plan.world_size || !taken.ok() || *taken) return;
   const std::string text = strformat("rank {} ({}): {}", rank, status_name(cause.code()), cause.message());
@@ -181,7 +182,7 @@ static Status await_all(store::Store& store, const SessionPlan& plan, Reception&
   CKPT_ASSIGN(auto ranks, look_for_ranks(store, plan));
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size / kRanksPerListing);; backoff.sleep()) {
-    const OnErrand within = backoff.within();
+    const ContextScope within = backoff.within();
     auto complete = await_ranks(store, plan, reception, turns, alive, &ranks);
     if (complete.ok() && *complete) return check_fence(store, plan);
     if (complete.status().code() != CKPT_TIMEOUT) CKPT_TRY(complete.status());
@@ -196,7 +197,7 @@ static Status await_all(store::Store& store, const SessionPlan& plan, Reception&
 static constexpr const char* kNotStarted = "the session did not start";
 
 static void say_stop(store::Store& store, const SessionPlan& plan, const Status& cause) {
-  const GoingOn also_when_cancelled;
+  const Closing telling(cause);
   const bool of_another = cause.code() == CKPT_ABORTED;
   const std::string whose = of_another ? "" : strformat("rank 0 ({}): ", status_name(cause.code()));
   (void)store.put_own(start_key(plan), as_bytes("stop: " + whose + cause.message()));
@@ -216,7 +217,7 @@ Status lead_rendezvous(store::Store& store, const SessionPlan& plan, const std::
 
 void call_off_rendezvous(store::Store& store, const SessionPlan& plan, const std::string& session_string,
                          const Status& cause) {
-  const GoingOn also_when_cancelled;
+  const Closing telling(cause);
   Reception reception(store, plan, session_string);
   if (reception.open().ok()) (void)reception.answer();
   say_stop(store, plan, cause);
@@ -231,7 +232,7 @@ static Result<std::string> find_welcome(const store::Store& store, std::string_v
   for (const auto& file : *files) {
     auto name = format::parse_welcome_name(file.name);
     if (!name || seen->contains(file.name)) continue;
-    CKPT_TRY(Errand::current().check());
+    CKPT_TRY(CallContext::current().check());
     seen->insert(file.name);
     auto answer = read_welcome(store, welcome_key(run, *name), newcomer, nonce);
     if (answer.status().code() == CKPT_NOT_FOUND) continue;  // a dead session's, removed meanwhile
@@ -244,7 +245,7 @@ static Result<std::string> await_welcome(store::Store& store, std::string_view r
                                          int64_t timeout_ms, const Job& job) {
   std::set<std::string> seen;
   for (Backoff backoff(timeout_ms, newcomer.world_size);; backoff.sleep()) {
-    const OnErrand within = backoff.within();
+    const ContextScope within = backoff.within();
     auto answer = find_welcome(store, run, newcomer, nonce, &seen);
     const bool late = answer.status().code() == CKPT_TIMEOUT;
     if (!late && (!answer.ok() || !answer->empty())) return answer;
@@ -264,6 +265,8 @@ Result<std::string> join_rendezvous(store::Store& store, std::string_view run, N
   const std::string hello = format::rendezvous_dir(run) + "/" + format::hello_name(newcomer.rank, nonce);
   CKPT_TRY(store.put_own(hello, as_bytes("hello\n")));
   auto answer = await_welcome(store, run, newcomer, nonce, timeout_ms, job);
+  std::optional<Closing> withdrawing;
+  if (!answer.ok()) withdrawing.emplace(answer.status());
   (void)store.remove(hello, false);  // answered, or withdrawn
   return answer;
 }
@@ -272,7 +275,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
   const std::string key = start_key(plan);
   Turns turns;
   for (Backoff backoff(timeout_ms, plan.world_size);; backoff.sleep()) {
-    const OnErrand within = backoff.within();
+    const ContextScope within = backoff.within();
     const bool asks_fence = turns.other();
     Status fenced = asks_fence ? check_fence(store, plan) : Ok();
     if (!asks_fence || !fenced.ok()) {  // one that was fenced after its start has started all the same

@@ -32,6 +32,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
                   strformat("{}: {} ranks cannot save with conditional_puts=emulate, since two of them "
                             "could take the same commit record; only one process may write here",
                             store->uri(), world_size));
+  const ContextScope working = job.enter(options.integer("timeout_ms"));
   CKPT_TRY(job.check());
   // One rank proves that the store is fit, and tidies up. The others only need the root.
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());

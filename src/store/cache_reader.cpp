@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "store/keys.h"
 
 namespace ckpt::store {
@@ -83,7 +83,7 @@ class CacheReader::Claim {
  private:
   bool take_from_threads(uint64_t end) {
     std::unique_lock lock(reader_.mutex_);
-    while (reader_.blocks_[first_] == Block::kComing && Errand::current().check().ok())
+    while (reader_.blocks_[first_] == Block::kComing && CallContext::current().check().ok())
       reader_.changed_.wait_for(lock, std::chrono::milliseconds(100));
     if (reader_.blocks_[first_] == Block::kComing) return false;  // nobody waits for this thread any more
     while (end_ < end && reader_.blocks_[end_] == Block::kMissing) reader_.blocks_[end_++] = Block::kComing;
@@ -99,7 +99,7 @@ class CacheReader::Claim {
       reader_.look_at_map(first_, end_);
       stop_at_what_is_there();
       if (locked_ > first_ || reader_.blocks_[first_] == Block::kThere || reader_.hurried_) return;
-      if (!Errand::current().check().ok()) return;
+      if (!CallContext::current().check().ok()) return;
       if (std::chrono::steady_clock::now() >= until) {
         reader_.hurried_ = true;
         return;

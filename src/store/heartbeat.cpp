@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "base/parallel.h"
 #include "base/thread.h"
 
@@ -13,7 +13,7 @@ Heartbeat::~Heartbeat() {
     std::lock_guard lock(mutex_);
     ends_ = true;
   }
-  asked_->cancelled = true;
+  asked_->cancel();
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
@@ -39,7 +39,7 @@ void Heartbeat::end(const std::string& key) {
 }
 
 void Heartbeat::work() {
-  const OnErrand until_it_ends{Errand(asked_.get())};
+  const ContextScope until_it_ends{CallContext(asked_.get())};
   std::unique_lock lock(mutex_);
   auto unlocked = [&](auto&& request) {
     lock.unlock();

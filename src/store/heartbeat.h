@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/tally.h"
+#include "base/call.h"
 #include "store/store.h"
 
 namespace ckpt::store {
@@ -39,7 +39,7 @@ class Heartbeat {
   std::map<std::string, Clock::time_point> works_;  // when each is due
   std::vector<std::string> over_;                   // to be removed
   bool ends_ = false;
-  const std::shared_ptr<Tally> asked_ = std::make_shared<Tally>();  // by the thread; cancelled at the end
+  const std::shared_ptr<Call> asked_ = std::make_shared<Call>();  // by the thread; cancelled at the end
   std::thread thread_;
 };
 

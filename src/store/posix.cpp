@@ -64,7 +64,11 @@ class PosixStore final : public Store {
 };
 
 Status PosixStore::prepare() {
-  std::lock_guard lock(probing_);
+  std::unique_lock lock(probing_, std::defer_lock);
+  {
+    const Busy busy("preparation by another call", root_.path());
+    lock.lock();
+  }
   CKPT_TRY(make_root());
   if (!probed_) {
     CKPT_TRY(probe());
@@ -155,6 +159,7 @@ Status PosixStore::remove(std::string_view key, bool sync) {
   CKPT_TRY(check_key(key));
   CKPT_ASSIGN(Fd directory, root_.open_directory(directory_of(key)));
   std::string name(last_of(key));
+  const Busy busy("removal", root_.path(), key);
   if (retry([&] { return unlinkat(directory.get(), name.c_str(), 0); }) != 0)
     return errno == EISDIR ? not_a_file(root_.path(key)) : fail(errno, "remove", root_.path(key));
   return sync ? sync_directory(directory.get(), root_.path(directory_of(key))) : Ok();

@@ -18,6 +18,7 @@ static std::string parent_of(const std::string& path) {
 }
 
 static Fd open_plain(const std::string& directory) {
+  const Busy busy("open", directory);
   return Fd(retry([&] { return open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
 }
 
@@ -28,6 +29,7 @@ static Status sync_parent_of(const std::string& path) {
 }
 
 static Status make_path(const std::string& path) {
+  const Busy busy("making", path);
   int made = retry([&] { return mkdir(path.c_str(), 0777); });
   if (made != 0 && errno == ENOENT && path != "/") {
     CKPT_TRY(make_path(parent_of(path)));
@@ -39,6 +41,7 @@ static Status make_path(const std::string& path) {
 
 Status make_root(const Root& root) {
   Status status = make_path(root.path());
+  const Busy busy("inspection", root.path());
   struct stat found;
   bool there = stat(root.path().c_str(), &found) == 0;
   if (there && !S_ISDIR(found.st_mode))
@@ -59,6 +62,7 @@ Status make_directory(const Root& root, std::string_view key) {
   for (std::string_view rest = key; !rest.empty();) {
     std::string element(next_element(rest));
     std::string path = root.path(key.substr(0, key.size() - (rest.empty() ? 0 : rest.size() + 1)));
+    const Busy busy("making", path);
     if (retry([&] { return mkdirat(directory.get(), element.c_str(), 0777); }) != 0 && errno != EEXIST)
       return fail(errno, "make directory", path);
     // Levels that exist are synced too, since whoever made them may not have done so yet.
@@ -80,9 +84,25 @@ Result<bool> exists(const Root& root, std::string_view key) {
   if (!directory.ok()) return std::move(directory).status();
   struct stat found;
   const std::string name(last_of(key));
+  const Busy busy("inspection", root.path(), key);
   if (retry([&] { return fstatat(directory->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0) return true;
   if (errno == ENOENT || errno == ESTALE) return false;
   return fail(errno, "inspect", root.path(key));
+}
+
+static DIR* open_stream(int directory, const std::string& path) {
+  const Busy busy("list", path);
+  return fdopendir(directory);
+}
+
+static int close_stream(DIR* stream) {
+  const Busy busy("close", "a directory");
+  return closedir(stream);
+}
+
+static const dirent* next_entry(DIR* stream, const std::string& path) {
+  const Busy busy("list", path);
+  return readdir(stream);
 }
 
 // Calls visit(name, stat), which returns a Status, for each entry of a directory; of stat only the kind is set, unless
@@ -90,12 +110,12 @@ Result<bool> exists(const Root& root, std::string_view key) {
 // But what must be looked at has to be there.
 template <typename Visit>
 static Status for_each_entry(Fd directory, const std::string& path, bool sizes, Visit&& visit) {
-  std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(directory.get()), closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(open_stream(directory.get(), path), close_stream);
   if (!stream) return fail(errno, "list", path);
   const int fd = directory.release();  // the stream closes it
   for (;;) {
     errno = 0;
-    const dirent* entry = readdir(stream.get());
+    const dirent* entry = next_entry(stream.get(), path);
     if (!entry && errno != 0) return fail(errno, "list", path);
     if (!entry) return Ok();
     std::string name = entry->d_name;
@@ -106,6 +126,7 @@ static Status for_each_entry(Fd directory, const std::string& path, bool sizes, 
       CKPT_TRY(visit(std::move(name), found));
       continue;
     }
+    const Busy busy("inspection", path, name);
     if (retry([&] { return fstatat(fd, name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0)
       CKPT_TRY(visit(std::move(name), found));
     else if (errno != ENOENT && errno != ESTALE)  // otherwise it was removed meanwhile
@@ -115,6 +136,7 @@ static Status for_each_entry(Fd directory, const std::string& path, bool sizes, 
 
 std::string link_of(const Root& root, std::string_view name) {
   std::string to(4096, '\0');
+  const Busy busy("inspection", root.path(), name);
   const ssize_t size = readlink(root.path(name).c_str(), to.data(), to.size());
   return to.substr(0, size < 0 ? 0 : static_cast<size_t>(size));
 }
@@ -143,6 +165,7 @@ Result<std::vector<SizedFile>> list_files(const Root& root, std::string_view key
 
 // Returns 0 or errno.
 static int rename_directory(int from_parent, const char* from, int to_parent, const char* to) {
+  const Busy busy("rename", from);
   if (retry([&] { return renameat2(from_parent, from, to_parent, to, RENAME_NOREPLACE); }) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM) return errno;
   // Something may appear after this check. But rename then replaces only an empty directory.
@@ -158,6 +181,7 @@ Status move_directory(const Root& root, std::string_view from, std::string_view 
   CKPT_ASSIGN(Fd from_parent, root.open_directory(directory_of(from)));
   CKPT_ASSIGN(Fd to_parent, root.open_directory(directory_of(to)));
   std::string from_name(last_of(from)), to_name(last_of(to));
+  const Busy busy("move", root.path(), from);
   struct stat found;
   if (fstatat(from_parent.get(), from_name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0)
     return fail(errno, "move", root.path(from));
@@ -184,6 +208,7 @@ static Result<std::vector<std::string>> files_of(const Root& root, std::string_v
 }
 
 Status unlink_file(int directory, const std::string& name, const std::string& path) {
+  const Busy busy("removal", path, name);
   if (retry([&] { return unlinkat(directory, name.c_str(), 0); }) == 0 || errno == ENOENT) return Ok();
   return fail(errno, "remove", path + "/" + name);
 }
@@ -204,6 +229,7 @@ Status finish_removal(const Root& root, std::string_view key, int directory, std
   // A writer that is still at work may add a file between a pass and the rmdir, but not for ever.
   for (int pass = 0; pass < 16; pass++) {
     for (const std::string& file : files) CKPT_TRY(unlink_file(directory, file, path));
+    const Busy busy("removal", path);
     if (retry([&] { return unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR); }) == 0)
       return sync_directory(parent.get(), root.path(directory_of(key)));
     if (errno != ENOTEMPTY && errno != EEXIST) return fail(errno, "remove directory", path);

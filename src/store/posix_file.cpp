@@ -26,8 +26,10 @@ Fd::~Fd() { close(); }
 
 int Fd::close() {
   int fd = release();
+  if (fd < 0) return 0;
+  const Busy busy("close", "a file");
   // Linux closes the descriptor even if close fails with EINTR.
-  if (fd < 0 || ::close(fd) == 0 || errno == EINTR) return 0;
+  if (::close(fd) == 0 || errno == EINTR) return 0;
   return errno;
 }
 
@@ -58,6 +60,7 @@ static bool fits_off_t(uint64_t offset, uint64_t size) {
 
 Status write_all(int fd, uint64_t offset, Bytes data, std::string_view path) {
   if (!fits_off_t(offset, data.size())) return fail(EFBIG, "write", path);
+  const Busy busy("write", path);
   while (!data.empty()) {
     ssize_t done = retry([&] { return pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset)); });
     if (done < 0) return fail(errno, "write", path);
@@ -71,6 +74,7 @@ Status write_all(int fd, uint64_t offset, Bytes data, std::string_view path) {
 Status read_all(int fd, uint64_t offset, MutableBytes out, std::string_view path) {
   const uint64_t start = offset, wanted = out.size();
   if (!fits_off_t(offset, out.size())) return ends_early(path, start, wanted, 0);
+  const Busy busy("read", path);
   while (!out.empty()) {
     ssize_t done = retry([&] { return pread(fd, out.data(), out.size(), static_cast<off_t>(offset)); });
     if (done < 0 && errno == ESTALE) return fail_as(CKPT_GONE, ESTALE, "read", path);
@@ -83,21 +87,25 @@ Status read_all(int fd, uint64_t offset, MutableBytes out, std::string_view path
 }
 
 Status sync_file(int fd, std::string_view path) {
+  const Busy busy("sync", path);
   return retry([&] { return fsync(fd); }) == 0 ? Ok() : fail(errno, "sync", path);
 }
 
 Status sync_directory(int fd, std::string_view path) {
+  const Busy busy("sync", path);
   if (retry([&] { return fsync(fd); }) == 0) return Ok();
   // EINVAL: the file system (CIFS, for example) cannot sync directories; its server does that by itself.
   return errno == EINVAL ? Ok() : fail(errno, "sync directory", path);
 }
 
 bool lives_in_memory(int fd) {
+  const Busy busy("inspection", "a file system");
   struct statfs found;
   return retry([&] { return fstatfs(fd, &found); }) == 0 && found.f_type == TMPFS_MAGIC;
 }
 
 bool is_local(int fd) {
+  const Busy busy("inspection", "a file system");
   constexpr uint32_t kLocal[] = {EXT4_SUPER_MAGIC,      TMPFS_MAGIC, RAMFS_MAGIC, BTRFS_SUPER_MAGIC,
                                  OVERLAYFS_SUPER_MAGIC, 0x58465342,  0x2fc12fc1,  0xca451a4e};  // XFS, ZFS, bcachefs
   struct statfs found;
@@ -117,6 +125,7 @@ static bool no_such_call(int error) {
 }
 
 int rename_exclusive(int directory, const char* from, const char* to, bool* from_stays) {
+  const Busy busy("rename", from);
   *from_stays = retry([&] { return renameat2(directory, from, directory, to, RENAME_NOREPLACE); }) != 0;
   if (!*from_stays) return 0;
   if (!no_such_call(errno)) return errno;  // NFS and some FUSE file systems answer EINVAL; a link does the same there.
@@ -169,6 +178,7 @@ static int open_through_link(int root, std::string_view key, int flags) {
 }
 
 Result<Fd> Root::open(std::string_view key, int flags, Links links) const {
+  const Busy busy("open", path_, key);
   int how = key.empty() ? flags : O_PATH | O_DIRECTORY;
   Fd root(retry([&] { return ::open(path_.c_str(), how | O_CLOEXEC); }));
   if (!root) return fail(errno, "open", path_);
@@ -188,6 +198,7 @@ Result<bool> Root::leads_to(std::string_view key, int fd) const {
   Result<Fd> now = open(key, O_PATH, Links::kFirst);
   if (now.status().code() == CKPT_NOT_FOUND || now.status().code() == CKPT_FORMAT) return false;
   if (!now.ok()) return std::move(now).status();
+  const Busy busy("inspection", path_, key);
   if (fstat(now->get(), &found) != 0 || fstat(fd, &held) != 0) return fail(errno, "inspect", path(key));
   return same_file(held, found);
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/call.h"
 #include "base/status.h"
 #include "base/types.h"
 

@@ -37,7 +37,7 @@ void remove_orphans_in(const Root& root, const std::string& key) {
   for (const Entry& file : *files)
     if (!file.directory && may_be_orphan(file.name))
       if (Fd unused = open_unused(directory->get(), file.name); unused && !may_be_new(unused.get()))
-        unlinkat(directory->get(), file.name.c_str(), 0);
+        (void)unlink_file(directory->get(), file.name, root.path(key));
 }
 
 void remove_orphans(const Root& root) {

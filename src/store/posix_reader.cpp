@@ -23,6 +23,7 @@ static Result<Fd> open_regular(const Root& root, std::string_view key, int acces
   if (const std::string* error = file.status().detail("errno"))
     if (*error == std::to_string(ENXIO) || *error == std::to_string(EISDIR)) return not_a_file(root.path(key));
   if (!file.ok()) return file;
+  const Busy busy("inspection", root.path(), key);
   if (fstat(file->get(), found) != 0) return fail(errno, "inspect", root.path(key));
   if (!S_ISREG(found->st_mode)) return not_a_file(root.path(key));
   return file;
@@ -45,6 +46,7 @@ Status PosixReader::read_at(uint64_t offset, MutableBytes out) const {
 
 Result<Bytes> PosixReader::map() const {
   if (size_ == 0) return Bytes();
+  const Busy busy("mapping", path_);
   std::lock_guard lock(mapping_);
   if (!map_) {
     void* address = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
@@ -117,6 +119,7 @@ static uint64_t direct_align_of(int fd) {
 
 PosixReader::Direct PosixReader::open_direct() const {
   if (!allow_direct_ || lives_in_memory(file_.get())) return {};
+  const Busy busy("open", path_);
   Fd file = reopen_direct(file_.get(), path_);
   uint64_t align = file ? direct_align_of(file.get()) : 0;
   if (align == 0) return {};
@@ -152,6 +155,7 @@ class PosixLock final : public Lock {
   // Unlocks explicitly: after a mere close, a child forked meanwhile could keep the lock through its own descriptor.
   ~PosixLock() override {
     LockedFiles::of_process().remove(fd());
+    const Busy busy("unlock", "a file");
     retry([&] { return flock(file_.get(), LOCK_UN); });
   }
 
@@ -164,6 +168,7 @@ class PosixLock final : public Lock {
 
 // Whether it is held; false where the file system has no locks (Lustre mounted without -o flock). CONFLICT.
 static Result<bool> take_lock(const Root& root, std::string_view key, bool exclusive, const Fd& file) {
+  const Busy busy("lock", root.path(), key);
   const int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
   if (retry([&] { return flock(file.get(), how); }) == 0) return true;
   if (errno == EWOULDBLOCK) return locked(root.path(key));

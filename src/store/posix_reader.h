@@ -16,6 +16,7 @@ class PosixReader final : public Reader {
   ~PosixReader() override;
 
   uint64_t size() const override { return size_; }
+  std::string_view where() const override { return path_; }
   Status read_at(uint64_t offset, MutableBytes out) const override;
   bool cached(uint64_t offset, uint64_t size) const override;
   Way way(uint64_t offset, uint64_t size) const override;

@@ -45,6 +45,7 @@ static bool is_ours_alone(const struct stat& found) {
 }
 
 Fd open_unused(int directory, const std::string& name) {
+  const Busy busy("open", name);
   struct stat found;
   // Checked before the open, since opening a device may do something.
   if (fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours_alone(found)) return Fd();
@@ -62,7 +63,7 @@ void empty_pool(const Root& root) {
   Result<Fd> pool = root.open_directory(kPoolDir);
   auto files = list_directory(root, kPoolDir);
   if (!pool.ok() || !files.ok()) return;
-  for (const Entry& file : *files) unlinkat(pool->get(), file.name.c_str(), 0);
+  for (const Entry& file : *files) (void)unlink_file(pool->get(), file.name, root.path(kPoolDir));
 }
 
 // The rename needs an empty pool, so the pool never holds the files of two directories.
@@ -70,6 +71,7 @@ static bool become_pool(const Root& root, std::string_view key) {
   Result<Fd> from = root.open_directory(directory_of(key)), to = root.open_directory(directory_of(kPoolDir));
   if (!from.ok() || !to.ok()) return false;
   std::string name(last_of(key)), pool(last_of(kPoolDir));
+  const Busy busy("move", root.path(), key);
   // Others retire directories too, and may fill the pool that was just emptied.
   for (int pass = 0; pass < 4; pass++) {
     empty_pool(root);

@@ -34,6 +34,7 @@ Result<std::unique_ptr<PosixWriter>> PosixWriter::create(const Root& root, std::
 }
 
 Status PosixWriter::open_temporary() {
+  const Busy busy("creation", path_);
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   file_ = Fd(retry([&] { return openat(directory_.get(), temporary_.c_str(), kFlags, 0666); }));
   if (!file_) return fail(errno, "create", path_);
@@ -42,6 +43,7 @@ Status PosixWriter::open_temporary() {
 }
 
 void PosixWriter::take_retired(uint64_t size) {
+  const Busy busy("recycling", path_);
   Fd file = store::take_retired(root_, directory_.get(), temporary_, name_, file_.get(), size);
   recycled_ = static_cast<bool>(file);
   if (recycled_) file_ = std::move(file);
@@ -61,6 +63,7 @@ Status PosixWriter::with_room(Call&& call) {
 Status PosixWriter::preallocate(uint64_t size) {
   if (size == 0) return Ok();
   if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "preallocate", path_);
+  const Busy busy("preallocation", path_);
   if (retry([&] { return fallocate(file_.get(), 0, 0, static_cast<off_t>(size)); }) == 0) return Ok();
   if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) return Ok();
   return fail(errno, "preallocate", path_);
@@ -111,6 +114,7 @@ Status PosixWriter::publish(uint64_t size) {
 
 Status PosixWriter::finish(uint64_t size) {
   Fd file = std::move(file_);  // whatever happens now, this file must not be written or synced again
+  const Busy busy("sync", path_);
   if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return fail(EFBIG, "resize", path_);
   if (retry([&] { return ftruncate(file.get(), static_cast<off_t>(size)); }) != 0) return fail(errno, "resize", path_);
   if (durable_) CKPT_TRY(sync_file(file.get(), path_));
@@ -123,11 +127,13 @@ Status PosixWriter::finish(uint64_t size) {
 
 // A network file system may do the rename, lose the answer, retry, and report that the retry failed.
 bool PosixWriter::holds_key() const {
+  const Busy busy("inspection", path_);
   struct stat found;
   return fstatat(directory_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && same_file(found, identity_);
 }
 
 Status PosixWriter::claim() {
+  const Busy busy("publication", path_);
   int error = rename_exclusive(directory_.get(), temporary_.c_str(), name_.c_str(), &has_temporary_);
   if (error != 0 && error != ENOENT && holds_key()) error = 0;
   drop_temporary();
@@ -146,6 +152,7 @@ Status PosixWriter::claim() {
 }
 
 bool PosixWriter::taken() const {
+  const Busy busy("inspection", path_);
   struct stat found;
   return fstatat(directory_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
@@ -162,6 +169,7 @@ Status PosixWriter::sync_parent() const {
 }
 
 void PosixWriter::drop_temporary() {
+  const Busy busy("removal", path_);
   if (std::exchange(has_temporary_, false)) unlinkat(directory_.get(), temporary_.c_str(), 0);
   file_.close();
 }

@@ -27,6 +27,7 @@ class PosixWriter final : public Writer {
 
   bool direct() const override { return direct_.load(std::memory_order_acquire); }
   Status write_at(uint64_t offset, Bytes data) override;
+  std::string_view where() const override { return path_; }
   bool recycled() const override { return recycled_; }
   // Direct files only: blocking calls are the best way to copy into the page cache.
   int descriptor() const override { return direct() ? file_.get() : -1; }

@@ -79,6 +79,8 @@ class Writer {
   // Whether it overwrites a retired file (Store::retire): bytes that are not written then are old bytes, not
   // zeros.
   virtual bool recycled() const { return false; }
+  // What a person looks for, while it is being written to; "" if descriptor() is -1.
+  virtual std::string_view where() const { return {}; }
   // Cuts or extends the file to `size`, makes it durable, and creates `key` if it is absent, durably.
   // EXISTS: the key is taken. NOT_FOUND: its directory is gone. Neither leaves anything behind. After a failed sync the
   // file is given up, never synced again. Whatever publish returns, the writer cannot be used again.
@@ -95,6 +97,8 @@ class Reader {
   virtual uint64_t size() const = 0;
   // What tells its bytes from those of any other file that was or will be under this key; "" if nothing does.
   virtual std::string version() const { return {}; }
+  // What a person looks for; "" where direct_descriptor() is always -1.
+  virtual std::string_view where() const { return {}; }
   // Fills `out` completely. INCOMPLETE if the file ends before.
   virtual Status read_at(uint64_t offset, MutableBytes out) const = 0;
   // The same for what did not match its checksum: from where the file really is.

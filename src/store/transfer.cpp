@@ -7,7 +7,7 @@
 namespace ckpt::store {
 
 Status Transfer::run() const {
-  const OnErrand on(errand);
+  const ContextScope on(context);
   try {
     return writer ? writer->write_at(offset, from) : reader->read_direct(offset, into);
   } catch (const std::bad_alloc&) {
@@ -29,7 +29,7 @@ Transfer* TransferList::pop() {
 
 // ---- places ----
 
-Places::Places(unsigned depth) : places_(depth) {
+Places::Places(unsigned depth) : places_(depth), busy_(depth) {
   for (Transfer& place : places_) free_.push(&place);
 }
 
@@ -39,12 +39,16 @@ Transfer* Places::take(Transfer transfer) {
   taken_++;
   Transfer* place = free_.pop();
   *place = std::move(transfer);
+  const bool writes = place->writer != nullptr;
+  const std::string_view where = writes ? place->writer->where() : place->reader->where();
+  if (!where.empty()) busy_of(*place).emplace(writes ? "write" : "read", where);
   return place;
 }
 
 void Places::finish(Transfer* transfer, Status status) {
   // Destroys `done` before the place is free: it may hold things that belong to a caller who waits for the last
   // transfer.
+  busy_of(*transfer).reset();  // while its call lives
   IoQueue::Done done = std::exchange(transfer->done, nullptr);
   done(std::move(status));
   done = nullptr;

@@ -7,11 +7,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "base/thread.h"
 #include "store/io_queue.h"
 
@@ -24,9 +25,9 @@ struct Transfer {
   Bytes from;         // of a write
   MutableBytes into;  // of a read
   IoQueue::Done done;
-  Errand errand = Errand::current();  // whose it is, who waits for it
-  size_t moved = 0;                   // bytes that a ring has transferred
-  Transfer* next = nullptr;           // in the list that holds it
+  CallContext context = CallContext::current();  // for which call
+  size_t moved = 0;                              // bytes that a ring has transferred
+  Transfer* next = nullptr;                      // in the list that holds it
 
   // Blocks. Returns what write_at or read_direct returns.
   Status run() const;
@@ -54,7 +55,11 @@ class Places {
   void wait_until_all_free();
 
  private:
+  std::optional<Busy>& busy_of(const Transfer& place) { return busy_[static_cast<size_t>(&place - places_.data())]; }
+
   std::vector<Transfer> places_;
+  // Of each place: what the call waits for. The kernel may hold a transfer without holding a thread of the call.
+  std::vector<std::optional<Busy>> busy_;
   std::mutex mutex_;
   std::condition_variable freed_;
   TransferList free_;

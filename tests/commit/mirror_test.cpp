@@ -131,11 +131,11 @@ TEST_P(Mirrors, TellTheJobThatFollowsWhatTheirCopiesAskOfAServer) {
   EXPECT_TRUE(training.follow(job).ok());
   opener.join();
   EXPECT_TRUE(training.follow(later).ok());
-  EXPECT_EQ(later.tally->puts + later.tally->gets, 0u);
+  EXPECT_EQ(later.call->requests.puts + later.call->requests.gets, 0u);
   const bool counts = GetParam().name == "S3";
-  EXPECT_EQ(job.tally->puts >= 3, counts) << "record, part, MANIFEST";
-  EXPECT_EQ(job.tally->gets >= 1, counts);
-  EXPECT_EQ(job.tally->bytes_sent >= 8192, counts);
+  EXPECT_EQ(job.call->requests.puts >= 3, counts) << "record, part, MANIFEST";
+  EXPECT_EQ(job.call->requests.gets >= 1, counts);
+  EXPECT_EQ(job.call->requests.bytes_sent >= 8192, counts);
 }
 
 TEST_P(Mirrors, AreCompleteWhenTheSessionIsClosed) {

@@ -16,7 +16,7 @@ namespace {
 using store::Fault;
 
 // "3 GET 2 PUT 1 LIST 0 DELETE 0 again".
-std::string text_of(const Tally& tally) {
+std::string text_of(const RequestCounters& tally) {
   return strformat("{} GET {} PUT {} LIST {} DELETE {} again", tally.gets.load(), tally.puts.load(), tally.lists.load(),
                    tally.deletes.load(), tally.retries.load());
 }
@@ -31,9 +31,9 @@ Told under_a_job(const std::function<Status(Job&)>& work) {
   Job job;
   Told told;
   told.status = job.run(CKPT_JOB_DONE, work);
-  told.requests = text_of(*job.tally);
-  told.sent = job.tally->bytes_sent;
-  told.received = job.tally->bytes_received;
+  told.requests = text_of(job.call->requests);
+  told.sent = job.call->requests.bytes_sent;
+  told.received = job.call->requests.bytes_received;
   return told;
 }
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
 #include "store/store_suite.h"
@@ -334,15 +334,15 @@ TEST_F(WebStore, EveryRequestIsCountedAlsoOneThatIsRedirectedOrTriedAgain) {
     if (head.starts_with("GET /a ")) return redirect_to("/b");
     return failures-- > 0 ? std::string("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") : std::string();
   });
-  const auto tally = std::make_shared<Tally>();
+  const auto call = std::make_shared<Call>();
   {
-    const OnErrand work{Errand(tally.get())};
+    const ContextScope work{CallContext(call.get())};
     ASSERT_TRUE(web(server.address())->get("a", 1 << 20).ok());
   }
-  EXPECT_EQ(tally->gets, server.heads().size());
-  EXPECT_EQ(tally->retries, 2u) << "the redirect is asked for again, and what it leads to";
-  EXPECT_EQ(tally->bytes_received, 1000u);
-  EXPECT_EQ(tally->puts + tally->lists + tally->deletes, 0u);
+  EXPECT_EQ(call->requests.gets, server.heads().size());
+  EXPECT_EQ(call->requests.retries, 2u) << "the redirect is asked for again, and what it leads to";
+  EXPECT_EQ(call->requests.bytes_received, 1000u);
+  EXPECT_EQ(call->requests.puts + call->requests.lists + call->requests.deletes, 0u);
 }
 
 TEST_F(WebStore, PartsAreReadThroughACacheOnce) {

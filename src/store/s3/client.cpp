@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/address.h"
-#include "base/errand.h"
+#include "base/call.h"
 #include "store/keys.h"
 
 namespace ckpt::store::s3 {
@@ -79,13 +79,15 @@ static bool is_stray(const Answer& answer, const Request& request) {
   return answer.code.empty() || answer.code == "Error" || (request.of_bucket && answer.is_absent());
 }
 
-Status Client::is_over(const Errand& errand, const Request& request) const {
-  return errand.check().in(path(request.key));
+// One that took too long is named already.
+Status Client::is_over(const Request& request) const {
+  Status over = CallContext::current().check();
+  return over.detail("path") ? over : std::move(over).in(path(request.key));
 }
 
-Answer Client::ask_once(const Request& request, const Errand& errand, std::shared_ptr<const Credentials>* used) {
+Answer Client::ask_once(const Request& request, std::shared_ptr<const Credentials>* used) {
   Answer answer;
-  answer.failure = is_over(errand, request);
+  answer.failure = is_over(request);
   if (!answer.failure.ok()) return answer;
   auto credentials = credentials_->get(server_time());
   if (!credentials.ok()) {
@@ -107,7 +109,7 @@ Answer Client::ask_once(const Request& request, const Errand& errand, std::share
   http.into = request.into;
   http.wants_bytes = request.wants_bytes;
   http.accept = request.accept;
-  http.errand = &errand;
+  http.context = &CallContext::current();
   http.connect_ms = config_.timing.connect_ms;
   http.stall_s = config_.timing.stall_s * (request.ends_late ? 6 : 1);
   http.most_ms = config_.timing.connect_ms + 1000 * http.stall_s * 3 +
@@ -121,7 +123,7 @@ Answer Client::ask_once(const Request& request, const Errand& errand, std::share
   if (answer.http.no_memory) {
     answer.failure = Status(CKPT_NOMEM, path(request.key) + ": no memory for a request");
   } else if (!answer.http.ended.ok()) {
-    answer.failure = Status(answer.http.ended).in(path(request.key));
+    answer.failure = is_over(request);
   } else if (!answer.http.trouble.empty()) {
     answer.failure = Status(CKPT_IO, strformat("{}: {} at {}: {}", path(request.key), request.verb, config_.endpoint(),
                                                answer.http.trouble))
@@ -186,9 +188,9 @@ static bool may_be_done(const Answer& answer) {
   return answer.failure.ok() ? answer.http.status >= 500 || answer.http.status == 409 : answer.http.sent;
 }
 
-bool Client::wait_to_try_again(const Answer& answer, const Try& tries, const Errand& errand) {
+bool Client::wait_to_try_again(const Answer& answer, const Try& tries) {
   const bool busy = answer.http.status == 503 || answer.http.status == 429 || answer.code == "SlowDown";
-  return patience_.wait_to_try_again(answer.http, busy, tries, errand);
+  return patience_.wait_to_try_again(answer.http, busy, tries, CallContext::current());
 }
 
 // What did not get to the server costs nothing.
@@ -203,12 +205,15 @@ void Client::count(const Request& request, const Answer& answer, bool again) {
 }
 
 Answer Client::ask(const Request& request) {
-  const Errand own = Errand::current(), errand = request.may_end() ? own : own.going_on();
+  const std::string where = path(request.key);
+  const Busy busy(request.verb.c_str(), where);
+  const CallContext own = CallContext::current();
+  const ContextScope asking((request.may_end() ? own : own.shielded()).of(busy));
   bool maybe_done = false;
   for (Try tries;; tries.count++) {
-    patience_.wait_for_calm(errand);
+    patience_.wait_for_calm(CallContext::current());
     std::shared_ptr<const Credentials> used;
-    Answer answer = ask_once(request, errand, &used);
+    Answer answer = ask_once(request, &used);
     count(request, answer, tries.count > 0);
     maybe_done |= may_be_done(answer);
     answer.maybe_done = maybe_done && !answer.good();
@@ -216,8 +221,8 @@ Answer Client::ask(const Request& request) {
     Patience::failed(&tries);
     if (used && repair(request, answer, *used, &tries)) continue;
     if (!is_passing(answer)) return answer;
-    if (wait_to_try_again(answer, tries, errand)) continue;
-    if (Status over = is_over(errand, request); !over.ok()) answer.failure = std::move(over);
+    if (wait_to_try_again(answer, tries)) continue;
+    if (Status over = is_over(request); !over.ok()) answer.failure = std::move(over);
     return answer;
   }
 }

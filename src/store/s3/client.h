@@ -69,7 +69,7 @@ class Client {
   // When the server answered, by its own clock; -1 if it does not say.
   int64_t date_of(const HttpReply& reply, std::string_view header = "date") const;
 
-  // Ends with the errand of this thread (errand.h).
+  // One operation of this thread's call (base/call.h), with all tries.
   Answer ask(const Request& request);
   // An answer that is no good, as an error that names bucket, key, HTTP status, S3's code and the id of the request.
   Status error(const Answer& answer, const Request& request) const;
@@ -77,10 +77,10 @@ class Client {
  private:
   struct Try;
   explicit Client(Config config) : config_(std::move(config)), patience_(config_.timing) {}
-  Answer ask_once(const Request& request, const Errand& errand, std::shared_ptr<const Credentials>* used);
-  Status is_over(const Errand& errand, const Request& request) const;
+  Answer ask_once(const Request& request, std::shared_ptr<const Credentials>* used);
+  Status is_over(const Request& request) const;
   bool repair(const Request& request, const Answer& answer, const Credentials& used, Try* tries);
-  bool wait_to_try_again(const Answer& answer, const Try& tries, const Errand& errand);
+  bool wait_to_try_again(const Answer& answer, const Try& tries);
   static void count(const Request& request, const Answer& answer, bool again);
   int64_t server_time() const;
 

@@ -170,7 +170,7 @@ int on_seek(void* user, curl_off_t offset, int origin) {
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   Exchange& exchange = *static_cast<Exchange*>(user);
   try {
-    exchange.reply.ended = exchange.request.errand->check();
+    exchange.reply.ended = exchange.request.context->check();
   } catch (const std::bad_alloc&) {
     exchange.reply.no_memory = true;
   }
@@ -271,7 +271,7 @@ class Http::Handle {
     option(CURLOPT_WRITEFUNCTION, on_body);
     option(CURLOPT_WRITEDATA, exchange);
     set_method(request, exchange);
-    if (request.errand) {
+    if (request.context) {
       option(CURLOPT_NOPROGRESS, 0L);
       option(CURLOPT_XFERINFOFUNCTION, on_progress);
       option(CURLOPT_XFERINFODATA, exchange);
@@ -317,7 +317,9 @@ class Http::Handle {
     option(CURLOPT_CONNECTTIMEOUT_MS, request.connect_ms);
     option(CURLOPT_LOW_SPEED_LIMIT, 1024L);
     option(CURLOPT_LOW_SPEED_TIME, request.stall_s);
-    option(CURLOPT_TIMEOUT_MS, request.most_ms);
+    // Of libcurl's own accord, since it asks on_progress once a second only.
+    const int64_t left = request.context ? request.context->left_ms() : Call::kNever;
+    option(CURLOPT_TIMEOUT_MS, static_cast<long>(std::clamp<int64_t>(left, 1, request.most_ms)));
     optional(CURLOPT_BUFFERSIZE, kBuffer);  // refused of a handle whose last request ended before it had a connection
   }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/errand.h"
+#include "base/call.h"
 #include "store/s3/curl.h"
 #include "store/s3/sign.h"
 
@@ -28,7 +28,7 @@ struct HttpReply {
   bool absent = false;   // nobody listens there
   bool refused = false;  // `accept` said no
   bool no_memory = false;
-  Status ended;  // CANCELLED or TIMEOUT if the errand was over
+  Status ended;  // why, if the call was over
 
   bool good() const { return status >= 200 && status < 300; }
   // Null if there is none.
@@ -46,10 +46,10 @@ struct HttpRequest {
   std::function<bool(const HttpReply&)> accept;
   size_t most_text = 16 << 20;  // of a body that becomes text; a listing of 1,000 keys takes a tenth of it
   long connect_ms = 10000;
-  long stall_s = 20;               // so long with less than a KiB each second
-  long most_ms = 60000;            // for all of it
-  bool direct = false;             // passes by any proxy
-  const Errand* errand = nullptr;  // if not null: waits no longer than that says
+  long stall_s = 20;                     // so long with less than a KiB each second
+  long most_ms = 60000;                  // for all of it
+  bool direct = false;                   // passes by any proxy
+  const CallContext* context = nullptr;  // if not null: waits no longer than that says
 };
 
 class Http {

@@ -70,7 +70,7 @@ Result<std::optional<ObjectInfo>> look_at_object(Client& client, std::string_vie
 // ---- putting ----
 
 Status settle_put(Client& client, std::string_view key, std::string_view put_by, Status otherwise) {
-  const GoingOn until_it_is_known;
+  const CancelShield until_it_is_known;
   const bool lost = otherwise.code() != CKPT_EXISTS;
   auto there = look_at_object(client, key, lost);
   if (!there.ok()) return lost ? otherwise : std::move(there).status();

@@ -23,10 +23,10 @@ bool is_passing_status(long status) {
   return status == 500 || status == 502 || status == 503 || status == 504 || status == 408 || status == 429;
 }
 
-// False once the errand is over.
-static bool sleep_on(const Errand& errand, int64_t ms) {
+// False once the call is over.
+static bool sleep_on(const CallContext& context, int64_t ms) {
   constexpr int64_t kStepMs = 100;
-  for (const int64_t end = now_ms() + ms; errand.check().ok();) {
+  for (const int64_t end = now_ms() + ms; context.check().ok();) {
     const int64_t left = end - now_ms();
     if (left <= 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(left, kStepMs)));
@@ -35,11 +35,11 @@ static bool sleep_on(const Errand& errand, int64_t ms) {
 }
 
 // Not all of them at the same moment.
-void Patience::wait_for_calm(const Errand& errand) const {
+void Patience::wait_for_calm(const CallContext& context) const {
   const int64_t left = calm_from_ - now_ms();
   if (left <= 0) return;
   const int64_t chance = static_cast<int64_t>(random_id().lo % static_cast<uint64_t>(left / 4 + 1));
-  (void)sleep_on(errand, left + chance);
+  (void)sleep_on(context, left + chance);
 }
 
 void Patience::slow_down(int64_t ms) {
@@ -68,13 +68,13 @@ void Patience::failed(Try* tries) {
 }
 
 // The last try comes when patience ends, however long the server wants to wait.
-bool Patience::wait_to_try_again(const HttpReply& reply, bool busy, const Try& tries, const Errand& errand) {
+bool Patience::wait_to_try_again(const HttpReply& reply, bool busy, const Try& tries, const CallContext& context) {
   const int64_t patience = answered_ ? timing_.retry_ms : timing_.first_ms, end = tries.first_failed + patience,
                 left = end - now_ms();
   if (left <= 0) return false;
   const int64_t pause = std::min(left, std::max(pause_after(tries.count), retry_after_ms(reply)));
   if (busy) slow_down(pause);
-  if (!sleep_on(errand, pause)) return false;
+  if (!sleep_on(context, pause)) return false;
   // A request that comes much later may meet what was removed since.
   return now_ms() < end + kLateMs;
 }

@@ -19,15 +19,15 @@ class Patience {
     int count = 0;  // of failures
   };
 
-  // Before each try: waits while the server wants rest, but no longer than the errand.
-  void wait_for_calm(const Errand& errand) const;
+  // Before each try: waits while the server wants rest, but no longer than the call may.
+  void wait_for_calm(const CallContext& context) const;
   // The server has answered: from now on it is given more time.
   void answered() { answered_ = true; }
   // A try has failed.
   static void failed(Try* tries);
-  // Sleeps; false if there is no patience left, or the errand is over. `busy`: the server has too much to do, which
+  // Sleeps; false if there is no patience left, or the call is over. `busy`: the server has too much to do, which
   // concerns all requests.
-  bool wait_to_try_again(const HttpReply& reply, bool busy, const Try& tries, const Errand& errand);
+  bool wait_to_try_again(const HttpReply& reply, bool busy, const Try& tries, const CallContext& context);
 
  private:
   void slow_down(int64_t ms);

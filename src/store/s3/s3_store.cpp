@@ -162,7 +162,7 @@ Result<uint64_t> S3Store::bytes_in(std::string_view directory) const {
 
 Status S3Store::remove(std::string_view key, bool /*sync*/) {
   CKPT_TRY(check_key(key));
-  const GoingOn also_when_cancelled;
+  const CancelShield also_when_cancelled;
   CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
   return there ? delete_object(*client_, key) : not_found(path(key));
 }
@@ -273,7 +273,7 @@ Status S3Store::put_tombstone(const Note& note, const ObjectInfo& held, Bytes to
 }
 
 Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
-  const GoingOn also_when_cancelled;
+  const CancelShield also_when_cancelled;
   CKPT_TRY(check_key(directory));
   CKPT_TRY(check_element(slot));
   Note note{directory, slot, {}, tombstone.empty()};

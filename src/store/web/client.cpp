@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/address.h"
-#include "base/errand.h"
+#include "base/call.h"
 #include "base/text.h"
 #include "store/keys.h"
 #include "store/s3/encoding.h"
@@ -126,7 +126,7 @@ s3::HttpReply Client::ask_once(const Get& get, const Url& address) {
   http.accept = get.accept;
   http.connect_ms = timing_.connect_ms;
   http.stall_s = timing_.stall_s;
-  http.errand = &Errand::current();
+  http.context = &CallContext::current();
   http.most_ms = timing_.connect_ms + 3000 * timing_.stall_s + static_cast<int64_t>(get.into.size()) / kSlowest;
   return http_->exchange(http);
 }
@@ -170,15 +170,18 @@ static bool is_passing(const Answer& answer, const Get& get) {
 }
 
 Answer Client::ask(const Get& get) {
+  const std::string where = get.address.shown();
+  const Busy operation("GET", where);
+  const ContextScope asking(CallContext::current().of(operation));
   for (s3::Patience::Try tries;; tries.count++) {
-    patience_.wait_for_calm(Errand::current());
+    patience_.wait_for_calm(CallContext::current());
     Answer answer = follow(get, tries.count > 0);
     if (answer.http.trouble.empty()) patience_.answered();
     if (!is_passing(answer, get)) return answer;
     s3::Patience::failed(&tries);
     const bool busy = answer.http.status == 503 || answer.http.status == 429;
-    if (patience_.wait_to_try_again(answer.http, busy, tries, Errand::current())) continue;
-    answer.http.ended = Errand::current().check();
+    if (patience_.wait_to_try_again(answer.http, busy, tries, CallContext::current())) continue;
+    answer.http.ended = CallContext::current().check();
     return answer;
   }
 }

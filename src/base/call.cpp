@@ -1,0 +1,255 @@
+#include "base/call.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/strformat.h"
+
+namespace ckpt {
+
+// Set only while a call is at work, and put back by it. So it is nothing to a language that changes threads between
+// calls, nor to two users in one process.
+static thread_local CallContext context_of_thread;
+
+int64_t steady_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+static int64_t later(int64_t time, int64_t by) { return time > Call::kNever - by ? Call::kNever : time + by; }
+
+// ---- counting ----
+
+static constexpr std::atomic<uint64_t> RequestCounters::* kCounts[] = {
+    &RequestCounters::gets,    &RequestCounters::puts,       &RequestCounters::lists,         &RequestCounters::deletes,
+    &RequestCounters::retries, &RequestCounters::bytes_sent, &RequestCounters::bytes_received};
+
+void RequestCounters::add(const RequestCounters& other) {
+  for (const auto count : kCounts) this->*count += other.*count;
+}
+
+void RequestCounters::become(const RequestCounters& now, const RequestCounters& before) {
+  for (const auto count : kCounts) this->*count = now.*count - before.*count;
+}
+
+void count_request(RequestKind kind, bool again, uint64_t sent, uint64_t received) {
+  for (Call* call = CallContext::current().call(); call; call = call->outer.get()) {
+    RequestCounters& requests = call->requests;
+    switch (kind) {
+      case RequestKind::kGet:
+        requests.gets++;
+        break;
+      case RequestKind::kPut:
+        requests.puts++;
+        break;
+      case RequestKind::kList:
+        requests.lists++;
+        break;
+      case RequestKind::kDelete:
+        requests.deletes++;
+        break;
+    }
+    requests.retries += again ? 1 : 0;
+    requests.bytes_sent += sent;
+    requests.bytes_received += received;
+  }
+}
+
+// ---- the end of a call ----
+
+int64_t Call::patience_ms() const {
+  int64_t least = kNever;
+  for (const Call* call = this; call; call = call->outer.get()) least = std::min(least, call->patience_ms_.load());
+  return least;
+}
+
+int64_t Call::over_ms() const {
+  int64_t first = kNever;
+  for (const Call* call = this; call; call = call->outer.get()) first = std::min(first, call->over_ms_.load());
+  return first;
+}
+
+void Call::cancel() {
+  cancelled_ = true;
+  std::lock_guard lock(mutex_);
+  over_ms_ = std::min(over_ms_.load(), steady_ms());
+}
+
+Status Call::end(Status cause) {
+  std::lock_guard lock(mutex_);
+  if (over_ms_ == kNever) {
+    cause_ = cause;
+    over_ms_ = steady_ms();
+  }
+  return cause;
+}
+
+Status Call::end_late(Status cause) {
+  Status ended = end(std::move(cause));
+  late_ = true;
+  return ended;
+}
+
+// With the lock. The cause may be any status, and must not be taken for an answer of the store ("not found").
+Status Call::why_over() const {
+  if (cause_.ok()) return Status(CKPT_CANCELLED, "the job was cancelled");
+  return cause_.code() == CKPT_TIMEOUT ? cause_ : Status(CKPT_TIMEOUT, "the call is over: " + cause_.message());
+}
+
+Status Call::check() const {
+  for (const Call* call = this; call; call = call->outer.get()) {
+    if (call->over_ms_ == kNever) continue;
+    std::lock_guard lock(call->mutex_);
+    return call->why_over();
+  }
+  return Ok();
+}
+
+Status Call::check_work() const {
+  if (cancelled_) return Status(CKPT_CANCELLED, "the job was cancelled");
+  if (!late_) return Ok();
+  std::lock_guard lock(mutex_);
+  return why_over();
+}
+
+Status Call::answer_if_left(Status answer) {
+  CKPT_TRY(check());
+  std::lock_guard lock(mutex_);
+  if (over_ms_ != kNever) return why_over();
+  if_left_ = std::move(answer);
+  has_answer_ = true;
+  return Ok();
+}
+
+Status Call::settle(Status answer) {
+  std::lock_guard lock(mutex_);
+  if_left_ = answer;
+  has_answer_ = true;
+  return answer;
+}
+
+bool Call::is_left(const Busy& held, int64_t now) const {
+  return now >= later(over_ms(), kLeaveMs) && now >= held.since_ms() + kHeldMs;
+}
+
+// What was known of the end, and why it did not come.
+static Status with_reason(const Status& known, const std::string& text) {
+  if (known.ok()) return Status(CKPT_TIMEOUT, text);
+  Status status(known.code(), known.message() + "; " + text);
+  for (const auto& [key, value] : known.details()) status = std::move(status).with(key, value);
+  return status;
+}
+
+bool Call::is_stuck(Status* answer) {
+  const int64_t now = steady_ms(), patience = patience_ms();
+  std::unique_lock lock(mutex_);
+  const Busy* oldest = busy_;
+  for (const Busy* one = busy_; one; one = one->after_)
+    if (one->since_ms() < oldest->since_ms()) oldest = one;
+  if (!oldest) return false;
+  const std::string what = strformat("{} has not ended for {} ms", oldest->text(), now - oldest->since_ms());
+  const bool left = is_left(*oldest, now);
+  const bool late = now >= later(oldest->since_ms(), patience);
+  const Status known = has_answer_ ? if_left_ : Ok();
+  const bool has_answer = has_answer_;
+  lock.unlock();
+  if (late) (void)end_late(Status(CKPT_TIMEOUT, what));
+  if (!left) return false;
+  const std::string text = what + "; the system holds its thread, which was left behind";
+  *answer = has_answer && known.ok() ? Ok() : with_reason(known, text);
+  return true;
+}
+
+// ---- operations ----
+
+Busy::Busy(const char* verb, std::string_view path, std::string_view name)
+    : verb_(verb), path_(path), name_(name), since_ms_(steady_ms()), call_(CallContext::current().call()) {
+  // One inside a call that somebody looks after works on the same threads.
+  while (call_ && !call_->watched_) call_ = call_->outer.get();
+  if (!call_) return;
+  std::lock_guard lock(call_->mutex_);
+  after_ = call_->busy_;
+  if (after_) after_->before_ = this;
+  call_->busy_ = this;
+}
+
+Busy::~Busy() {
+  if (!call_) return;
+  std::lock_guard lock(call_->mutex_);
+  (before_ ? before_->after_ : call_->busy_) = after_;
+  if (after_) after_->before_ = before_;
+}
+
+std::string Busy::path() const { return std::string(path_) + (name_.empty() ? "" : "/") + std::string(name_); }
+
+std::string Busy::text() const { return strformat("{} of {}", verb_, path()); }
+
+// ---- contexts ----
+
+const CallContext& CallContext::current() { return context_of_thread; }
+
+ContextScope::ContextScope(const CallContext& context) : before_(context_of_thread) { context_of_thread = context; }
+ContextScope::~ContextScope() { context_of_thread = before_; }
+
+// An operation that begins when the call is over, or goes on then, gets half of the time that is left. So after one
+// that gets no answer there is time for others.
+int64_t CallContext::end_ms() const {
+  const int64_t over = call_ ? call_->over_ms() : Call::kNever;
+  if (over == Call::kNever)
+    return call_ && operation_ ? std::min(until_ms_, later(operation_->since_ms(), call_->patience_ms())) : until_ms_;
+  if (!shielded_) return std::min(until_ms_, over);
+  const int64_t closed = over + Call::kClosingMs;
+  if (!operation_) return std::min(until_ms_, closed);
+  const int64_t own = later(operation_->since_ms(), call_->patience_ms());
+  if (own <= over) return std::min(until_ms_, own);  // it had all of its time
+  const int64_t from = std::max(over, operation_->since_ms());
+  return std::min(until_ms_, from + std::max<int64_t>(closed - from, 0) / 2);
+}
+
+Status CallContext::check() const {
+  const int64_t now = steady_ms();
+  if (now < end_ms()) return Ok();
+  if (call_) CKPT_TRY(call_->check());
+  if (now >= until_ms_ || !operation_) return Status(CKPT_TIMEOUT, "no answer before the time was up");
+  return call_->end_late(Status(CKPT_TIMEOUT, strformat("{}: no answer within {} ms (option timeout_ms)",
+                                                        operation_->text(), now - operation_->since_ms()))
+                             .with("path", operation_->path()));
+}
+
+int64_t CallContext::left_ms() const {
+  const int64_t end = end_ms();
+  return end == Call::kNever ? end : std::max<int64_t>(end - steady_ms(), 0);
+}
+
+CallContext CallContext::ending_at(int64_t until_ms) const {
+  CallContext context = *this;
+  context.until_ms_ = std::min(until_ms_, until_ms);
+  return context;
+}
+
+CallContext CallContext::of(const Busy& operation) const {
+  CallContext context = *this;
+  context.operation_ = &operation;
+  return context;
+}
+
+CallContext CallContext::shielded() const {
+  CallContext context = *this;
+  context.shielded_ = true;
+  return context;
+}
+
+// Whoever waited for others until now need not wait for what tells them so.
+static CallContext without_end(const CallContext& context, const std::shared_ptr<Call>& own) {
+  return CallContext(own ? own.get() : context.call()).shielded();
+}
+
+static std::shared_ptr<Call> call_for_nobody() {
+  return CallContext::current().call() ? nullptr : std::make_shared<Call>();
+}
+
+Closing::Closing(const Status& cause) : own_(call_for_nobody()), scope_(without_end(CallContext::current(), own_)) {
+  (void)CallContext::current().call()->end(cause);
+}
+
+}  // namespace ckpt
