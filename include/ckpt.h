@@ -236,7 +236,7 @@ typedef struct ckpt_checkpoint_info {
  * give every rank the resulting id: a later call may find a newer checkpoint.
  * A newer checkpoint whose manifest is damaged, unreadable or of an unknown revision is passed over and counted in
  * passed_over. Its own error is the answer if no other is left, or with on_damaged=error.
- * Options: run, on_damaged. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO. */
+ * Options: run, on_damaged, timeout_ms. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                                      ckpt_checkpoint_info* out, ckpt_error** err);
 
@@ -368,13 +368,16 @@ CKPT_API const char* ckpt_save_id(const ckpt_save* save); /* the id that the che
  * knows that the commit record is durable. Other ranks wait 2 s longer than timeout_ms, so that rank 0 can name who is
  * missing. Statuses: EXISTS (on_existing=error, and the checkpoint is sound), NOT_FOUND (an attribute's tensor),
  * MISMATCH, INCOMPLETE, FENCED, ABORTED, TIMEOUT, CANCELLED, COMMIT_UNKNOWN, CONFLICT, IO, NO_SPACE. After any of these
- * but COMMIT_UNKNOWN nothing was committed. A damaged checkpoint stays, and leaves its label to the save. */
+ * but COMMIT_UNKNOWN nothing was committed. A damaged checkpoint stays, and leaves its label to the save.
+ * It ends within ten seconds once an operation of the store took longer than timeout_ms. Where a disk hangs, the error
+ * says that a thread was "left behind": that may use the memory of the tensors until the disk answers (ABI.md). */
 CKPT_API ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err);
 
 /* The same in the background. The caller's memory may change again once the job is STAGED.
  * _start           copies the memory, within staging_bytes. If all of it fits, STAGED waits for neither the store nor
  *                  other ranks; their errors, such as a taken label, come after it. (held_by=some waits for the ranks.)
- * _start_in_place  does not copy; STAGED is reached once the data has been written. */
+ * _start_in_place  does not copy; STAGED is reached once the data has been written. If the job's error says "left
+ *                  behind", the memory is in use until the disk answers, as in ckpt_save_run. */
 CKPT_API ckpt_status ckpt_save_start(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_save_start_in_place(ckpt_save* save, ckpt_job** out, ckpt_error** err);
 
@@ -398,7 +401,8 @@ typedef struct ckpt_reader ckpt_reader;
 
 /* `selector`, on_damaged: see ckpt_store_find; ckpt_reader_report says what was passed over. A manifest above 4 MiB is
  * read by pages when they are needed: later calls then may also return INCOMPLETE, CORRUPT, FORMAT and IO.
- * Options: run, threads, on_damaged. Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO. */
+ * Options: run, threads, on_damaged, timeout_ms. Statuses: NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED,
+ * GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,
                                       const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_reader_free(ckpt_reader* reader);
@@ -454,8 +458,9 @@ CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* 
 CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key); /* or NULL */
 
 /* A read-only view of a whole tensor, without a copy, for as long as the reader lives. Checksums are verified first
- * unless verify=0. A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot. Options: verify,
- * threads. Statuses: NOT_FOUND, UNSUPPORTED (its bytes are not stored raw and in one piece), CORRUPT, GONE, IO. */
+ * unless verify=0. A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot. Options:
+ * timeout_ms, verify, threads. Statuses: NOT_FOUND, UNSUPPORTED (its bytes are not stored raw and in one piece),
+ * CORRUPT, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                                      const void** data, uint64_t* size, ckpt_error** err);
 
@@ -464,7 +469,7 @@ CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tens
 /* Many requests, planned and read together: make it, add to it, run or start it once, free it. */
 typedef struct ckpt_load ckpt_load;
 
-/* Options: verify, strict, object_policy, own_part, threads, staging_bytes. */
+/* Options: verify, strict, object_policy, own_part, threads, staging_bytes, timeout_ms. */
 CKPT_API ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt_options* options,
                                    ckpt_error** err);
 
@@ -487,7 +492,9 @@ CKPT_API ckpt_status ckpt_load_add_object(ckpt_load* load, const char* name, uin
 
 /* All structural errors (NOT_FOUND, MISMATCH, INCOMPLETE, …) come before the first byte of caller memory changes;
  * after CORRUPT, IO, GONE or CANCELLED the requested memory is undefined. OK proves that every requested byte was
- * written and (verify=1) checked. Statuses: as said, and UNSUPPORTED. */
+ * written and (verify=1) checked. Statuses: as said, UNSUPPORTED, and TIMEOUT once an operation of the store took
+ * longer than timeout_ms. If the error says that a thread was "left behind", the memory is in use until the disk
+ * answers (ABI.md). */
 CKPT_API ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err);
 CKPT_API ckpt_status ckpt_load_start(ckpt_load* load, ckpt_job** out, ckpt_error** err);
 
@@ -524,13 +531,13 @@ CKPT_API int32_t ckpt_job_state(const ckpt_job* job);
 CKPT_API ckpt_status ckpt_job_wait(const ckpt_job* job, int32_t state, int64_t timeout_ms, ckpt_error** err);
 
 /* Asks the job to stop, and returns at once; may be called more than once. A save that is not committed yet will not
- * be. Requests to a server that it waits for end within about a second; ABI.md has the exceptions. */
+ * be. Requests to a server that it waits for end within about a second, the job within ten; ABI.md says how. */
 CKPT_API void ckpt_job_cancel(const ckpt_job* job);
 
 /* A job for a call that blocks: put into the call's options, it lets another thread watch the call (state, bytes_total
  * and bytes_done where there is a measure) and cancel it. ckpt_session_open, ckpt_store_prune, ckpt_store_repair,
- * ckpt_reader_diff, ckpt_reader_copy, ckpt_share_open, ckpt_import and ckpt_export work under such a job, on the
- * caller's thread; cancelled, they return CANCELLED soon, and what they had done by then stays done (prune: what it
+ * ckpt_reader_diff, ckpt_reader_copy, ckpt_share_open, ckpt_import and ckpt_export work under such a job, and block
+ * the caller; cancelled, they return CANCELLED soon, and what they had done by then stays done (prune: what it
  * removed; copy: the parts). Other calls refuse the options (INVALID). A job serves one call. `job` NULL takes it out
  * of the options, which keep it alive otherwise. */
 CKPT_API ckpt_status ckpt_job_new(ckpt_job** out, ckpt_error** err);
@@ -566,7 +573,9 @@ CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out
 /* The report of an ended job. Verify: the damage found. Mirror: what will not be copied. Save: see ckpt_save_report.
  * UNSUPPORTED for loads. */
 CKPT_API ckpt_status ckpt_job_report(const ckpt_job* job, ckpt_report** out, ckpt_error** err);
-/* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory. */
+/* Cancels a job that still runs, and blocks until the engine no longer touches the caller's memory, but for ten seconds
+ * at most: where a disk hangs, ckpt_job_wait says then that a thread was "left behind". Ask it before you free memory
+ * that a job which is not yet STAGED, or a load, may use. */
 CKPT_API void ckpt_job_free(ckpt_job* job);
 
 #ifdef __cplusplus

@@ -49,12 +49,12 @@ CKPT_API void ckpt_report_free(ckpt_report* report);
 /* Checks a checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only sizes,
  * headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does not end
  * the job: it ends OK, and ckpt_job_report lists every damage. An empty report means a sound checkpoint. Options:
- * verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
+ * timeout_ms, verify_mode, sample_k, sample_n, threads. Statuses of the job: IO, GONE, CANCELLED. */
 CKPT_API ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* options, ckpt_job** out,
                                         ckpt_error** err);
 
 /* Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
- * report means equal content. Options: values, threads. Statuses: CORRUPT, IO, GONE. */
+ * report means equal content. Options: timeout_ms, values, threads. Statuses: CORRUPT, IO, GONE. */
 CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const ckpt_options* options,
                                       ckpt_report** out, ckpt_error** err);
 
@@ -69,11 +69,11 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b
  * same checkpoint at once. A checkpoint that is there already is OK.
  * `report` (nullable) says what was there: a finding KEPT with status EXISTS for the checkpoint, with OK for `count`
  * of its parts; DIFFERENT for a copy that is foreign.
- * Options: check, staging_bytes, threads. Statuses: EXISTS (another checkpoint has its name there: details expected and
- * found are the save ids), CORRUPT, FORMAT, INCOMPLETE (the source is damaged), GONE (it was removed), MISMATCH (a part
- * or MANIFEST that is there is not the source's), CONFLICT (a save there has its name), ABORTED (it was removed there
- * while it was made, or closed by a tombstone), COMMIT_UNKNOWN (MANIFEST was put, but the store gave no answer: copy
- * again), NO_SPACE, IO, CANCELLED. */
+ * Options: timeout_ms, check, staging_bytes, threads. Statuses: EXISTS (another checkpoint has its name there: details
+ * expected and found are the save ids), CORRUPT, FORMAT, INCOMPLETE (the source is damaged), GONE (it was removed),
+ * MISMATCH (a part or MANIFEST that is there is not the source's), CONFLICT (a save there has its name), ABORTED (it
+ * was removed there while it was made, or closed by a tombstone), COMMIT_UNKNOWN (MANIFEST was put, but the store gave
+ * no answer: copy again), NO_SPACE, IO, CANCELLED. */
 CKPT_API ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, const ckpt_options* options,
                                       ckpt_report** report, ckpt_error** err);
 
@@ -146,16 +146,15 @@ CKPT_API void ckpt_runs_free(ckpt_runs* runs);
  * session's retention it does not ask who went on from which. `report` (nullable) lists what was removed and what was
  * kept and why; with dry_run, what would be. Copies and directories that were renamed by hand are not its business, but
  * it removes unfinished copies that nobody works on, and what an earlier removal left for readers (store option
- * prune_grace_ms) and is due. INVALID: keep_every or protect without keep_last, which would keep all. Options: run,
- * keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
+ * prune_grace_ms) and is due. INVALID: keep_every or protect without keep_last, which would keep all. Options:
+ * timeout_ms, run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 
 /* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte. It never replaces a readable
  * one. An attempt that never committed needs force=1 and is marked REBUILT. Then it removes unfinished copies that
- * nobody works on. By default a dry run. Options: dry_run
- * (default 1 here), force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part of another save or rank),
- * CORRUPT, ABORTED, IO. */
+ * nobody works on. By default a dry run. Options: timeout_ms, dry_run (default 1 here), force. Statuses: EXISTS (sound
+ * already), INCOMPLETE, MISMATCH (a part of another save or rank), CORRUPT, ABORTED, IO. */
 CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
                                        ckpt_report** report, ckpt_error** err);
 

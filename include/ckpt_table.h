@@ -130,8 +130,8 @@ typedef struct ckpt_share_desc {
  * list), of which each is loaded by itself, so a table larger than memory can be passed through. `ids`, `id_count`: of
  * IDS, in any order; rows come in that order, without what is missing. If the options carry a job
  * (ckpt_options_set_job), its bytes_total and bytes_done count the ids that are read (MOD) or looked up (IDS). Options:
- * threads. Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT (its rows
- * are not sorted), GONE, IO, CANCELLED. */
+ * timeout_ms, threads. Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT
+ * (its rows are not sorted), GONE, IO, CANCELLED. */
 typedef struct ckpt_share ckpt_share;
 CKPT_API ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const char* table,
                                      const ckpt_share_desc* desc, const uint64_t* ids, uint64_t id_count,

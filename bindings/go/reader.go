@@ -13,8 +13,8 @@ import (
 type Reader struct{ h owned[*C.ckpt_reader] }
 
 // OpenReader opens the checkpoint that `selector` names, as in [Store.Find]. It reads and checks the manifest, no
-// tensor data. [Reader.Report] says which newer checkpoints were passed over. Options: run, threads, on_damaged.
-// Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision, ErrAborted, ErrGone, ErrIO.
+// tensor data. [Reader.Report] says which newer checkpoints were passed over. Options: timeout_ms, run, threads,
+// on_damaged. Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision, ErrAborted, ErrGone, ErrIO.
 func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
 	if store == nil {
 		return nil, nilError("store")
@@ -176,8 +176,8 @@ func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]by
 }
 
 // Map returns a view of a whole tensor without a copy. It verifies the checksums first unless verify=0. A mapped file
-// on a failing disk can end the process with SIGBUS; a Load cannot. Options: verify, threads. Errors: ErrNotFound,
-// ErrUnsupported (the bytes are not stored raw and in one piece), ErrCorrupt, ErrGone, ErrIO.
+// on a failing disk can end the process with SIGBUS; a Load cannot. Options: timeout_ms, verify, threads. Errors:
+// ErrNotFound, ErrUnsupported (the bytes are not stored raw and in one piece), ErrCorrupt, ErrGone, ErrIO.
 func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*MappedTensor, error) {
 		var data unsafe.Pointer
@@ -193,8 +193,8 @@ func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 // Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only
 // sizes, headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does
 // not end the job: it ends well, and [Job.Report] lists every damage. An empty report means a sound checkpoint.
-// Cancelling the context cancels the job; if it is done already, Verify returns ErrCancelled. Options: verify_mode,
-// sample_k, sample_n, threads. Errors of the job: ErrIO, ErrGone, ErrCancelled.
+// Cancelling the context cancels the job; if it is done already, Verify returns ErrCancelled. Options: timeout_ms,
+// verify_mode, sample_k, sample_n, threads. Errors of the job: ErrIO, ErrGone, ErrCancelled.
 func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Job, error) {
 		if err := beforehand(ctx, "verification"); err != nil {
@@ -210,8 +210,8 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 }
 
 // Diff compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
-// report means equal content. The context cancels it. Options: values, threads. Errors: ErrCorrupt, ErrIO, ErrGone,
-// ErrCancelled.
+// report means equal content. The context cancels it. Options: timeout_ms, values, threads. Errors: ErrCorrupt, ErrIO,
+// ErrGone, ErrCancelled.
 func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Report, error) {
 	if other == nil {
 		return Report{}, nilError("other reader")
@@ -242,8 +242,8 @@ func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Repo
 
 // Copy makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
 // is no checkpoint; the next call goes on with it. One that is there already is fine. The report says what was there,
-// and whether the copy is foreign in that store. The context cancels it. Options: check, staging_bytes, threads.
-// Errors: ErrExists (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone,
+// and whether the copy is foreign in that store. The context cancels it. Options: timeout_ms, check, staging_bytes,
+// threads. Errors: ErrExists (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone,
 // ErrMismatch, ErrConflict, ErrAborted, ErrCommitUnknown (copy again), ErrNoSpace, ErrIO, ErrCancelled.
 func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, error) {
 	if to == nil {

@@ -122,7 +122,7 @@ func (s *Store) Runs() ([]RunInfo, error) {
 // foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
 // give every rank the resulting ID: a later call may find a newer checkpoint. Newer checkpoints that cannot be loaded
 // are passed over and counted in PassedOver. With on_damaged=error the error is what is wrong with the newest.
-// Options: run, on_damaged. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
+// Options: timeout_ms, run, on_damaged. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
 func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
@@ -155,9 +155,9 @@ func (s *Store) Remove(id string) error {
 // Prune applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
 // ("step-100"); others ("best") stay. It keeps the newest keep_last, every step that keep_every divides, the labels in
 // protect, whatever a reader holds, and always the newest one that is sound. The report lists what was removed, and
-// what was kept and why; with dry_run, what would be. The context cancels it between two checkpoints. Options: run,
-// keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect without keep_last), ErrCancelled,
-// ErrIO.
+// what was kept and why; with dry_run, what would be. The context cancels it between two checkpoints. Options:
+// timeout_ms, run, keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect without
+// keep_last), ErrCancelled, ErrIO.
 func (s *Store) Prune(ctx context.Context, options Options) (Report, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		_ cTexts) (Report, error) {
@@ -169,9 +169,9 @@ func (s *Store) Prune(ctx context.Context, options Options) (Report, error) {
 }
 
 // Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte. It never replaces a
-// readable one. An attempt that never committed needs force=1. By default it is a dry run. Options: dry_run (default 1
-// here), force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrCancelled (by
-// the context), ErrIO.
+// readable one. An attempt that never committed needs force=1. By default it is a dry run. Options: timeout_ms, dry_run
+// (default 1 here), force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted,
+// ErrCancelled (by the context), ErrIO.
 func (s *Store) Repair(ctx context.Context, id string, options Options) (Report, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		in cTexts) (Report, error) {

@@ -69,6 +69,47 @@ ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   }
 }
 
+// How long an operation of a call may take that has no option timeout_ms, and of one that frees a handle.
+inline constexpr int64_t kPatienceMs = 600000, kFreeMs = 2000;
+
+// Runs the body of a call that touches a store on a thread of its own: if the kernel holds that for too long, the
+// caller gets TIMEOUT, and the thread is left behind. So the body owns all that it uses, and what it makes.
+template <typename Body>
+Status run_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body) {
+  job->call->bound(patience_ms);
+  return job->run_apart(CKPT_JOB_DONE, [body = std::move(body)](Job& running) mutable -> Status {
+    CKPT_TRY(running.check());
+    Status ended = body(running);
+    // What is told of a store that does not answer is no answer.
+    Status over = running.check();
+    return over.code() == CKPT_TIMEOUT ? over : ended;
+  });
+}
+template <typename T, typename Body>
+Result<T> make_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body) {
+  const auto made = std::make_shared<std::optional<T>>();
+  CKPT_TRY(run_apart(job, patience_ms, [made, body = std::move(body)](Job& running) mutable -> Status {
+    CKPT_ASSIGN(*made, body(running));
+    return Ok();
+  }));
+  return std::move(**made);
+}
+
+// Frees a handle whose end touches a store. Does nothing in a forked child.
+template <typename Handle>
+void release_apart(Handle* handle) noexcept {
+  if (!handle || handle->forked()) return;
+  std::unique_ptr<Handle> owned(handle);
+  (void)guard(nullptr, [&]() -> Status {
+    auto job = std::make_shared<Job>();
+    std::shared_ptr<Handle> last(std::move(owned));
+    return run_apart(job, kFreeMs, [last = std::move(last)](Job&) mutable -> Status {
+      last.reset();
+      return Ok();
+    });
+  });
+}
+
 // Frees a handle. Does nothing in a forked child, which must not touch its parent's threads, locks or files.
 template <typename Handle>
 void release(Handle* handle) noexcept {

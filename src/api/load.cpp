@@ -50,8 +50,8 @@ ckpt_status ckpt_load_run(ckpt_load* load, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     CKPT_TRY(load->load->begin());
-    Job job;
-    return job.run(CKPT_JOB_DONE, [&](Job& running) { return load->load->work(running); });
+    const auto job = std::make_shared<Job>();
+    return job->run_apart(CKPT_JOB_DONE, [kept = load->load](Job& running) { return kept->work(running); });
   });
 }
 

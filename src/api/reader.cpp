@@ -21,15 +21,17 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
     if (store->forked()) return forked_status();
     CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
-    const std::string run = bag.str("run");
-    CKPT_ASSIGN(auto checkpoint, Checkpoint::open(store->store, {selector, run, bag.str("on_damaged") == "error"},
-                                                  resolve_threads(bag.integer("threads")), store->mirror));
+    const auto open = [kept = ckpt_store(*store), asked = std::string(selector), run = bag.str("run"),
+                       strict = bag.str("on_damaged") == "error", threads = resolve_threads(bag.integer("threads"))](
+                          Job&) { return Checkpoint::open(kept.store, {asked, run, strict}, threads, kept.mirror); };
+    CKPT_ASSIGN(auto checkpoint,
+                make_apart<std::shared_ptr<Checkpoint>>(std::make_shared<Job>(), bag.integer("timeout_ms"), open));
     *out = new ckpt_reader{{}, std::move(checkpoint), store->no_cache};
     return Ok();
   });
 }
 
-void ckpt_reader_free(ckpt_reader* reader) { release(reader); }
+void ckpt_reader_free(ckpt_reader* reader) { release_apart(reader); }
 
 ckpt_status ckpt_reader_info(const ckpt_reader* reader, ckpt_checkpoint_info* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
@@ -263,8 +265,11 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
     if (!tensor || !data || !size) return null_status("tensor, data or size");
     CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
-    CKPT_ASSIGN(Bytes bytes, load::map_tensor(*reader->checkpoint, tensor, bag.integer("verify") != 0,
-                                              resolve_threads(bag.integer("threads"))));
+    const auto map = [kept = reader->checkpoint, name = std::string(tensor), verify = bag.integer("verify") != 0,
+                      threads = resolve_threads(bag.integer("threads"))](Job&) {
+      return load::map_tensor(*kept, name, verify, threads);
+    };
+    CKPT_ASSIGN(Bytes bytes, make_apart<Bytes>(std::make_shared<Job>(), bag.integer("timeout_ms"), map));
     checkpoint::note_loaded(reader->checkpoint->summary(), reader->checkpoint->summary().step);
     *data = bytes.data();
     *size = bytes.size();
@@ -289,6 +294,7 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
     if (settings.sample_k > settings.sample_n)
       return Status(CKPT_INVALID, strformat("sample {} of {}", settings.sample_k, settings.sample_n));
     auto handle = new_job();
+    handle->job->call->bound(bag.integer("timeout_ms"));
     CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](Job& job) {
       return maintain::verify_checkpoint(*kept, settings, job);
     }));
@@ -303,13 +309,16 @@ ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const c
     CKPT_TRY(usable(a, "a"));
     CKPT_TRY(usable(b, "b"));
     if (!out) return null_status("out");
-    auto report = std::make_unique<ckpt_report>();
     const Options& bag = options_of(options);
-    CKPT_TRY(run_under(options, [&](Job& job) {
-      return maintain::diff_checkpoints(*a->checkpoint, *b->checkpoint, bag.integer("values") != 0,
-                                        resolve_threads(bag.integer("threads")), &report->report, job);
-    }));
-    *out = report.release();
+    const auto compare = [left = a->checkpoint, right = b->checkpoint, values = bag.integer("values") != 0,
+                          threads = resolve_threads(bag.integer("threads"))](Job& job) -> Result<Report> {
+      Report report;
+      CKPT_TRY(maintain::diff_checkpoints(*left, *right, values, threads, &report, job));
+      return report;
+    };
+    CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
+    CKPT_ASSIGN(Report report, make_apart<Report>(job, bag.integer("timeout_ms"), compare));
+    *out = new ckpt_report{{}, std::move(report)};
     return Ok();
   });
 }
@@ -323,11 +332,14 @@ ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, co
     const maintain::CopyOptions settings{.full = bag.str("check") == "full",
                                          .threads = resolve_threads(bag.integer("threads")),
                                          .memory = static_cast<uint64_t>(bag.integer("staging_bytes"))};
-    auto findings = std::make_unique<ckpt_report>();
-    CKPT_TRY(run_under(options, [&](Job& job) {
-      return maintain::copy_checkpoint(*reader->checkpoint, *to->store, settings, &findings->report, job);
-    }));
-    if (report) *report = findings.release();
+    const auto copy = [from = reader->checkpoint, into = to->store, settings](Job& job) -> Result<Report> {
+      Report findings;
+      CKPT_TRY(maintain::copy_checkpoint(*from, *into, settings, &findings, job));
+      return findings;
+    };
+    CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
+    CKPT_ASSIGN(Report findings, make_apart<Report>(job, bag.integer("timeout_ms"), copy));
+    if (report) *report = new ckpt_report{{}, std::move(findings)};
     return Ok();
   });
 }

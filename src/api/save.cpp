@@ -40,7 +40,9 @@ ckpt_status ckpt_save_add_tensors(ckpt_save* save, uint64_t count, const char* c
 ckpt_status ckpt_save_give_up(ckpt_save* save, const char* reason, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(save, "save"));
-    return reason ? save->save->give_up(reason) : null_status("reason");
+    if (!reason) return null_status("reason");
+    return run_apart(std::make_shared<Job>(), kFreeMs,
+                     [kept = save->save, why = std::string(reason)](Job&) { return kept->give_up(why); });
   });
 }
 
@@ -88,9 +90,10 @@ ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(save, "save"));
     CKPT_TRY(save->save->begin());
-    Job job;
-    return job.run(save->save->goal(),
-                   [&](Job& running) { return work(*save->save, save->mirror.get(), running, false); });
+    const auto job = std::make_shared<Job>();
+    return job->run_apart(save->save->goal(), [kept = save->save, mirror = save->mirror](Job& running) {
+      return work(*kept, mirror.get(), running, false);
+    });
   });
 }
 
@@ -125,4 +128,4 @@ ckpt_status ckpt_save_report(const ckpt_save* save, ckpt_report** out, ckpt_erro
   });
 }
 
-void ckpt_save_free(ckpt_save* save) { release(save); }
+void ckpt_save_free(ckpt_save* save) { release_apart(save); }

@@ -23,20 +23,26 @@ ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint3
     const int64_t mirror_keep_last = options_of(options).integer("mirror_keep_last");
     if (mirror_keep_last != 0 && !store->mirror)
       return Status(CKPT_INVALID, "option mirror_keep_last has no effect: the store was opened without option mirror");
-    return run_under(options, [&](Job& job) -> Status {
-      CKPT_ASSIGN(auto session, session::Session::open(store->store, rank, world_size, session_string,
-                                                       options_of(options), job, store->mirror));
-      CKPT_ASSIGN(auto mirror, start_mirror(*store, session, mirror_keep_last));
-      *out = new ckpt_session{{}, std::move(session), std::move(mirror)};
-      return Ok();
-    });
+    std::optional<std::string> given;
+    if (session_string) given = session_string;
+    const auto open = [kept = ckpt_store(*store), rank, world_size, given, bag = options_of(options),
+                       mirror_keep_last](Job& job) -> Result<ckpt_session> {
+      CKPT_ASSIGN(auto session, session::Session::open(kept.store, rank, world_size, given ? given->c_str() : nullptr,
+                                                       bag, job, kept.mirror));
+      CKPT_ASSIGN(auto mirror, start_mirror(kept, session, mirror_keep_last));
+      return ckpt_session{{}, std::move(session), std::move(mirror)};
+    };
+    CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
+    CKPT_ASSIGN(ckpt_session session, make_apart<ckpt_session>(job, kPatienceMs, open));
+    *out = new ckpt_session(std::move(session));
+    return Ok();
   });
 }
 
 const char* ckpt_session_string(const ckpt_session* session) {
   return session ? session->session->string().c_str() : "";
 }
-void ckpt_session_free(ckpt_session* session) { release(session); }
+void ckpt_session_free(ckpt_session* session) { release_apart(session); }
 
 ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {

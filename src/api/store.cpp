@@ -67,8 +67,13 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
   return guard(err, [&]() -> Status {
     if (!store || !out) return null_status("store or out");
     if (store->forked()) return forked_status();
-    CKPT_ASSIGN(auto entries, checkpoint::list_places(store->places()));
-    checkpoint::measure(store->places(), entries);
+    using Entries = std::vector<checkpoint::CheckpointEntry>;
+    const auto list = [kept = ckpt_store(*store)](Job&) -> Result<Entries> {
+      CKPT_ASSIGN(Entries entries, checkpoint::list_places(kept.places()));
+      checkpoint::measure(kept.places(), entries);
+      return entries;
+    };
+    CKPT_ASSIGN(auto entries, make_apart<Entries>(std::make_shared<Job>(), kPatienceMs, list));
     *out = new ckpt_list{{}, std::move(entries)};
     return Ok();
   });
@@ -93,7 +98,9 @@ ckpt_status ckpt_store_runs(const ckpt_store* store, ckpt_runs** out, ckpt_error
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(store, "store"));
     if (!out) return null_status("out");
-    CKPT_ASSIGN(auto entries, session::list_runs(*store->store));
+    CKPT_ASSIGN(auto entries, make_apart<std::vector<session::RunEntry>>(
+                                  std::make_shared<Job>(), kPatienceMs,
+                                  [kept = store->store](Job&) { return session::list_runs(*kept); }));
     *out = new ckpt_runs{{}, std::move(entries)};
     return Ok();
   });
@@ -131,9 +138,12 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
     CKPT_TRY(refuse_job(options));
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
-    const std::string run = bag.str("run");
+    const auto find = [kept = ckpt_store(*store), asked = std::string(selector), run = bag.str("run"),
+                       strict = bag.str("on_damaged") == "error"](Job&) {
+      return checkpoint::find_checkpoint(kept.places(), {asked, run, strict});
+    };
     CKPT_ASSIGN(auto found,
-                checkpoint::find_checkpoint(store->places(), {selector, run, bag.str("on_damaged") == "error"}));
+                make_apart<checkpoint::Selection>(std::make_shared<Job>(), bag.integer("timeout_ms"), find));
     ckpt_checkpoint_info info{};
     checkpoint::fill_info(found, &info);
     return put_info(info, out);
@@ -144,7 +154,9 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
-    return commit::remove_by_id(*store->store, id);
+    return run_apart(std::make_shared<Job>(), kPatienceMs, [kept = store->store, removed = std::string(id)](Job&) {
+      return commit::remove_by_id(*kept, removed);
+    });
   });
 }
 
@@ -155,13 +167,15 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     const Options& bag = options_of(options);
     const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
                                          bag.str("protect"), bag.integer("dry_run") == 1};
-    auto findings = std::make_unique<ckpt_report>();
-    auto work = [&](Job& job) -> Status {
-      CKPT_TRY(commit::apply_retention(*store->store, policy, &findings->report, job));
-      return maintain::remove_dead_copies(*store->store, policy.dry_run, &findings->report, job);
+    const auto work = [kept = store->store, policy](Job& job) -> Result<Report> {
+      Report findings;
+      CKPT_TRY(commit::apply_retention(*kept, policy, &findings, job));
+      CKPT_TRY(maintain::remove_dead_copies(*kept, policy.dry_run, &findings, job));
+      return findings;
     };
-    CKPT_TRY(run_under(options, work));
-    if (report) *report = findings.release();
+    CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
+    CKPT_ASSIGN(Report findings, make_apart<Report>(job, bag.integer("timeout_ms"), work));
+    if (report) *report = new ckpt_report{{}, std::move(findings)};
     return Ok();
   });
 }
@@ -172,14 +186,16 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
     const Options& bag = options_of(options);
-    auto findings = std::make_unique<ckpt_report>();
-    const bool dry_run = bag.integer("dry_run") != 0, force = bag.integer("force") != 0;
-    auto work = [&](Job& job) -> Status {
-      CKPT_TRY(maintain::repair_checkpoint(*store->store, id, dry_run, force, &findings->report, job));
-      return maintain::remove_dead_copies(*store->store, dry_run, &findings->report, job);
+    const auto work = [kept = store->store, broken = std::string(id), dry_run = bag.integer("dry_run") != 0,
+                       force = bag.integer("force") != 0](Job& job) -> Result<Report> {
+      Report findings;
+      CKPT_TRY(maintain::repair_checkpoint(*kept, broken, dry_run, force, &findings, job));
+      CKPT_TRY(maintain::remove_dead_copies(*kept, dry_run, &findings, job));
+      return findings;
     };
-    CKPT_TRY(run_under(options, work));
-    if (report) *report = findings.release();
+    CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
+    CKPT_ASSIGN(Report findings, make_apart<Report>(job, bag.integer("timeout_ms"), work));
+    if (report) *report = new ckpt_report{{}, std::move(findings)};
     return Ok();
   });
 }

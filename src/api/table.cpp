@@ -149,11 +149,13 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
                                full.window_rows,
                                std::vector<uint64_t>(ids, ids + id_count),
                                options_of(options).integer("threads")};
-    return job->run(CKPT_JOB_DONE, [&](Job& running) -> Status {
-      CKPT_ASSIGN(auto share, load::Share::open(reader->checkpoint, table, std::move(request), running));
-      *out = new ckpt_share{{}, std::move(share)};
-      return Ok();
-    });
+    const auto open = [kept = reader->checkpoint, name = std::string(table), request](Job& running) mutable {
+      return load::Share::open(kept, name, std::move(request), running);
+    };
+    CKPT_ASSIGN(auto share,
+                make_apart<std::shared_ptr<const load::Share>>(job, options_of(options).integer("timeout_ms"), open));
+    *out = new ckpt_share{{}, std::move(share)};
+    return Ok();
   });
 }
 

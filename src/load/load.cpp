@@ -22,6 +22,7 @@ Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint>
   load->threads_ = resolve_threads(options.integer("threads"));
   load->staging_bytes_ = static_cast<uint64_t>(options.integer("staging_bytes"));
   load->verify_ = options.integer("verify") != 0;
+  load->timeout_ms_ = options.integer("timeout_ms");
   return load;
 }
 
@@ -290,6 +291,7 @@ Status Load::read(const LoadPlan& plan, Job& job) {
 }
 
 Status Load::work(Job& job) {
+  const ContextScope working = job.enter(timeout_ms_);
   Status status = run_steps(job);
   Status copied = transfers_.close();
   if (status.ok()) status = std::move(copied);

@@ -74,6 +74,7 @@ class Load {
   int64_t own_part_ = -1;
   unsigned threads_ = 2;
   uint64_t staging_bytes_ = 0;
+  int64_t timeout_ms_ = 0;
   bool verify_ = true, begun_ = false;
 };
 

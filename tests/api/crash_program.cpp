@@ -2,9 +2,10 @@
 // each with one line, "STATUS <tab> ranks <tab> rank <tab> text". Its first line tells its process id.
 //
 //   open RANK WORLD STRING|- [key=value…]   session; text: its session string
-//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, large=1
+//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, free=1, large=1
 //   import PATH LABEL [key=value…]
 //   hold SELECTOR [key=value…]              opens a reader and keeps it
+//   load SELECTOR [key=value…]              opens a reader, loads all of a tensor, and closes it
 //   check                                   loads and verifies what it holds
 //   release
 //   remove ID
@@ -18,6 +19,7 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <vector>
 
 #include "api/small_state.h"
 #include "ckpt_file.h"
@@ -48,7 +50,7 @@ Command parse(const std::string& line) {
       continue;
     }
     std::string key = word.substr(0, equals), value = word.substr(equals + 1);
-    bool own = key == "shape" || key == "async" || key == "cancel" || key == "large";
+    bool own = key == "shape" || key == "async" || key == "cancel" || key == "free" || key == "large";
     (own ? command.extra : command.settings)[key] = value;
   }
   return command;
@@ -79,14 +81,16 @@ ckpt_status open(State& state, const Command& command, const ckpt_options* optio
 }
 
 ckpt_status run(State& state, const Command& command, ckpt_save* save) {
-  if (!command.extra.count("async") && !command.extra.count("cancel")) return ckpt_save_run(save, &state.error);
+  const bool frees = command.extra.count("free") != 0;  // as soon as its memory is its own again
+  if (!command.extra.count("async") && !command.extra.count("cancel") && !frees)
+    return ckpt_save_run(save, &state.error);
   ckpt_job* job = nullptr;
   ckpt_status status = ckpt_save_start(save, &job, &state.error);
   if (status == CKPT_OK && command.extra.count("cancel")) {
     status = ckpt_job_wait(job, CKPT_JOB_WRITTEN, -1, &state.error);
     if (status == CKPT_OK) ckpt_job_cancel(job);
   }
-  if (status == CKPT_OK) status = ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, &state.error);
+  if (status == CKPT_OK) status = ckpt_job_wait(job, frees ? CKPT_JOB_STAGED : CKPT_JOB_COMMITTED, -1, &state.error);
   ckpt_job_free(job);
   return status;
 }
@@ -115,10 +119,34 @@ ckpt_status copy(State& state, const Command& command, const ckpt_options* optio
   ckpt_store* from = nullptr;
   ckpt_reader* reader = nullptr;
   ckpt_status status = ckpt_store_open(&from, command.words[1].c_str(), nullptr, &state.error);
-  if (status == CKPT_OK) status = ckpt_reader_open(&reader, from, command.words[2].c_str(), nullptr, &state.error);
+  if (status == CKPT_OK) status = ckpt_reader_open(&reader, from, command.words[2].c_str(), options, &state.error);
   if (status == CKPT_OK) status = ckpt_reader_copy(reader, state.store, options, nullptr, &state.error);
   ckpt_reader_free(reader);
   ckpt_store_free(from);
+  return status;
+}
+
+ckpt_status load(State& state, const Command& command, const ckpt_options* options) {
+  ckpt_reader* reader = nullptr;
+  ckpt_load* load = nullptr;
+  ckpt_status status = ckpt_reader_open(&reader, state.store, command.words[1].c_str(), options, &state.error);
+  if (status == CKPT_OK) status = ckpt_load_new(&load, reader, options, &state.error);
+  ckpt_tensor_info info = {};
+  info.struct_size = sizeof info;
+  if (status == CKPT_OK) status = ckpt_reader_tensor_at(reader, 0, &info, &state.error);
+  std::vector<unsigned char> memory(info.bytes);
+  ckpt_tensor_desc desc = {};
+  desc.struct_size = sizeof desc;
+  desc.dtype = info.dtype;
+  desc.ndim = info.ndim;
+  for (int i = 0; i < info.ndim; i++) desc.shape[i] = info.shape[i];
+  if (status == CKPT_OK)
+    status =
+        ckpt_load_add_tensor(load, info.name, &desc, memory.data(), memory.size(), CKPT_DEVICE_CPU, 0, &state.error);
+  if (status == CKPT_OK) status = ckpt_load_run(load, &state.error);
+  if (status == CKPT_TIMEOUT) new std::vector<unsigned char>(std::move(memory));  // a thread that was left may use it
+  ckpt_load_free(load);
+  ckpt_reader_free(reader);
   return status;
 }
 
@@ -131,6 +159,7 @@ ckpt_status execute(State& state, const Command& command, const ckpt_options* op
                        &state.error);
   if (verb == "hold")
     return ckpt_reader_open(&state.reader, state.store, command.words[1].c_str(), options, &state.error);
+  if (verb == "load") return load(state, command, options);
   if (verb == "check") return check(state);
   if (verb == "remove") return ckpt_store_remove(state.store, command.words[1].c_str(), &state.error);
   if (verb == "prune") return ckpt_store_prune(state.store, options, nullptr, &state.error);

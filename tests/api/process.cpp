@@ -94,6 +94,13 @@ void Program::kill() {
   pid_ = tracer_ = -1;
 }
 
+void Program::let_go() {
+  if (tracer_ <= 0) return;
+  ::kill(tracer_, SIGKILL);
+  waitpid(tracer_, nullptr, 0);
+  tracer_ = -1;
+}
+
 void Program::signal(int number) { ::kill(pid_, number); }
 
 void Program::await_stopped() {

@@ -37,6 +37,7 @@ class Program {
 
   // Attaches strace with these arguments; its counts start here. False if this machine does not allow it.
   bool trace(const std::vector<std::string>& arguments);
+  void let_go();  // strace ends, and holds nothing any more
   // What strace wrote. Ends the program first.
   std::string trace_log();
   std::string trace_so_far();

@@ -1,7 +1,7 @@
 # Loads: many requests that the library plans and reads together.
 
 """
-    Load(reader; verify, strict, object_policy, own_part, threads, staging_bytes)
+    Load(reader; verify, strict, object_policy, own_part, threads, staging_bytes, timeout_ms)
 
 Make a load, add requests, then `run` or `start` it once. Only one task at a time may use it.
 """

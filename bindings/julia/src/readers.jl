@@ -1,7 +1,7 @@
 # Readers: each is an immutable view of one committed checkpoint.
 
 """
-    Reader(store, selector = "latest"; run, threads, on_damaged = "pass")
+    Reader(store, selector = "latest"; run, threads, on_damaged = "pass", timeout_ms)
 
 Opens a committed checkpoint; `selector` as in [`find_checkpoint`](@ref). It reads and checks the manifest, but no
 tensor data. It warns of newer checkpoints that cannot be loaded; [`report`](@ref) lists them. While the reader is open,
@@ -114,7 +114,7 @@ function attr(reader::Reader, key::AbstractString; tensor = nothing)
 end
 
 """
-    map_tensor(reader, name; order = :reversed, bits = false, verify = true, threads) -> MappedTensor
+    map_tensor(reader, name; order = :reversed, bits = false, verify = true, threads, timeout_ms) -> MappedTensor
 
 A whole tensor without a copy. Its bytes must be stored uncompressed and in one piece; otherwise it throws UNSUPPORTED.
 Checksums are verified first unless `verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes
@@ -141,7 +141,7 @@ function map_bytes(reader::Reader, name::AbstractString; options...)
 end
 
 """
-    verify(reader; verify_mode = "full", sample_k, sample_n, threads) -> Job
+    verify(reader; verify_mode = "full", sample_k, sample_n, threads, timeout_ms) -> Job
 
 Checks a checkpoint in the background. `wait` for the job; then [`report`](@ref) lists all damage, of which there may be
 none.
@@ -155,7 +155,7 @@ function verify(reader::Reader; options...)
 end
 
 """
-    diff(a, b; values = true, threads) -> Vector{Finding}
+    diff(a, b; values = true, threads, timeout_ms) -> Vector{Finding}
 
 Compares two checkpoints: names, dtypes, shapes, objects and attributes, then the elements. If all are equal the
 result is empty. Blocks this thread, but not the garbage collector. Throws CORRUPT, IO, GONE.
@@ -171,7 +171,7 @@ function Base.diff(a::Reader, b::Reader; options...)
 end
 
 """
-    copy_checkpoint(reader, store; check = "index", staging_bytes, threads) -> Vector{Finding}
+    copy_checkpoint(reader, store; check = "index", staging_bytes, threads, timeout_ms) -> Vector{Finding}
 
 Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy is no
 checkpoint; the next call goes on with it. One that is there already is fine. Returns what was there, and whether the

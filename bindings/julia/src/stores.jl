@@ -40,7 +40,7 @@ runs(store::Store) = use(store.handle) do pointer
 end
 
 """
-    find_checkpoint(store, selector = "latest"; run, on_damaged = "pass") -> CheckpointInfo
+    find_checkpoint(store, selector = "latest"; run, on_damaged = "pass", timeout_ms) -> CheckpointInfo
 
 One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. With several ranks let
 one find it and send its `id` to the others. Newer checkpoints that cannot be loaded are passed over and counted in
@@ -62,7 +62,7 @@ function remove_checkpoint(store::Store, id::AbstractString)
 end
 
 """
-    prune(store; keep_last, keep_every, protect, run, dry_run) -> Vector{Finding}
+    prune(store; keep_last, keep_every, protect, run, dry_run, timeout_ms) -> Vector{Finding}
 
 Removes what the retention policy does not keep of the numbered checkpoints, whose label has their step in it
 ("step-100"; "best" stays), but never the newest sound one. Returns what it removed (or,
@@ -78,7 +78,7 @@ function prune(store::Store; options...)
 end
 
 """
-    repair(store, id; dry_run = true, force) -> Vector{Finding}
+    repair(store, id; dry_run = true, force, timeout_ms) -> Vector{Finding}
 
 Rebuilds a lost or damaged manifest from the parts; only reports what it would do unless `dry_run = false`. Throws
 EXISTS (the manifest is sound), INCOMPLETE, MISMATCH, CORRUPT, ABORTED, IO.

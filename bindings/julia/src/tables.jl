@@ -158,7 +158,7 @@ end
 # ---- shares ----
 
 """
-    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, threads)
+    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, threads, timeout_ms)
 
 The rows of a sparse table that this rank wants, counted before arrays are made for them. Without a keyword these are
 all rows; or

@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Newer checkpoints that cannot be loaded are passed over and counted in [`CheckpointInfo::passed_over`]. With
-    /// `on_damaged=error` the error is what is wrong with the newest. Options: `run`, `on_damaged`.
+    /// `on_damaged=error` the error is what is wrong with the newest. Options: `timeout_ms`, `run`, `on_damaged`.
     pub fn find_with(&self, selector: &str, options: &Options) -> Result<CheckpointInfo> {
         let (selector, bag) = (c_text(selector)?, options.bag()?);
         CheckpointInfo::fill(|out, err| {
@@ -77,8 +77,8 @@ impl Store {
 
     /// Applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
     /// (`step-100`); others (`best`) stay. The report lists what was removed, and what
-    /// was kept and why; with `dry_run`, what would be. Options: `run`, `keep_last`, `keep_every`, `protect`,
-    /// `dry_run`.
+    /// was kept and why; with `dry_run`, what would be. Options: `timeout_ms`, `run`, `keep_last`, `keep_every`,
+    /// `protect`, `dry_run`.
     pub fn prune(&self, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns.
@@ -86,7 +86,7 @@ impl Store {
     }
 
     /// Rebuilds a lost or damaged manifest of directory `id` from its parts. By default a dry run.
-    /// Options: `dry_run` (default 1 here), `force`.
+    /// Options: `timeout_ms`, `dry_run` (default 1 here), `force`.
     pub fn repair(&self, id: &str, options: &Options) -> Result<Report> {
         let (id, bag) = (c_text(id)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
