@@ -33,6 +33,17 @@ static Status put_cache_before(ckpt_store* opened, const store::StoreOptions& se
   return Ok();
 }
 
+static Result<ckpt_store> open_places(const std::string& uri, const std::string& mirror_uri,
+                                      const store::StoreOptions& settings) {
+  store::StoreOptions without_cache = settings;
+  without_cache.cache = {};
+  CKPT_ASSIGN(auto store, store::open_store(uri, without_cache));
+  CKPT_ASSIGN(auto mirror, open_mirror(*store, mirror_uri, without_cache));
+  ckpt_store opened{{}, std::move(store), std::move(mirror)};
+  if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(&opened, settings));
+  return opened;
+}
+
 ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
@@ -51,12 +62,12 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                .grace_ms = bag.integer("prune_grace_ms"),
                .timing = {}},
         .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
-    CKPT_ASSIGN(auto store, store::open_store(uri, settings));
-    CKPT_ASSIGN(auto mirror, open_mirror(*store, bag.str("mirror"), settings));
     settings.cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))};
-    auto opened = std::make_unique<ckpt_store>(ckpt_store{{}, std::move(store), std::move(mirror)});
-    if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(opened.get(), settings));
-    *out = opened.release();
+    const auto open = [asked = std::string(uri), mirror = bag.str("mirror"), settings](Job&) {
+      return open_places(asked, mirror, settings);
+    };
+    CKPT_ASSIGN(ckpt_store opened, make_apart<ckpt_store>(std::make_shared<Job>(), kPatienceMs, open));
+    *out = new ckpt_store(std::move(opened));
     return Ok();
   });
 }
