@@ -19,7 +19,7 @@ EXPORTS, WORKS = [], []
 OPAQUE = {"library_objects", "own_objects", "containers", "module", "tied_module", "library_module", "list_of_modules",
           "whole_optimizer", "odd_keys", "checkpoint", "subclasses", "uninitialized", "nested_tensor", "torch_values",
           "numpy_scalars", "numpy_arrays_of_other_kinds", "numpy_date", "numpy_big_endian", "quantized_packed",
-          "big_ints", "random_states", "generators"}
+          "big_ints", "random_states", "generators", "meta_tensor"}
 
 # 1.13 makes CSR by a function that 2.15 no longer has; exports use the one that 2.15 has. And it has no uint32,
 # of which the state of a generator is.
@@ -82,7 +82,7 @@ class Exports(unittest.TestCase):
                 self.assertTrue(said["opened"] or not said["origin"], said["found"])
                 opened[what.split(" ")[0]] = opened.get(what.split(" ")[0], 0) + said["opened"]
         self.assertGreater(min(opened.values()), 45, opened)
-        self.assertGreater(max(opened.values()), 120, opened)
+        self.assertGreater(max(opened.values()), 60 * len(WORKS), opened)
 
     def test_an_export_is_what_was_imported(self):
         for what, export, said in self.checked(r"(?<!opaque)\.pt$"):
@@ -106,7 +106,7 @@ class Exports(unittest.TestCase):
                 with self.subTest(f"{what}: {name}"):
                     self.assertEqual(found[name]["strides"], origin[name]["strides"])
                     count += 1
-        self.assertEqual(count, 8)
+        self.assertEqual(count, 2 * len(WORKS) ** 2)  # each torch opens what each has written
 
     def test_only_what_weights_only_refuses_is_refused_and_by_name(self):
         for name, export in self.index.items():
@@ -137,7 +137,7 @@ class Exports(unittest.TestCase):
                 found = without(FromTorch(loaded=True).whole(said["found"]), "__nshards__", "__version__")
                 self.compare(plain(whole), plain(found))
                 count += 1
-        self.assertEqual(count, 2 * 2 * 10 * 4)
+        self.assertEqual(count, len(WORKS) ** 2 * 10 * 4)
 
     def test_tensors_above_256_mib_are_cut_over_the_parts_and_joined_by_hfai(self):
         _, tree, tensors = capi.open_file(os.path.join(EXPORTS[0], "large.pt"), verify=0)
