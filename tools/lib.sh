@@ -197,11 +197,12 @@ part() {
   "$@" || [[ $(grep -c ^failed "$CKPT_RESULTS" || true) -gt $before ]] || record failed "$*"
 }
 
-# run_ctest NAME [ctest's arguments…]: two more at a time than there are cores, since many wait for a server or a disk
+# run_ctest NAME [ctest's arguments…]: two more at a time than there are cores, since many tests wait
 run_ctest() {
   local name=$1 report=$repo/build/log/$1-junit.xml status=0; shift
   rm -f "$report"
-  ctest "$@" -j $((jobs + 2)) --quiet --output-log "$repo/build/log/$name-ctest.txt" --output-junit "$report" || status=$?
+  ctest "$@" -j $((jobs + 2)) --quiet --output-log "$repo/build/log/$name-ctest.txt" --output-junit "$report" ||
+    status=$?
   python3 tools/results.py add ctest "$name" "$report" "$status"
 }
 
