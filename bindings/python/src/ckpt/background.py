@@ -160,6 +160,7 @@ class Running:
         except Error:
             if self._turn is None or not self.done():  # its own error, or the time is up
                 raise
+        if self._turn is not None and self.done():  # it may have been staged before it failed
             self.result()
 
     def join(self, timeout_ms: int = -1) -> None:
