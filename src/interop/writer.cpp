@@ -1,7 +1,7 @@
 #include "interop/writer.h"
 
 #include "format/json_text.h"
-#include "interop/dcp/zstd.h"
+#include "interop/unpacked.h"
 
 namespace ckpt::interop {
 

@@ -9,6 +9,7 @@
 
 #include "interop/composer/codecs.h"
 #include "interop/dcp/zstd.h"
+#include "interop/unpacked.h"
 
 namespace ckpt::interop {
 

@@ -19,6 +19,7 @@
 #include "interop/pt/format.h"
 #include "interop/pt/sharing.h"
 #include "interop/pt/tree.h"
+#include "interop/unpacked.h"
 #include "plan/box.h"
 #include "plan/coverage.h"
 

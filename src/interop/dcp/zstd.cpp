@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "interop/unpacked.h"
+
 namespace ckpt::interop {
 
 namespace {
@@ -43,14 +45,6 @@ struct Zstd {
 };
 
 }  // namespace
-
-Status take_unpacked(uint64_t* left, uint64_t bytes, uint64_t packed) {
-  if (bytes > *left)
-    return Status(CKPT_UNSUPPORTED,
-                  strformat("{} bytes unpack to more than {}; unpack it", packed, most_unpacked(packed)));
-  *left -= bytes;
-  return Ok();
-}
 
 Status unpack_zstd(Bytes frames, uint64_t* left_to_take, const std::function<Status(Bytes)>& take) {
   static const Zstd zstd;

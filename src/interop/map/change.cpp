@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "device/convert.h"
-#include "interop/dcp/zstd.h"
 #include "interop/json.h"
 #include "interop/map/computed.h"
 #include "interop/map/find.h"
+#include "interop/unpacked.h"
 
 namespace ckpt::interop {
 

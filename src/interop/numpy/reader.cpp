@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "interop/dcp/zstd.h"
 #include "interop/json.h"
 #include "interop/numpy/format.h"
 #include "interop/pt/format.h"
 #include "interop/pt/numpy.h"
+#include "interop/unpacked.h"
 #include "interop/zip/reader.h"
 
 namespace ckpt::interop {
