@@ -9,13 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "api/process.h"
 
@@ -189,19 +187,8 @@ void Faults::check_next_start(const std::string& uri) {
 std::map<std::string, int> Faults::count_calls(const Operation& operation) {
   Outcome clean = run(fresh_copy(), operation, {"-e", "trace=all"});
   EXPECT_EQ(clean.victim.back().status, "OK") << clean.victim.back();
-  // strace counts each call for each thread separately: "1234  openat(AT_FDCWD</>, …".
-  std::map<std::pair<std::string, std::string>, int> by_thread;
-  std::istringstream lines(clean.log);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string thread, call;
-    words >> thread >> call;
-    size_t end = call.find('(');
-    if (end != std::string::npos && islower(static_cast<unsigned char>(call[0])))
-      by_thread[{thread, call.substr(0, end)}]++;
-  }
   std::map<std::string, int> counts;
-  for (const auto& [key, count] : by_thread) counts[key.second] = std::max(counts[key.second], count);
+  for (const TracedCall& call : traced_calls(clean.log)) counts[call.name] = std::max(counts[call.name], call.number);
   for (const char* never : {"exit_group", "exit", "restart_syscall", "futex"}) counts.erase(never);
   return counts;
 }

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -169,6 +171,23 @@ std::vector<Reply> Ranks::all(const std::string& command) {
 
 void Ranks::all_answer(const std::string& command, const std::string& status) {
   for (const Reply& reply : all(command)) EXPECT_EQ(reply.status, status) << command << ": " << reply;
+}
+
+std::vector<TracedCall> traced_calls(const std::string& log) {
+  std::map<std::pair<std::string, std::string>, int> by_thread;
+  std::vector<TracedCall> calls;
+  std::istringstream lines(log);  // "1234  openat(AT_FDCWD</>, …"
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string thread, call;
+    words >> thread >> call;
+    const size_t end = call.find('(');
+    if (end == std::string::npos || !islower(static_cast<unsigned char>(call[0]))) continue;
+    call.resize(end);
+    const int number = ++by_thread[{thread, call}];
+    calls.push_back({std::move(call), std::move(line), number});
+  }
+  return calls;
 }
 
 bool can_trace() {

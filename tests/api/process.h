@@ -78,6 +78,14 @@ bool can_trace();
 #define CKPT_NEEDS_STRACE() \
   if (!::ckpt_test::can_trace()) GTEST_SKIP() << "strace is not here, or may not attach to processes"
 
+// A system call in the log of a trace (Program::trace_log). strace counts each call for each thread by itself: `number`
+// is what `inject=…:when=` takes.
+struct TracedCall {
+  std::string name, line;
+  int number = 0;
+};
+std::vector<TracedCall> traced_calls(const std::string& log);
+
 // ---- the store ----
 using Info = ckpt_checkpoint_info;
 std::vector<Info> entries_of(const std::string& uri);

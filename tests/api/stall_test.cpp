@@ -74,24 +74,16 @@ class StallMatrix : public testing::Test {
   std::atomic<int> number_{0}, held_{0};
 };
 
-// As strace counts: each call for each thread by itself.
 std::vector<std::string> StallMatrix::points_of(const Stalled& stalled) {
   int64_t ms = 0;
   std::string log;
   const Reply clean = run(fresh_copy(), stalled, {"-e", "trace=all"}, &ms, &log);
   EXPECT_EQ(clean.status, stalled.opens ? "TIMEOUT" : "OK") << clean;  // nobody else comes
   // Files elsewhere (/proc, /sys) do not hang. Where another thread has one in the same place, nothing is held there.
-  std::map<std::pair<std::string, std::string>, int> by_thread;
   std::map<std::pair<std::string, int>, bool> in_store;
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string thread, call;
-    words >> thread >> call;
-    call = call.substr(0, call.find('('));
-    const int number = ++by_thread[{call, thread}];
-    const bool here = line.find(scratch_.path()) != std::string::npos;
-    const auto [place, first] = in_store.try_emplace({call, number}, here);
+  for (const TracedCall& call : traced_calls(log)) {
+    const bool here = call.line.find(scratch_.path()) != std::string::npos;
+    const auto [place, first] = in_store.try_emplace({call.name, call.number}, here);
     if (!first) place->second = place->second && here;
   }
   std::vector<std::string> points;
