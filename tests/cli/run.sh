@@ -24,6 +24,23 @@ expect() {
   [ "$got" -eq "$want" ] || fail "ckpt $* exited $got, expected $want"
 }
 
+# on_terminal COMMAND...: runs it on a terminal; what it printed there is kept in .out. Returns its exit code.
+on_terminal() {
+  python3 - "$@" >"$SCRATCH/.out" <<'PYTHON'
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+try:
+    while data := os.read(terminal, 1000):
+        sys.stdout.buffer.write(data)
+except OSError:  # its end
+    pass
+sys.stdout.flush()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) % 256)
+PYTHON
+}
+
 # Extended regular expressions that a line of the last output matches.
 says() { grep -Eq -- "$1" "$SCRATCH/.out" || fail "stdout lacks: $1"; }
 says_not() { ! grep -Eq -- "$1" "$SCRATCH/.out" || fail "stdout has: $1"; }

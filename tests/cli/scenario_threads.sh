@@ -2,13 +2,14 @@
 PRELOAD=$(dirname "$CKPT")/tests/programs/no_threads.so
 [ -e "$PRELOAD" ] || fail "$PRELOAD was not built"
 
+# A sanitizer wants to be the first that is loaded; it is loaded all the same.
+preloaded=("LD_PRELOAD=$PRELOAD" "ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0")
+
 # limited N ARGUMENTS...: the tool with at most N threads more than its first.
 limited() {
   local most=$1 got=0
   shift
-  # A sanitizer wants to be the first that is loaded; it is loaded all the same.
-  NO_THREADS_AFTER=$most LD_PRELOAD=$PRELOAD ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 \
-    "$CKPT" "$@" >.out 2>.err </dev/null || got=$?
+  env NO_THREADS_AFTER="$most" "${preloaded[@]}" "$CKPT" "$@" >.out 2>.err </dev/null || got=$?
   [ "$got" -le 2 ] || fail "ckpt $* exited $got with $most threads"
   [ "$got" -ne 2 ] || complains '^ckpt: ..'
 }
@@ -35,24 +36,11 @@ done
 expect 0 verify good; is_quiet
 
 # With a terminal, on which progress is shown.
-python3 - "$CKPT" "$PRELOAD" <<'END' || fail 'on a terminal'
-import os, pty, sys
-tool, preload = sys.argv[1:]
-environment = dict(os.environ, LD_PRELOAD=preload, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") +
-                   ":verify_asan_link_order=0")
-for words in (["verify", "good"], ["diff", "good@label:a", "good@label:b"], ["prune", "good", "--keep-last", "9"],
-              ["export", "good", "terminal.safetensors"], ["cp", "good@label:a", "terminal"],
-              ["import", "one.safetensors", "terminal-store"]):
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(tool, ["ckpt", *words], environment)
-    said = b""
-    try:
-        while data := os.read(terminal, 1000):
-            said += data
-    except OSError:  # its end
-        pass
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code not in (0, 1) and not (code == 2 and b"ckpt: " in said):
-        sys.exit(f"{words}: {code}: {said}")
-END
+for command in "verify good" "diff good@label:a good@label:b" "prune good --keep-last 9" \
+  "export good terminal.safetensors" "cp good@label:a terminal" "import one.safetensors terminal-store"; do
+  got=0
+  # shellcheck disable=SC2086  # a command and its arguments
+  on_terminal env "${preloaded[@]}" "$CKPT" $command || got=$?
+  [ "$got" -le 2 ] || fail "ckpt $command exited $got on a terminal"
+  [ "$got" -ne 2 ] || says 'ckpt: '
+done
