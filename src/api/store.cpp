@@ -35,8 +35,10 @@ static Status put_cache_before(ckpt_store* opened, const store::StoreOptions& se
 
 static Result<ckpt_store> open_places(const std::string& uri, const std::string& mirror_uri,
                                       const store::StoreOptions& settings) {
-  CKPT_ASSIGN(auto store, store::open_store(uri, settings));
-  CKPT_ASSIGN(auto mirror, open_mirror(*store, mirror_uri, settings));
+  store::StoreOptions without_cache = settings;
+  without_cache.cache = {};
+  CKPT_ASSIGN(auto store, store::open_store(uri, without_cache));
+  CKPT_ASSIGN(auto mirror, open_mirror(*store, mirror_uri, without_cache));
   ckpt_store opened{{}, std::move(store), std::move(mirror)};
   if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(&opened, settings));
   return opened;
