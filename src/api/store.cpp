@@ -35,6 +35,7 @@ static Status put_cache_before(ckpt_store* opened, const store::StoreOptions& se
 
 static Result<ckpt_store> open_places(const std::string& uri, const std::string& mirror_uri,
                                       const store::StoreOptions& settings) {
+  // open_store refuses a cache that cannot be used; put_cache_before does without it and says so.
   store::StoreOptions without_cache = settings;
   without_cache.cache = {};
   CKPT_ASSIGN(auto store, store::open_store(uri, without_cache));
