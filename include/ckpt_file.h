@@ -52,11 +52,11 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * keys, joined by dots). What has no place in the format (other objects, tensors outside the tree) is left out;
  * safetensors of a tensor that torch conjugates, negates or scales when it uses it are UNSUPPORTED. Mappings and
  * selections are as in ckpt_import.
- * Options: format, shards, shard_bytes, at, opaque, threads, map, map_at, map_back, config, only, exclude, cast,
- * strict, verify_after (what was written, and stays, is read back and compared).
- * Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is
- * not {"model": ...}; dcp, olmo, torchtune, meta, recis: it is no such dict; meta: a weight does not divide), FORMAT (a
- * tree that does not fit the checkpoint), INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
+ * Options: format, shards, shard_bytes, at, opaque, threads, timeout_ms, map, map_at, map_back, config, only, exclude,
+ * cast, strict, verify_after (what was written, and stays, is read back and compared). Statuses: EXISTS, NOT_FOUND
+ * (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not {"model": ...}; dcp,
+ * olmo, torchtune, meta, recis: it is no such dict; meta: a weight does not divide), FORMAT (a tree that does not fit
+ * the checkpoint), INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 
@@ -70,11 +70,11 @@ typedef struct ckpt_file ckpt_file;
  * file that somebody truncates while it is open can end the process with SIGBUS. Of an address
  * ("https://host/model.pt", "s3://bucket/run7") the bytes of all tensors are fetched into memory; with tensor_data=0
  * only what describes them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of
- * every zip entry, which reads the whole file; 0: checks only the entries that it reads), threads, tensor_data; map,
- * map_at, map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
- * http_header (https). What a mapping rearranges is computed now. Statuses: NOT_FOUND (also of a directory without
- * files of any format; its detail "expected" is "a known format"), FORMAT, UNSUPPORTED, CORRUPT, GONE (https, s3), IO.
- */
+ * every zip entry, which reads the whole file; 0: checks only the entries that it reads), threads, tensor_data,
+ * timeout_ms (also of each ckpt_file_read); map, map_at, map_back, config, prefixes, only, exclude, cast, strict;
+ * endpoint, region, path_style, profile (s3), ca_file, http_header (https). What a mapping rearranges is computed now.
+ * Statuses: NOT_FOUND (also of a directory without files of any format; its detail "expected" is "a known format"),
+ * FORMAT, UNSUPPORTED, CORRUPT, GONE (https, s3; or it was cut short), TIMEOUT, IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 

@@ -72,29 +72,6 @@ ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
 // How long an operation of a call may take that has no option timeout_ms, and of one that frees a handle.
 inline constexpr int64_t kPatienceMs = 600000, kFreeMs = 2000;
 
-// Runs the body of a call that touches a store on a thread of its own: if the kernel holds that for too long, the
-// caller gets TIMEOUT, and the thread is left behind. So the body owns all that it uses, and what it makes.
-template <typename Body>
-Status run_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body) {
-  job->call->bound(patience_ms);
-  return job->run_apart(CKPT_JOB_DONE, [body = std::move(body)](Job& running) mutable -> Status {
-    CKPT_TRY(running.check());
-    Status ended = body(running);
-    // What is told of a store that does not answer is no answer.
-    Status over = running.check();
-    return over.code() == CKPT_TIMEOUT ? over : ended;
-  });
-}
-template <typename T, typename Body>
-Result<T> make_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body) {
-  const auto made = std::make_shared<std::optional<T>>();
-  CKPT_TRY(run_apart(job, patience_ms, [made, body = std::move(body)](Job& running) mutable -> Status {
-    CKPT_ASSIGN(*made, body(running));
-    return Ok();
-  }));
-  return std::move(**made);
-}
-
 // Frees a handle whose end touches a store. Does nothing in a forked child.
 template <typename Handle>
 void release_apart(Handle* handle) noexcept {
@@ -127,16 +104,6 @@ Status usable(const Handle* handle, const char* what) {
 Result<std::shared_ptr<Job>> job_for(const ckpt_options* options);
 // For a call that does not work under a job. INVALID if its options have one.
 Status refuse_job(const ckpt_options* options);
-
-// Makes the body of a call that works under a job.
-template <typename Body>
-Status run_under(const ckpt_options* options, Body&& body) {
-  CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-  return job->run(CKPT_JOB_DONE, [&](Job& running) -> Status {
-    CKPT_TRY(running.check());
-    return body(running);
-  });
-}
 
 // Copies an info record to a caller whose struct may be older (shorter) or newer (longer) than ours.
 template <typename Info>

@@ -7,12 +7,12 @@ using namespace ckpt::api;
 // Rank 0's, which copies for all; null if the store has no mirror.
 static Result<std::shared_ptr<maintain::Mirror>> start_mirror(const ckpt_store& store,
                                                               const std::shared_ptr<session::Session>& session,
-                                                              int64_t keep_last) {
+                                                              const Options& options) {
   if (!store.mirror || session->rank() != 0) return std::shared_ptr<maintain::Mirror>();
   auto fenced = [session, mirror = store.mirror] { return session::check_fence(*mirror, session->plan()); };
   auto holds = [session](const format::Summary& summary) { return session->continuation().holds(summary); };
-  return maintain::Mirror::start(
-      {store.store, store.mirror, session->plan().run, keep_last, std::move(fenced), std::move(holds)});
+  return maintain::Mirror::start({store.store, store.mirror, session->plan().run, options.integer("mirror_keep_last"),
+                                  std::move(fenced), std::move(holds), options.integer("timeout_ms")});
 }
 
 ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
@@ -20,16 +20,15 @@ ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint3
   return guard(err, [&]() -> Status {
     if (!out || !store) return null_status("out or store");
     if (store->forked()) return forked_status();
-    const int64_t mirror_keep_last = options_of(options).integer("mirror_keep_last");
-    if (mirror_keep_last != 0 && !store->mirror)
+    if (options_of(options).integer("mirror_keep_last") != 0 && !store->mirror)
       return Status(CKPT_INVALID, "option mirror_keep_last has no effect: the store was opened without option mirror");
     std::optional<std::string> given;
     if (session_string) given = session_string;
-    const auto open = [kept = ckpt_store(*store), rank, world_size, given, bag = options_of(options),
-                       mirror_keep_last](Job& job) -> Result<ckpt_session> {
+    const auto open = [kept = ckpt_store(*store), rank, world_size, given,
+                       bag = options_of(options)](Job& job) -> Result<ckpt_session> {
       CKPT_ASSIGN(auto session, session::Session::open(kept.store, rank, world_size, given ? given->c_str() : nullptr,
                                                        bag, job, kept.mirror));
-      CKPT_ASSIGN(auto mirror, start_mirror(kept, session, mirror_keep_last));
+      CKPT_ASSIGN(auto mirror, start_mirror(kept, session, bag));
       return ckpt_session{{}, std::move(session), std::move(mirror)};
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));

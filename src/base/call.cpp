@@ -140,6 +140,15 @@ static Status with_reason(const Status& known, const std::string& text) {
   return status;
 }
 
+// What this one is a part of has had its time, too: nothing is begun that might wait for the same.
+void Call::end_outer(const Status& cause) const {
+  const int64_t over = over_ms();
+  for (Call* call = outer.get(); call; call = call->outer.get()) {
+    (void)call->end(cause);
+    call->over_ms_ = std::min(call->over_ms_.load(), over);
+  }
+}
+
 bool Call::is_stuck(Status* answer) {
   const int64_t now = steady_ms(), patience = patience_ms();
   std::unique_lock lock(mutex_);
@@ -156,6 +165,7 @@ bool Call::is_stuck(Status* answer) {
   if (late) (void)end_late(Status(CKPT_TIMEOUT, what));
   if (!left) return false;
   const std::string text = what + "; the system holds its thread, which was left behind";
+  end_outer(Status(CKPT_TIMEOUT, what));
   *answer = has_answer && known.ok() ? Ok() : with_reason(known, text);
   return true;
 }
@@ -236,6 +246,12 @@ CallContext CallContext::of(const Busy& operation) const {
 CallContext CallContext::shielded() const {
   CallContext context = *this;
   context.shielded_ = true;
+  return context;
+}
+
+CallContext CallContext::with(Call* part) const {
+  CallContext context(part);
+  context.shielded_ = shielded_ && call_;
   return context;
 }
 

@@ -83,6 +83,7 @@ class Call : public std::enable_shared_from_this<Call> {
   friend class Busy;
   friend class CallContext;
   bool is_left(const Busy& held, int64_t now) const;
+  void end_outer(const Status& cause) const;
   Status why_over() const;
 
   std::atomic<int64_t> patience_ms_{kNever}, over_ms_{kNever};
@@ -139,6 +140,8 @@ class CallContext {
   CallContext of(const Busy& operation) const;
   // For what is to be done although the call is over.
   CallContext shielded() const;
+  // The same for another call, which is a part of this one.
+  CallContext with(Call* part) const;
 
  private:
   friend class Closing;

@@ -14,13 +14,15 @@ Status Job::take() {
 }
 
 // A job that another one's work begins is a part of that.
-void Job::be_part_of_outer() const {
+void Job::be_part_of_outer() {
   Call* const around = CallContext::current().call();
-  if (around && around != call.get()) call->outer = around->shared_from_this();
+  if (!around || around == call.get()) return;
+  call->outer = around->shared_from_this();
+  context_ = CallContext::current().with(call.get());
 }
 
 Status Job::work_on(int32_t done, const std::function<Status(Job&)>& work) {
-  const ContextScope on{CallContext(call.get())};
+  const ContextScope on{context_};
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
   const Status status = call_guarded([&] { return work(*this); });

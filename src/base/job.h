@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/call.h"
@@ -72,7 +73,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Status work_on(int32_t done, const std::function<Status(Job&)>& work);
   bool launch(std::thread* thread, int32_t done, std::function<Status(Job&)> work);
   void end(int32_t done, Status status);
-  void be_part_of_outer() const;
+  void be_part_of_outer();
   void look() const;
   bool await(int32_t state, int64_t timeout_ms) const;
 
@@ -86,9 +87,33 @@ class Job : public std::enable_shared_from_this<Job> {
   mutable Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;
+  CallContext context_{call.get()};
   std::thread thread_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
+
+// Runs the body of a call that touches a store on a thread of its own: if the kernel holds that for too long, the
+// caller gets TIMEOUT, and the thread is left behind. So the body owns all that it uses, and what it makes.
+template <typename Body>
+Status run_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body) {
+  job->call->bound(patience_ms);
+  return job->run_apart(CKPT_JOB_DONE, [body = std::move(body)](Job& running) mutable -> Status {
+    CKPT_TRY(running.check());
+    Status ended = body(running);
+    // What is told of a store that does not answer is no answer.
+    Status over = running.check();
+    return over.code() == CKPT_TIMEOUT ? over : ended;
+  });
+}
+template <typename T, typename Body>
+Result<T> make_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body) {
+  const auto made = std::make_shared<std::optional<T>>();
+  CKPT_TRY(run_apart(job, patience_ms, [made, body = std::move(body)](Job& running) mutable -> Status {
+    CKPT_ASSIGN(*made, body(running));
+    return Ok();
+  }));
+  return std::move(**made);
+}
 
 // Sleeps between polls of the store: 1 ms at first, doubling up to 100 ms. This keeps both latency and load low. If
 // many processes (`pollers`) do the same, the pauses grow with their number, so that all together never poll more than

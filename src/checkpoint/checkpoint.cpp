@@ -21,6 +21,7 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(std::shared_ptr<const store
     checkpoint.reset(new Checkpoint);  // nothing that was read of one before, which turned out to be damaged, counts
     checkpoint->store_ = entry.in_mirror() ? mirror : store;
     checkpoint->cached_ = checkpoint->store_->traits().cached;
+    if (const Call* call = CallContext::current().call()) checkpoint->patience_ms_ = call->patience_ms();
     return checkpoint->load(entry, threads);
   };
   CKPT_ASSIGN(Selection selection, select_checkpoint({*store, mirror.get()}, question, load));
@@ -118,8 +119,8 @@ Status Checkpoint::read_manifest_once(unsigned threads) {
     CKPT_TRY(format::check_manifest_gaps(bytes, trailer_));
     CKPT_ASSIGN(manifest_, IndexFile::open(place, Bytes(bytes).first(trailer_.index_size)));
   } else {
-    CKPT_ASSIGN(manifest_, IndexFile::open(place, [file = file_](uint64_t offset, MutableBytes out, bool again) {
-                  return file->read(offset, out, again);
+    CKPT_ASSIGN(manifest_, IndexFile::open(place, [this](uint64_t offset, MutableBytes out, bool again) {
+                  return read_index(file_, offset, out, again);
                 }));
   }
   if (!(summary() == slot.summary)) return Status(CKPT_FORMAT, "the two summaries differ");
@@ -312,11 +313,31 @@ PartReader Checkpoint::find_open(uint32_t number) const {
   return open_.front().second;
 }
 
+// Whoever looks up a name works for no call, and a disk may hold its thread: so another one asks, which may be left
+// behind.
+Result<PartReader> Checkpoint::ask_for_part(uint32_t number) const {
+  auto open = [this, number]() -> Result<PartReader> {
+    auto file = open_part_file(number);
+    if (!file.ok()) return at_part(std::move(file).status(), number);
+    return PartReader(file.take());
+  };
+  const auto self = weak_from_this().lock();
+  if (!self || CallContext::current().call()) return open();
+  return make_apart<PartReader>(std::make_shared<Job>(), patience_ms_, [self, open](Job&) { return open(); });
+}
+
+Status Checkpoint::read_index(const PartReader& file, uint64_t offset, MutableBytes out, bool again) const {
+  if (CallContext::current().call()) return file->read(offset, out, again);
+  const auto own = std::make_shared<std::vector<std::byte>>(out.size());
+  CKPT_TRY(run_apart(std::make_shared<Job>(), patience_ms_,
+                     [file, offset, again, own](Job&) { return file->read(offset, *own, again); }));
+  std::ranges::copy(*own, out.begin());
+  return Ok();
+}
+
 Result<PartReader> Checkpoint::part(uint32_t number) const {
   if (PartReader open = find_open(number)) return open;
-  auto file = open_part_file(number);
-  if (!file.ok()) return at_part(std::move(file).status(), number);
-  PartReader part = file.take();
+  CKPT_ASSIGN(PartReader part, ask_for_part(number));
   std::lock_guard lock(mutex_);
   open_.emplace_front(number, part);
   if (open_.size() > open_parts()) open_.pop_back();

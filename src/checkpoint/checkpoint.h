@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/job.h"
 #include "checkpoint/index_file.h"
 #include "checkpoint/select.h"
 #include "device/arena.h"
@@ -63,7 +64,7 @@ struct ObjectRef {
 // What a selector picks, for callers that only ask; judges as Checkpoint::open does.
 Result<Selection> find_checkpoint(const Places& places, const Question& question);
 
-class Checkpoint {
+class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
  public:
   // Reads a small manifest whole and checks it; of a large one, what says what the checkpoint is.
   static Result<std::shared_ptr<Checkpoint>> open(std::shared_ptr<const store::Store> store, const Question& question,
@@ -169,6 +170,8 @@ class Checkpoint {
   Result<const format::Page*> page_of(std::string_view name) const;
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
+  Result<PartReader> ask_for_part(uint32_t number) const;
+  Status read_index(const PartReader& file, uint64_t offset, MutableBytes out, bool again) const;
   Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number, bool again) const;
   Status check_header(const store::Reader& file, const fb::Part& expected, bool again) const;
   Status check_end(const store::Reader& file, const fb::Part& expected, bool again) const;
@@ -177,7 +180,8 @@ class Checkpoint {
   PartReader find_open(uint32_t number) const;
 
   std::shared_ptr<const store::Store> store_;
-  bool cached_ = false;  // parts may come from the store's cache
+  bool cached_ = false;                 // parts may come from the store's cache
+  int64_t patience_ms_ = Call::kNever;  // of the call that opened it
   Selection selection_;
   std::unique_ptr<store::Lock> lock_;
   std::shared_ptr<const store::Reader> file_;  // MANIFEST

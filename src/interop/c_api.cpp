@@ -61,24 +61,31 @@ static Status explain_fence(Status status, std::string_view run) {
                 run));
 }
 
-static Status import_under(Job& job, const ckpt_store& store, const char* path, ImportRequest& request,
-                           ckpt_checkpoint_info* info) {
+// Own handles of what the caller's have: a thread that is left behind may use them longer than the caller.
+struct ImportWork {
+  ckpt_store store;
+  std::string path;
+  ImportRequest request;
+  bool wants_info;
+};
+
+static Result<client::CheckpointInfo> import_under(Job& job, ImportWork& work) {
+  ImportRequest& request = work.request;
   const std::string wanted = request.options.is_set("run") ? request.options.str("run") : "";
-  CKPT_ASSIGN(ForeignCheckpoint from, read_path(path, request.options, &job, kKept));
+  CKPT_ASSIGN(ForeignCheckpoint from, read_path(work.path, request.options, &job, kKept));
   CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
-  CKPT_ASSIGN(const ImportTurn turn, take_turn(store.store, wanted, request.options.integer("timeout_ms"), job));
+  CKPT_ASSIGN(const ImportTurn turn, take_turn(work.store.store, wanted, request.options.integer("timeout_ms"), job));
   CKPT_TRY(request.options.set_str("run", turn.run));
   CKPT_TRY(request.options.set_str("purpose", "import"));
-  const Borrowed<client::Store> into(&store);
+  const Borrowed<client::Store> into(&work.store);
   auto id = import_checkpoint(*into, from, request, job);
   if (!id.ok()) return explain_fence(std::move(id).status(), turn.run);
   if (request.options.integer("verify_after") != 0) {
     CKPT_ASSIGN(const client::Reader saved, result(client::Reader::open(*into, *id, client_options(request.options))));
     CKPT_TRY(compare_import(saved, from, reading_options(request.options, &job)));
   }
-  if (!info) return Ok();
-  CKPT_ASSIGN(const client::CheckpointInfo found, result(into->find(*id, client_options(request.options))));
-  return put_info(found, info);
+  if (!work.wants_info) return client::CheckpointInfo();
+  return result(into->find(*id, client_options(request.options)));
 }
 
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
@@ -86,8 +93,12 @@ ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* l
   return guard(err, [&]() -> Status {
     if (!store || !path || !label) return null_status("store, path or label");
     if (store->forked()) return forked_status();
-    ImportRequest request{label, step, options_for(options, "import")};
-    return run_under(options, [&](Job& job) { return import_under(job, *store, path, request, info); });
+    CKPT_ASSIGN(const auto job, job_for(options));
+    ImportWork work{*store, path, {label, step, options_for(options, "import")}, info != nullptr};
+    const int64_t patience = work.request.options.integer("timeout_ms");
+    auto import = [work = std::move(work)](Job& running) mutable { return import_under(running, work); };
+    CKPT_ASSIGN(const auto found, make_apart<client::CheckpointInfo>(job, patience, std::move(import)));
+    return info ? put_info(found, info) : Ok();
   });
 }
 
@@ -95,23 +106,31 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
   return guard(err, [&]() -> Status {
     if (!reader || !path) return null_status("reader or path");
     if (reader->forked()) return forked_status();
-    const Borrowed<client::Reader> from(reader);
-    return run_under(options, [&](Job& job) -> Status {
-      const Options given = options_for(options, "export");
+    CKPT_ASSIGN(const auto job, job_for(options));
+    const Options given = options_for(options, "export");
+    auto write = [own = *reader, to = std::string(path), given](Job& running) -> Status {
+      const Borrowed<client::Reader> from(&own);
       CKPT_ASSIGN(const State state, State::make(*from, given));
-      return export_checkpoint({state, path, given, job});
-    });
+      return export_checkpoint({state, to, given, running});
+    };
+    return run_apart(job, given.integer("timeout_ms"), std::move(write));
   });
 }
 
 // ---- a file in place ----
 
-struct ckpt_file : Owned {
+// What is read of a file, which a thread that was left behind may use longer than the handle lives.
+struct OpenedFile {
   ForeignCheckpoint content;
   bool has_data = false;  // of the tensors
   std::unique_ptr<ckpt_tree> tree;
   ReadOptions reading;
+  int64_t patience_ms = 0;
+  std::mutex reading_now;  // a thread that was left behind may still read
   uint64_t last_read = UINT64_MAX;
+};
+struct ckpt_file : Owned {
+  std::shared_ptr<OpenedFile> file;
 };
 
 static Status check(const ckpt_file* file) {
@@ -131,32 +150,45 @@ static Status map_tensors(ForeignCheckpoint& content, const ReadOptions& options
   return content.files.fetch(all);
 }
 
+static Result<std::shared_ptr<OpenedFile>> open_file(const std::string& path, const Options& options, Job& job) {
+  auto opened = std::make_shared<OpenedFile>();
+  opened->has_data = options.integer("tensor_data") != 0;
+  opened->patience_ms = options.integer("timeout_ms");
+  opened->reading = reading_options(options, nullptr);
+  const ReadOptions reading = reading_options(options, &job);
+  CKPT_ASSIGN(opened->content, read_path(path, options, &job, opened->has_data ? UINT64_MAX : kKept));
+  if (opened->has_data) CKPT_TRY(map_tensors(opened->content, reading));
+  opened->tree = std::make_unique<ckpt_tree>();
+  CKPT_ASSIGN(opened->tree->tree, opened->content.take_tree());
+  return opened;
+}
+
 ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !path) return null_status("out or path");
     CKPT_TRY(refuse_job(options));
-    const Options& bag = options_of(options);
-    const bool wants_data = bag.integer("tensor_data") != 0;
-    CKPT_ASSIGN(ForeignCheckpoint content, read_path(path, bag, nullptr, wants_data ? UINT64_MAX : kKept));
-    if (wants_data) CKPT_TRY(map_tensors(content, reading_options(bag, nullptr)));
-    auto tree = std::make_unique<ckpt_tree>();
-    CKPT_ASSIGN(tree->tree, content.take_tree());
-    *out = new ckpt_file{{}, std::move(content), wants_data, std::move(tree), reading_options(bag, nullptr)};
+    const Options given = options_of(options);
+    auto open = [given, from = std::string(path)](Job& job) { return open_file(from, given, job); };
+    CKPT_ASSIGN(auto opened, make_apart<std::shared_ptr<OpenedFile>>(std::make_shared<Job>(),
+                                                                     given.integer("timeout_ms"), std::move(open)));
+    *out = new ckpt_file{{}, std::move(opened)};
     return Ok();
   });
 }
 
-void ckpt_file_free(ckpt_file* file) { release(file); }
+void ckpt_file_free(ckpt_file* file) { release_apart(file); }
 
-const char* ckpt_file_format(const ckpt_file* file) { return file ? file->content.format : ""; }
+const char* ckpt_file_format(const ckpt_file* file) { return file ? file->file->content.format : ""; }
 
 const char* ckpt_file_left_out(const ckpt_file* file, uint64_t index) {
-  return file && index < file->content.left_out.size() ? file->content.left_out[index].c_str() : nullptr;
+  if (!file) return nullptr;
+  const auto& left_out = file->file->content.left_out;
+  return index < left_out.size() ? left_out[index].c_str() : nullptr;
 }
 
-uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->content.tensors.size() : 0; }
+uint64_t ckpt_file_tensor_count(const ckpt_file* file) { return file ? file->file->content.tensors.size() : 0; }
 
-static ckpt_file_tensor describe(const ckpt_file& file, const ForeignTensor& tensor) {
+static ckpt_file_tensor describe(const OpenedFile& file, const ForeignTensor& tensor) {
   const ForeignCheckpoint& content = file.content;
   const ForeignPiece* piece = tensor.whole();
   const Strides strides = piece && piece->strides ? *piece->strides : row_major(tensor.shape);
@@ -180,38 +212,55 @@ static ckpt_file_tensor describe(const ckpt_file& file, const ForeignTensor& ten
   return out;
 }
 
+static Result<const ForeignTensor*> tensor_of(const ckpt_file& file, uint64_t index) {
+  const std::vector<ForeignTensor>& tensors = file.file->content.tensors;
+  if (index < tensors.size()) return &tensors[index];
+  return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
+}
+
 ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file_tensor* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(file));
-    const std::vector<ForeignTensor>& tensors = file->content.tensors;
-    if (index >= tensors.size()) return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, tensors.size()));
-    return put_info(describe(*file, tensors[index]), out);
+    CKPT_ASSIGN(const ForeignTensor* tensor, tensor_of(*file, index));
+    return put_info(describe(*file->file, *tensor), out);
   });
+}
+
+static Status read_elements(OpenedFile& file, uint64_t index, const device::RegionRequest& wanted, Job& job) {
+  std::unique_lock lock(file.reading_now, std::defer_lock);
+  {
+    const Busy busy("end", "an earlier read of the file");
+    lock.lock();
+  }
+  ForeignCheckpoint& content = file.content;
+  ReadOptions reading = file.reading;
+  reading.job = &job;
+  CKPT_TRY(content.find_elements(reading));
+  // What was spilled for another tensor. With tensor_data=1 the program has addresses into it.
+  if (std::exchange(file.last_read, index) != index && !file.has_data) CKPT_TRY(content.files.end_spill());
+  return copy_elements(content.files, content.tensors[index], wanted, file.has_data);
 }
 
 ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_desc* desc, void* data,
                            uint64_t data_bytes, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(file));
-    ForeignCheckpoint& content = file->content;
-    if (index >= content.tensors.size())
-      return Status(CKPT_NOT_FOUND, strformat("tensor {} of {}", index, content.tensors.size()));
-    const ForeignTensor& tensor = content.tensors[index];
+    CKPT_ASSIGN(const ForeignTensor* tensor, tensor_of(*file, index));
     auto read = [&]() -> Status {
       CKPT_ASSIGN(const ckpt_tensor_desc full, get_desc(desc));
       device::RegionRequest wanted;
       CKPT_TRY(device::read_desc(full, data, data_bytes, &wanted));
       if (full.region_kind == CKPT_REGION_ROWS) return Status(CKPT_INVALID, "rows are for saves");
-      if (wanted.dtype != tensor.dtype || !(wanted.shape == tensor.shape))
-        return Status(CKPT_MISMATCH, strformat("expected {} {}, found {} {}", dtype_name(wanted.dtype),
-                                               to_text(wanted.shape), dtype_name(tensor.dtype), to_text(tensor.shape)));
-      CKPT_TRY(content.find_elements(file->reading));
-      // What was spilled for another tensor. With tensor_data=1 the program has addresses into it.
-      if (std::exchange(file->last_read, index) != index && !file->has_data) CKPT_TRY(content.files.end_spill());
-      return copy_elements(content.files, tensor, wanted, file->has_data);
+      if (wanted.dtype != tensor->dtype || !(wanted.shape == tensor->shape))
+        return Status(CKPT_MISMATCH,
+                      strformat("expected {} {}, found {} {}", dtype_name(wanted.dtype), to_text(wanted.shape),
+                                dtype_name(tensor->dtype), to_text(tensor->shape)));
+      return run_apart(std::make_shared<Job>(), file->file->patience_ms,
+                       [own = file->file, index, wanted](Job& job) { return read_elements(*own, index, wanted, job); });
     };
     Status status = read();
-    return status.ok() ? Ok() : std::move(status).in("tensor " + ckpt::quoted(tensor.name)).with("tensor", tensor.name);
+    return status.ok() ? Ok()
+                       : std::move(status).in("tensor " + ckpt::quoted(tensor->name)).with("tensor", tensor->name);
   });
 }
 
@@ -219,7 +268,7 @@ ckpt_status ckpt_file_tree(const ckpt_file* file, const ckpt_tree** out, ckpt_er
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(file));
     if (!out) return null_status("out");
-    *out = file->tree.get();
+    *out = file->file->tree.get();
     return Ok();
   });
 }

@@ -60,19 +60,24 @@ Result<std::vector<BoxMemory>> boxes_of_piece(const plan::Geometry& geometry, co
   return std::vector<BoxMemory>{strided};
 }
 
-// Copies a box that both have; the number of its units.
-uint64_t copy_shared(const BoxMemory& from, const BoxMemory& to, const Box& shared, const plan::Geometry& geometry,
-                     std::vector<std::byte>& buffer) {
+// Copies a box that both have. A disk may hold the thread while it looks at the file; if it was left behind meanwhile,
+// it must not touch the caller's memory any more.
+Status copy_shared(const BoxMemory& from, const BoxMemory& to, const Box& shared, const plan::Geometry& geometry,
+                   std::vector<std::byte>& buffer, const std::string& path) {
   const uint64_t volume = shared.volume(), step = std::max<uint64_t>(kStepBytes / geometry.width, 1);
   const device::Memory source = from.memory(shared, geometry.dtype, geometry.width);
   const device::Memory target = to.memory(shared, geometry.dtype, geometry.width);
   for (uint64_t first = 0; first < volume; first += step) {
     const uint64_t count = std::min(step, volume - first);
     buffer.resize(count * geometry.width);
-    device::gather(source, shared.extent, first, count, buffer);
+    {
+      const Busy busy("read", path);
+      device::gather(source, shared.extent, first, count, buffer);
+    }
+    CKPT_TRY(CallContext::current().check());
     device::scatter(buffer, geometry.dtype, shared, first, count, shared, target);
   }
-  return volume;
+  return Ok();
 }
 
 // From the first element of a box to its last, in bytes.
@@ -120,13 +125,15 @@ Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device
     if (piece.bytes.size == 0) continue;
     CKPT_ASSIGN(const Bytes bytes, files.place(piece.bytes));
     CKPT_ASSIGN(const std::vector<BoxMemory> sources, boxes_of_piece(wanted.geometry, tensor, piece, bytes));
+    const std::string path = files.path(piece.bytes.file);
     const bool remote = files.remote_of(piece.bytes.file) != nullptr;
     for (const BoxMemory& from : sources)
       for (const BoxMemory& to : targets) {
         auto copy = [&](const Box& part) -> Status {
           const FileRange near = range_near(piece.bytes, bytes, from, part, wanted.geometry.width);
           CKPT_TRY(files.fetch({near}));
-          copied += copy_shared(from, to, part, wanted.geometry, buffer);
+          CKPT_TRY(copy_shared(from, to, part, wanted.geometry, buffer, path));
+          copied += part.volume();
           if (!stays) files.release(near);
           return Ok();
         };

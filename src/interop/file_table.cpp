@@ -39,7 +39,9 @@ FileRange FileTable::range_of(Bytes bytes) {
 
 Result<Bytes> FileTable::bytes(const FileRange& range) {
   CKPT_ASSIGN(const Bytes bytes, place(range));
-  CKPT_TRY(fetch({range}));
+  if (range.size == 0) return bytes;
+  CKPT_ASSIGN(const FileBytes file, open(range.file));
+  CKPT_TRY(file.need(range.offset, range.size));
   return bytes;
 }
 

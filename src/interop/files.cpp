@@ -12,7 +12,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 #include <vector>
+
+#include "base/call.h"
 
 namespace ckpt::interop {
 
@@ -62,6 +65,7 @@ std::string identity_text(const struct stat& info) {
 }
 
 std::vector<std::string> names_in(int directory) {
+  const Busy busy("list", "the directory of an export");
   std::vector<std::string> names;
   Fd again(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* const stream = again ? ::fdopendir(again.get()) : nullptr;
@@ -83,6 +87,7 @@ Fd open_own_directory(int parent, const std::string& name) {
 // Unlinks this user's files in a directory, and so many levels of directories with theirs.
 void remove_own_files(int directory, int levels) {
   for (const std::string& name : names_in(directory)) {
+    const Busy busy("removal", name);
     struct stat info{};
     if (::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_uid != ::geteuid()) continue;
     if (!S_ISDIR(info.st_mode)) {
@@ -101,6 +106,7 @@ bool may_be_in_use_elsewhere(int file, const struct stat& info) {
 }
 
 void remove_left_file(int parent, const std::string& name) {
+  const Busy busy("removal", name);
   struct stat info{}, of_directory{};
   const auto is_ours = [&] { return S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && info.st_nlink == 1; };
   if (::fstatat(parent, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours()) return;
@@ -138,6 +144,7 @@ std::string link_of(int file) { return "/proc/self/fd/" + std::to_string(file); 
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
+  const Busy busy("open", path);
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return from_errno(errno, "open", path);
@@ -148,10 +155,23 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 Result<MappedFile> MappedFile::map(int fd, uint64_t size, const std::string& path) {
-  if (size == 0) return MappedFile(Bytes());
+  if (size == 0) return MappedFile(Bytes(), path);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED) return from_errno(errno, "map", path);
-  return MappedFile(Bytes(static_cast<const std::byte*>(data), size));
+  return MappedFile(Bytes(static_cast<const std::byte*>(data), size), path);
+}
+
+Status MappedFile::prefetch(uint64_t begin, uint64_t size) const {
+  constexpr uint64_t kStep = 64 << 20;
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t end = begin + size;
+  for (uint64_t at = begin / page * page; at < end; at += kStep) {
+    const Busy busy("read", path_);
+    auto* const data = const_cast<std::byte*>(bytes_.data()) + at;
+    if (::madvise(data, std::min(kStep, end - at), MADV_POPULATE_READ) == 0 || errno != EFAULT) continue;
+    return Status(CKPT_GONE, path_ + ": it was cut short while it was read, or the disk failed").with("path", path_);
+  }
+  return Ok();
 }
 
 MappedFile::~MappedFile() {
@@ -161,6 +181,7 @@ MappedFile::~MappedFile() {
 Result<OutputFile> OutputFile::temporary() {
   const char* set = std::getenv("TMPDIR");
   const std::string folder = set && *set ? set : "/tmp";
+  const Busy busy("creation of a temporary file", folder);
   const Fd directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) return from_errno(errno, "open", folder);
   Fd file = make_nameless(directory.get(), 0600);
@@ -174,6 +195,7 @@ Result<OutputFile> OutputFile::temporary() {
 }
 
 Status OutputFile::reserve(uint64_t size) {
+  const Busy busy("preallocation", path_);
   if (size == 0 || ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) == 0) return Ok();
   return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? from_errno(errno, "reserve", path_) : Ok();
 }
@@ -187,6 +209,7 @@ Status OutputFile::write(Bytes data) {
     size_ += piece.size();
     data = data.subspan(piece.size());
     if (is_scratch_ || size_ - begun_ < kStep) continue;
+    const Busy busy("write", path_);
     // Only a hint: what fails is told by sync().
     const auto begin = static_cast<off_t>(begun_), count = static_cast<off_t>(size_ - begun_);
     (void)::sync_file_range(file_.get(), begin, count, SYNC_FILE_RANGE_WRITE);
@@ -219,12 +242,14 @@ Result<Output> Output::begin(const std::string& target) {
   const size_t slash = output.target_.rfind('/');
   output.folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : output.target_.substr(0, slash);
   output.name_ = output.target_.substr(slash == std::string::npos ? 0 : slash + 1);
+  const Busy busy("open", output.folder_);
   output.parent_ = Fd(::open(output.folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!output.parent_) return from_errno(errno, "open", output.folder_);
   return output;
 }
 
 bool Output::is_taken(bool unless_empty_directory) const {
+  const Busy busy("inspection", target_);
   struct stat info{};
   if (name_.empty()) return true;  // "/", or a file "d/"
   if (::fstatat(parent_.get(), name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return false;
@@ -236,6 +261,7 @@ bool Output::is_taken(bool unless_empty_directory) const {
 // Makes the file beside the target that another export sees a lock on.
 Status Output::make_locked_file(mode_t mode) {
   constexpr int kTries = 8;
+  const Busy busy("creation", target_);
   for (int i = 0; i < kTries; i++) {
     const std::string name = random_name(name_);
     Fd made(::openat(parent_.get(), name.c_str(), O_RDWR | kAnew, mode));
@@ -252,6 +278,7 @@ Result<Output> Output::begin_file(const std::string& target) {
   CKPT_ASSIGN(Output output, begin(target));
   if (output.is_taken(false)) return exists(target);
   remove_left(output.parent_.get(), output.name_);
+  const Busy busy("creation", output.target_);
   output.locked_ = make_nameless(output.parent_.get(), 0666);
   struct stat info{};
   if (output.locked_ && ::stat(link_of(output.locked_.get()).c_str(), &info) == 0) return output;
@@ -266,6 +293,7 @@ Result<Output> Output::begin_directory(const std::string& target) {
   CKPT_TRY(output.make_locked_file(0777));  // with the rights that the directory will have
   const std::string name = output.locked_name_ + kDirectoryEnding;
   const std::string path = output.folder_ + '/' + name;
+  const Busy busy("making", path);
   if (::mkdirat(output.parent_.get(), name.c_str(), 0700) != 0) return from_errno(errno, "create", path);
   output.directory_ = open_own_directory(output.parent_.get(), name);
   struct stat info{};
@@ -276,6 +304,10 @@ Result<Output> Output::begin_directory(const std::string& target) {
 
 // What is left of it goes, the file that says so last.
 Output::~Output() {
+  if (!parent_) return;
+  std::optional<Closing> failed;
+  if (!is_published_) failed.emplace(Status(CKPT_CANCELLED, "the export has failed"));
+  const Busy busy("removal of what is left of", target_);
   if (directory_) {
     remove_own_files(directory_.get(), 1);
     ::unlinkat(parent_.get(), (locked_name_ + kDirectoryEnding).c_str(), AT_REMOVEDIR);
@@ -292,6 +324,7 @@ Result<OutputFile> Output::file() const {
 // In the directory, or in a directory in it, which is made.
 Result<OutputFile> Output::file(const std::string& name) {
   const size_t slash = name.rfind('/');
+  const Busy busy("creation", target_, name);
   const std::string path = target_ + '/' + name, inner = slash == std::string::npos ? "" : name.substr(0, slash);
   const Fd* directory = &directory_;
   if (!inner.empty()) {
@@ -309,6 +342,7 @@ Result<OutputFile> Output::file(const std::string& name) {
 }
 
 Status Output::sync_directories() {
+  const Busy busy("sync", target_);
   for (const auto& [name, inner] : inner_) CKPT_TRY(store::sync_directory(inner.get(), target_ + '/' + name));
   struct stat rights{}, info{};
   if (::fstat(locked_.get(), &rights) != 0 || ::fstat(directory_.get(), &info) != 0 ||
@@ -320,8 +354,9 @@ Status Output::sync_directories() {
 Status Output::publish() {
   int error = 0;
   bool locked_stays = static_cast<bool>(directory_);
+  if (directory_) CKPT_TRY(sync_directories());
+  const Busy busy("publication", target_);
   if (directory_) {
-    CKPT_TRY(sync_directories());
     const std::string made = locked_name_ + kDirectoryEnding;
     // rename() puts a directory only in the place of nothing or of an empty directory.
     error = ::renameat(parent_.get(), made.c_str(), parent_.get(), name_.c_str()) == 0 ? 0 : errno;
@@ -333,6 +368,7 @@ Status Output::publish() {
   }
   if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR) return exists(target_);
   if (error != 0) return from_errno(error, "create", target_);
+  is_published_ = true;
   directory_ = Fd();
   if (!locked_stays) locked_name_.clear();
   return store::sync_directory(parent_.get(), folder_);

@@ -232,6 +232,7 @@ void RemoteFolder::release(Bytes bytes) const {
 
 Result<std::vector<std::string>> list_directory(const std::string& path, const Folder& folder) {
   if (folder) return folder->list(path);
+  const Busy busy("list", path);
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
   if (!directory) return from_errno(errno, "open", path);
   std::vector<std::string> names;
@@ -251,12 +252,14 @@ std::vector<std::string> names_in_directory(const std::string& path, const Folde
 
 bool is_file(const std::string& path, const Folder& folder) {
   if (folder) return folder->holds(path, false);
+  const Busy busy("inspection", path);
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
 bool is_directory(const std::string& path, const Folder& folder) {
   if (folder) return folder->holds(path, true);
+  const Busy busy("inspection", path);
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }

@@ -66,6 +66,7 @@ Result<Candidate> look_at(const std::string& path, const Folder& folder) {
   if (folder) {
     CKPT_ASSIGN(candidate.is_directory, folder->find_kind());
   } else {
+    const Busy busy("inspection", path);
     struct stat info{};
     if (::stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
     candidate.is_directory = S_ISDIR(info.st_mode);

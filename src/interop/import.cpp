@@ -257,7 +257,9 @@ Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpo
                                       Job& job) {
   Importer importer(store, from, request, job);
   Result<std::string> id = importer.run();
-  if (!id.ok()) importer.clean();
+  if (id.ok()) return id;
+  const Closing tidying(id.status());
+  importer.clean();
   return id;
 }
 

@@ -5,15 +5,16 @@
 namespace ckpt::interop {
 
 Status FileBytes::need(uint64_t begin, uint64_t size) const {
-  if (!remote_) return Ok();
   const uint64_t first = std::min<uint64_t>(begin, all_.size());
   return need({{first, first + std::min<uint64_t>(size, all_.size() - first)}});
 }
 
 Status FileBytes::need(std::vector<ByteRange> ranges) const {
-  if (!remote_) return Ok();
-  for (ByteRange& range : ranges) range = {begin_ + range.begin, begin_ + range.end};
-  return remote_->fetch(std::move(ranges));
+  for (ByteRange& range : ranges) {
+    range = {begin_ + range.begin, begin_ + range.end};
+    if (mapped_) CKPT_TRY(mapped_->prefetch(range.begin, range.size()));
+  }
+  return remote_ ? remote_->fetch(std::move(ranges)) : Ok();
 }
 
 void FileBytes::release(uint64_t begin, uint64_t size) const {

@@ -18,10 +18,11 @@ namespace ckpt::interop {
 class FileBytes {
  public:
   FileBytes(Bytes all) : all_(all) {}
-  FileBytes(Bytes all, std::shared_ptr<RemoteFile> remote) : all_(all), remote_(std::move(remote)) {}
+  FileBytes(Bytes all, std::shared_ptr<RemoteFile> remote, std::shared_ptr<const MappedFile> mapped)
+      : all_(all), remote_(std::move(remote)), mapped_(std::move(mapped)) {}
   // [begin, begin + size) of these, which must have them.
   FileBytes part(uint64_t begin, uint64_t size) const {
-    FileBytes bytes(all_.subspan(begin, size), remote_);
+    FileBytes bytes(all_.subspan(begin, size), remote_, mapped_);
     bytes.begin_ = begin_ + begin;
     return bytes;
   }
@@ -30,7 +31,7 @@ class FileBytes {
   Bytes all() const { return all_; }
   uint64_t size() const { return all_.size(); }
   bool is_remote() const { return remote_ != nullptr; }
-  // Asks for those bytes, as far as the file has them.
+  // Asks for those bytes, as far as the file has them: fetches them, or has the disk read them.
   Status need(uint64_t begin, uint64_t size) const;
   Status need(std::vector<ByteRange> ranges) const;
   // They will not be looked at soon, nor does another thread ask for them now.
@@ -38,7 +39,8 @@ class FileBytes {
 
  private:
   Bytes all_;
-  std::shared_ptr<RemoteFile> remote_;
+  std::shared_ptr<RemoteFile> remote_;  // one of the two may be set
+  std::shared_ptr<const MappedFile> mapped_;
   uint64_t begin_ = 0;  // of `all_` in the file
 };
 
@@ -52,7 +54,7 @@ class InputFile {
   static Result<InputFile> open_whole(const std::string& path, uint64_t most, const Folder& folder);
 
   Bytes addresses() const { return remote_ ? remote_->bytes() : mapped_->bytes(); }
-  FileBytes bytes() const { return {addresses(), remote_}; }
+  FileBytes bytes() const { return {addresses(), remote_, mapped_}; }
   const std::shared_ptr<RemoteFile>& remote() const { return remote_; }
 
  private:

@@ -69,6 +69,7 @@ static Result<bool> same_rows(const std::vector<Held>& all, const Folder& folder
     std::vector<Bytes> windows;
     for (const Held& held : all) windows.push_back(held.bytes.subspan(begin, size));
     if (folder) CKPT_TRY(folder->need(windows));
+    const Busy busy("read", "a tensor that several files have");
     for (const Bytes window : windows) same = same && std::memcmp(window.data(), windows[0].data(), size) == 0;
     for (const Bytes window : windows)
       if (folder) folder->release(window);

@@ -67,28 +67,30 @@ Status Mirror::check_fenced() const {
 // Its directory is not made anew: it may be on a disk that is not mounted.
 Status Mirror::check_there() const { return checkpoint::check_mirror_there(*plan_.mirror); }
 
+// The thread has the mirror as long as it needs it; what callers share is a handle.
 Result<std::shared_ptr<Mirror>> Mirror::start(MirrorPlan plan) {
-  std::shared_ptr<Mirror> mirror(new Mirror(std::move(plan)));
-  Status started = mirror->worker_.start(CKPT_JOB_DONE, [self = mirror.get()](Job&) {
+  const std::shared_ptr<Mirror> mirror(new Mirror(std::move(plan)));
+  const auto worker = std::make_shared<Job>();
+  const ContextScope nobody{CallContext()};  // it outlives the call that opens the session
+  CKPT_TRY(worker->start(CKPT_JOB_DONE, [mirror](Job&) {
     struct End {
       Mirror* of;
       ~End() { of->end(); }  // also where memory has run out
-    } end{self};
-    self->work();
+    } end{mirror.get()};
+    mirror->work();
     return Ok();
-  });
-  mirror->started_ = started.ok();
-  CKPT_TRY(std::move(started));
-  return mirror;
+  }));
+  return std::shared_ptr<Mirror>(mirror.get(), [mirror, worker](Mirror*) { mirror->close(*worker); });
 }
 
-Mirror::~Mirror() {
+void Mirror::close(Job& worker) {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
-  if (started_) (void)worker_.wait(CKPT_JOB_DONE, -1);
+  worker.call->bound(plan_.patience_ms);
+  (void)worker.wait(CKPT_JOB_DONE, -1);
 }
 
 // What this run has here and not there. With retention there, only what is not older than all that it keeps.
@@ -142,14 +144,21 @@ void Mirror::add(const std::string& id) {
 
 // Opens the oldest that wait: their readers' locks keep them.
 void Mirror::hold_oldest() {
-  std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < std::min(kHeld + 1, queue_.size()); i++) {
-    Item& item = queue_[i];
-    if (item.held) continue;
-    auto opened = Checkpoint::open(plan_.store, {item.id, plan_.run});
+  std::vector<std::string> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < std::min(kHeld + 1, queue_.size()); i++)
+      if (!queue_[i].held) wanted.push_back(queue_[i].id);
+  }
+  for (const std::string& id : wanted) {
+    auto opened = Checkpoint::open(plan_.store, {id, plan_.run});
     if (!opened.ok()) continue;  // its turn tells why
-    item.held = *opened;
-    item.bytes = item.held->entry().bytes;
+    std::lock_guard lock(mutex_);
+    for (Item& item : queue_) {
+      if (item.id != id || item.held) continue;
+      item.held = *opened;
+      item.bytes = item.held->entry().bytes;
+    }
   }
 }
 
@@ -188,6 +197,8 @@ bool Mirror::looked() {
 // One look at what is missing, or one copy. Fails with what concerns all copies.
 Status Mirror::step() {
   const auto job = std::make_shared<Job>();
+  job->call->bound(plan_.patience_ms);
+  job->call->outer = CallContext::current().call()->shared_from_this();
   {
     std::lock_guard lock(mutex_);
     job_ = job;

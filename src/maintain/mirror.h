@@ -22,14 +22,15 @@ struct MirrorPlan {
   int64_t keep_last = 0;                                // retention of the mirror, as of CommitSettings; 0 keeps all
   std::function<Status()> fenced;                       // FENCED once another session owns the run in the mirror
   std::function<bool(const format::Summary&)> holds{};  // see RetentionPolicy
+  int64_t patience_ms = Call::kNever;                   // of each operation of the stores
 };
 
 class Mirror {
  public:
-  // Begins with what the mirror lacks of the run. NOMEM.
+  // Begins with what the mirror lacks of the run. NOMEM. Who lets go of the last one waits until it has done what it
+  // has to do, and what fails from then on is left to the next session; so is what a disk holds for longer than
+  // patience_ms, with its thread.
   static Result<std::shared_ptr<Mirror>> start(MirrorPlan plan);
-  // Ends what it has to do first; what fails from then on is left to the next session.
-  ~Mirror();
 
   // A checkpoint that was committed just now. Retention leaves the oldest few that wait alone.
   void add(const std::string& id);
@@ -46,6 +47,7 @@ class Mirror {
   };
   explicit Mirror(MirrorPlan plan) : plan_(std::move(plan)) {}
   void work();
+  void close(Job& worker);
   void end();
   bool looked();
   bool is_of_mirror(const Status& status) const;
@@ -77,8 +79,6 @@ class Mirror {
   bool asked_for_ = false;  // somebody waits: no pause
   Report lost_;
   std::shared_ptr<Job> job_;  // of the try that runs
-  Job worker_;
-  bool started_ = false;
 };
 
 }  // namespace ckpt::maintain

@@ -407,6 +407,7 @@ Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch)
   const Block& block = layout_.blocks[index];
   if (block.on_device) return fetch(index, buffer);
   BlockState state{Phase::kReady, buffer, {}};
+  const Busy busy("read", "the memory of a tensor");  // which may be a file that a disk or a server holds
   if (!buffer) {
     stager_->hash_in_place(block);
     state.data = stager_->source_of(block);

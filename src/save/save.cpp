@@ -239,7 +239,10 @@ Status Save::give_up(std::string_view reason) {
   return Ok();
 }
 
-Status Save::refuse(Status cause) { return commit::refuse_attempt(*session_, attempt_, std::move(cause)); }
+Status Save::refuse(Status cause) {
+  if (Call* const call = CallContext::current().call()) (void)call->settle(cause);
+  return commit::refuse_attempt(*session_, attempt_, std::move(cause));
+}
 
 static uint64_t unix_ms() {
   return static_cast<uint64_t>(

@@ -4,6 +4,8 @@
 //   open RANK WORLD STRING|- [key=value…]   session; text: its session string
 //   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, free=1, large=1
 //   import PATH LABEL [key=value…]
+//   export SELECTOR PATH [key=value…]
+//   read PATH [key=value…]                  opens somebody's file, reads its first tensor, and closes it
 //   hold SELECTOR [key=value…]              opens a reader and keeps it
 //   load SELECTOR [key=value…]              opens a reader, loads all of a tensor, and closes it
 //   check                                   loads and verifies what it holds
@@ -14,6 +16,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <iostream>
@@ -150,6 +153,32 @@ ckpt_status load(State& state, const Command& command, const ckpt_options* optio
   return status;
 }
 
+ckpt_status write_out(State& state, const Command& command, const ckpt_options* options) {
+  ckpt_reader* reader = nullptr;
+  ckpt_status status = ckpt_reader_open(&reader, state.store, command.words[1].c_str(), options, &state.error);
+  if (status == CKPT_OK) status = ckpt_export(reader, command.words[2].c_str(), options, &state.error);
+  ckpt_reader_free(reader);
+  return status;
+}
+
+// The first tensor of somebody's file.
+ckpt_status read_file(State& state, const Command& command, const ckpt_options* options) {
+  ckpt_file* file = nullptr;
+  ckpt_status status = ckpt_file_open(&file, command.words[1].c_str(), options, &state.error);
+  ckpt_file_tensor info = {};
+  info.struct_size = sizeof info;
+  if (status == CKPT_OK) status = ckpt_file_tensor_at(file, 0, &info, &state.error);
+  ckpt_tensor_desc desc = {};
+  desc.struct_size = sizeof desc;
+  desc.dtype = info.dtype;
+  desc.ndim = info.ndim;
+  std::copy_n(info.shape, CKPT_MAX_NDIM, desc.shape);
+  auto* memory = new std::vector<unsigned char>(info.bytes);  // never freed: a thread that was left may use it
+  if (status == CKPT_OK) status = ckpt_file_read(file, 0, &desc, memory->data(), memory->size(), &state.error);
+  ckpt_file_free(file);
+  return status;
+}
+
 ckpt_status execute(State& state, const Command& command, const ckpt_options* options) {
   const std::string& verb = command.words[0];
   if (verb == "open") return open(state, command, options);
@@ -157,6 +186,8 @@ ckpt_status execute(State& state, const Command& command, const ckpt_options* op
   if (verb == "import")
     return ckpt_import(state.store, command.words[1].c_str(), command.words[2].c_str(), 0, options, nullptr,
                        &state.error);
+  if (verb == "export") return write_out(state, command, options);
+  if (verb == "read") return read_file(state, command, options);
   if (verb == "hold")
     return ckpt_reader_open(&state.reader, state.store, command.words[1].c_str(), options, &state.error);
   if (verb == "load") return load(state, command, options);

@@ -20,11 +20,12 @@ constexpr const char* kHeld = ":delay_enter=40000000:when=";  // microseconds: l
 constexpr size_t kAtOnce = 8;                                 // they wait, most of the time
 
 // What may wait for a disk.
-constexpr const char* kCalls[] = {"openat2",   "openat",     "pwrite64", "pread64",    "fsync", "renameat2", "mkdirat",
-                                  "fallocate", "newfstatat", "unlinkat", "getdents64", "flock", "ftruncate", "close"};
+constexpr const char* kCalls[] = {"openat2",   "openat",     "pwrite64", "pread64",   "fsync",
+                                  "renameat2", "mkdirat",    "madvise",  "fallocate", "newfstatat",
+                                  "unlinkat",  "getdents64", "flock",    "ftruncate", "close"};
 
 struct Stalled {
-  std::string command;  // of crash_program
+  std::string command;  // of crash_program; URI in it is that of the store
   size_t points = 3;    // of all, unless CKPT_STALL_ALL
   bool opens = false;   // it is a session that is opened
 };
@@ -56,7 +57,9 @@ class StallMatrix : public testing::Test {
     }
     EXPECT_TRUE(program.trace(arguments));
     const auto begin = Clock::now();
-    Reply reply = program.call(stalled.command + " timeout_ms=" + std::to_string(kTimeMs));
+    std::string command = stalled.command + " timeout_ms=" + std::to_string(kTimeMs);
+    if (const size_t at = command.find("URI"); at != command.npos) command.replace(at, 3, uri);
+    Reply reply = program.call(command);
     *ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
     if (log)
       *log = program.trace_log();
@@ -82,7 +85,8 @@ std::vector<std::string> StallMatrix::points_of(const Stalled& stalled) {
   // Files elsewhere (/proc, /sys) do not hang. Where another thread has one in the same place, nothing is held there.
   std::map<std::pair<std::string, int>, bool> in_store;
   for (const TracedCall& call : traced_calls(log)) {
-    const bool here = call.line.find(scratch_.path()) != std::string::npos;
+    const bool here = call.line.find(scratch_.path()) != std::string::npos ||
+                      call.line.find("MADV_POPULATE_READ") != std::string::npos;  // of a file that is mapped
     const auto [place, first] = in_store.try_emplace({call.name, call.number}, here);
     if (!first) place->second = place->second && here;
   }
@@ -141,6 +145,18 @@ TEST_F(StallMatrix, ACopyEndsInTime) {
   stall_everywhere({.command = "copy " + (scratch_ / "from") + " s2.2.1", .points = 4});
 }
 
+class ForeignStallMatrix : public StallMatrix {
+ protected:
+  void SetUp() override {
+    StallMatrix::SetUp();
+    ASSERT_EQ(Program(base_).call("export s1 " + file_).status, "OK");
+  }
+  const std::string file_ = scratch_ / "model.safetensors";
+};
+TEST_F(ForeignStallMatrix, AnImportEndsInTime) { stall_everywhere({.command = "import " + file_ + " i", .points = 6}); }
+TEST_F(ForeignStallMatrix, AFileThatIsReadEndsInTime) { stall_everywhere({.command = "read " + file_}); }
+TEST_F(ForeignStallMatrix, AnExportEndsInTime) { stall_everywhere({.command = "export s1 URI.out", .points = 4}); }
+
 // What keeps the job from ending is the disk; what its caller wants is to go on.
 TEST_F(StallMatrix, AJobThatIsFreedOnceStagedReturnsAlthoughItsPartCannotBeSynced) {
   int64_t ms = 0;
@@ -163,6 +179,18 @@ TEST_F(StallMatrix, ASaveThatIsGivenUpReturnsAlthoughAnotherFileCannotBeRemoved)
   EXPECT_EQ(reply.ranks, "1") << reply;
   EXPECT_NE(reply.text.find("removal of"), std::string::npos) << reply;
   EXPECT_EQ(ranks[1].call("save new 9 timeout_ms=60000").status, "ABORTED") << "it was told first";
+  ranks[0].let_go();
+}
+
+TEST_F(StallMatrix, ASaveThatIsRefusedReturnsAlthoughTheOthersCannotBeTold) {
+  const std::string uri = fresh_copy();
+  Ranks ranks(uri, 2);
+  ASSERT_TRUE(ranks[0].trace({"-e", "trace=mkdirat", "-e", std::string("inject=mkdirat") + kHeld + "1+"}));
+  const auto begin = Clock::now();
+  const Reply reply = ranks[0].call("save new 9 chunk_bytes=8192");
+  EXPECT_LE(std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count(), kMostMs);
+  EXPECT_EQ(reply.status, "MISMATCH") << reply;
+  EXPECT_NE(reply.text.find("left behind"), std::string::npos) << reply;
   ranks[0].let_go();
 }
 

@@ -1,4 +1,6 @@
 // What a rank reads that restarts with the sharding it saved: of a large manifest only what leads to its own part.
+#include <atomic>
+#include <future>
 #include <thread>
 
 #include "checkpoint/engine.h"
@@ -164,6 +166,31 @@ TEST_F(OwnPart, ThatCannotBeReadIsToldByTheLoadThatNeedsIt) {
   const Status status = run(*needs);
   EXPECT_EQ(status.code(), CKPT_INCOMPLETE) << status.message();
   EXPECT_EQ(*status.detail("part"), "PART_001");
+}
+
+// A caller that looks up names works for no call that would end in time.
+TEST_F(OwnPart, NeedsNoLookupThatADiskCanHoldForEver) {
+  std::promise<void> disk;
+  const auto answers = disk.get_future().share();
+  const auto hangs = std::make_shared<std::atomic<bool>>(false);
+  shell->on_read([answers, hangs](std::string_view key, uint64_t) {
+    const Busy busy("read", key);
+    if (*hangs) answers.wait();
+  });
+  {
+    const auto opening = std::make_shared<Call>();
+    opening->bound(100);
+    const ContextScope on{CallContext(opening.get())};
+    checkpoint = *Checkpoint::open(shell, {"latest", "main", false});
+  }
+  *hangs = true;
+  for (const Status& held : {checkpoint->find(tensor_name(kTensors / 2)).status(), checkpoint->part(1).status()}) {
+    EXPECT_EQ(held.code(), CKPT_TIMEOUT) << held.message();
+    EXPECT_NE(held.message().find("left behind"), std::string::npos) << held.message();
+  }
+  *hangs = false;
+  disk.set_value();
+  EXPECT_TRUE(checkpoint->find(tensor_name(kTensors / 2)).ok()) << "once the disk answers";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 
 #include "commit/any_store.h"
 #include "commit/commit.h"
@@ -21,14 +22,15 @@ Shell shell_of(const std::shared_ptr<store::Store>& inner) { return std::make_sh
 // A training of one rank, whose store has a mirror.
 class Training {
  public:
-  Training(std::shared_ptr<store::Store> store, std::shared_ptr<store::Store> mirror, int64_t keep_there = 0)
+  Training(std::shared_ptr<store::Store> store, std::shared_ptr<store::Store> mirror, int64_t keep_there = 0,
+           int64_t patience_ms = Call::kNever)
       : store_(store) {
     auto opened = session::Session::open(store, 0, 1, nullptr, {}, Job(), mirror);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     session = *opened;
     auto fenced = [kept = session, mirror] { return session::check_fence(*mirror, kept->plan()); };
     auto holds = [kept = session](const format::Summary& summary) { return kept->continuation().holds(summary); };
-    mirror_ = *maintain::Mirror::start({store, mirror, "main", keep_there, fenced, holds});
+    mirror_ = *maintain::Mirror::start({store, mirror, "main", keep_there, fenced, holds, patience_ms});
   }
   Status save(int64_t step, const Options& options = {}) {
     CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
@@ -401,6 +403,24 @@ TEST(MirrorFaults, StopNoWaitThatIsCancelled) {
   EXPECT_EQ(training.follow(job).code(), CKPT_CANCELLED);
   gate.open();
   EXPECT_TRUE(training.follow().ok());
+}
+
+TEST(MirrorFaults, OfADiskThatHoldsItsThreadDoNotKeepASessionFromEnding) {
+  const auto gate = std::make_shared<Gate>();
+  const auto there = shell_of(fresh_memory_store());
+  Training training(fresh_memory_store(), there, 0, 500);
+  ASSERT_TRUE(training.follow().ok());
+  std::promise<void> left;
+  there->once("create", "s1.1.1/PART_000", [&, gate] {
+    const Busy busy("creation", "the mirror's disk");
+    gate->pass();
+    left.set_value();
+  });
+  ASSERT_TRUE(training.save(1).ok());
+  ASSERT_TRUE(training.save(2).ok()) << "nor from saving";
+  training.close();
+  gate->open();
+  left.get_future().wait();
 }
 
 // ---- retention ----

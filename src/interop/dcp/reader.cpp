@@ -307,6 +307,7 @@ class CatalogueMaker {
       catalogue_.files.push_back(state_.files.add(path, file.take()));
       return Ok();
     }
+    const Busy busy("inspection", path);
     struct stat info{};
     if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) return missing();
     *size = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : UINT64_MAX;  // what it is, opening it tells

@@ -291,6 +291,7 @@ Result<ComputedFile::Windows> ComputedFile::read(const Part& part, uint64_t begi
 // Elements [begin, end) in the source's dtype.
 Status ComputedFile::gather(const Computed& tensor, uint64_t begin, uint64_t end, std::byte* out) {
   const size_t width = bytes_of_element(tensor.from);
+  const Busy busy("read", "what a mapping takes");
   for (const Part& part : tensor.parts) {
     CKPT_ASSIGN(const Windows windows, read(part, begin, end, width));
     auto copy = [&](Shape index, const Loop& loop, uint64_t count, uint64_t to) -> Status {

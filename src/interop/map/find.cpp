@@ -1,23 +1,17 @@
 #include "interop/map/find.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 
 #include "format/json_text.h"
-#include "interop/files.h"
+#include "interop/input_file.h"
 
 namespace ckpt::interop {
 
 namespace {
 
 constexpr uint64_t kMaxMapping = 1 << 20;
-
-bool is_file(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
 
 std::string folder_of_path(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -43,7 +37,7 @@ std::vector<std::string> folders() {
 
 std::string find_file(const std::string& name) {
   for (const std::string& folder : folders())
-    if (std::string path = folder + '/' + name + ".json"; is_file(path)) return path;
+    if (std::string path = folder + '/' + name + ".json"; is_file(path, nullptr)) return path;
   return {};
 }
 
@@ -57,10 +51,8 @@ std::string other_way(const std::string& name) {
 }
 
 Result<Mapping> parse_file(const std::string& path, const std::string& name) {
-  CKPT_ASSIGN(const MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > kMaxMapping)
-    return Status(CKPT_UNSUPPORTED, strformat("{}: a mapping of {} bytes", path, file.bytes().size()));
-  return Mapping::parse(as_text(file.bytes()), name);
+  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMaxMapping, nullptr));
+  return Mapping::parse(as_text(file.addresses()), name);
 }
 
 }  // namespace

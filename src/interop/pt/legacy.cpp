@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic = "119547037146038801333356";  // 0x1950a86a20f9469cfc6c
 constexpr int64_t kProtocol = 1001;
-constexpr uint64_t kMostRemote = uint64_t{4} << 30;
+constexpr uint64_t kMostRemote = uint64_t{4} << 30, kFirst = 1 << 20;
 constexpr size_t kMaxText = 255;  // of a key or location: every tensor of a storage has them, however short it is
 
 Status differs(const char* what, const std::string& expected, const std::string& found) {
@@ -83,7 +83,8 @@ Result<Bytes> view_of(Bytes storage, const StorageId& view, uint64_t width) {
 
 // What its pickles say of their own length is at their end, and where storages lie is in them.
 Status PtSource::fetch_whole() const {
-  if (!file_.is_remote() || bytes_.size() <= kMostRemote) return file_.need(0, bytes_.size());
+  if (!file_.is_remote()) return file_.need(0, kFirst);
+  if (bytes_.size() <= kMostRemote) return file_.need(0, bytes_.size());
   return Status(
              CKPT_UNSUPPORTED,
              strformat("a file of {} bytes in the form before torch 1.6, of which a web server's are fetched whole up "

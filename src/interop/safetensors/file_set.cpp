@@ -333,6 +333,7 @@ bool holds_safetensors(const std::string& directory, const Folder& folder) {
 
 Result<FileSet> find_files(const std::string& path, const Folder& folder) {
   if (path.empty()) return Status(CKPT_INVALID, "the path is empty");
+  const Busy busy("inspection", path);
   struct stat info{};
   if (!folder && stat(path.c_str(), &info) != 0) return from_errno(errno, "open", path);
   if (is_directory(path, folder)) return set_of_directory(path, folder);

@@ -220,8 +220,8 @@ impl Reader {
 
     /// Writes the checkpoint to `path`, which must not exist, as option `format` says: safetensors, `.pt`, DCP, hfai,
     /// Composer, OLMo, torchtune or RecIS.
-    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `map`, `map_at`, `map_back`, `config`,
-    /// `only`, `exclude`, `cast`, `strict`, `verify_after`.
+    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `timeout_ms`, `map`, `map_at`,
+    /// `map_back`, `config`, `only`, `exclude`, `cast`, `strict`, `verify_after`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
