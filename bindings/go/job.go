@@ -79,7 +79,7 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory, save *keptSave
 		h.drop()
 	})
 	go func() {
-		p.watch(ptr, pinned)
+		p.watch(ptr, pinned, save != nil)
 		if stop() { // otherwise the function above drops it
 			h.drop()
 		}
@@ -91,7 +91,7 @@ func newJob(ctx context.Context, ptr *C.ckpt_job, pinned *memory, save *keptSave
 }
 
 // watch follows the job to its end and gives the memory back as soon as the engine is done with it.
-func (p *progress) watch(ptr *C.ckpt_job, pinned *memory) {
+func (p *progress) watch(ptr *C.ckpt_job, pinned *memory, ofSave bool) {
 	C.ckpt_job_wait(ptr, C.CKPT_JOB_STAGED, -1, nil) // a load is never staged: this waits for its end
 	pinned.release()
 	close(p.staged)
@@ -103,6 +103,9 @@ func (p *progress) watch(ptr *C.ckpt_job, pinned *memory) {
 	var cerr *C.ckpt_error
 	status := C.ckpt_job_wait(ptr, C.CKPT_JOB_COMMITTED, 0, &cerr)
 	errors.As(fail(status, cerr), &p.failed)
+	if ofSave && p.failed == nil {
+		warnOfAnew(reportOf(ptr))
+	}
 	close(p.ended)
 }
 
@@ -269,6 +272,10 @@ func (j *Job) Report() (Report, error) {
 		return Report{}, err
 	}
 	defer j.h.leave()
+	return reportOf(job)
+}
+
+func reportOf(job *C.ckpt_job) (Report, error) {
 	var out *C.ckpt_report
 	var cerr *C.ckpt_error
 	status := C.ckpt_job_report(job, &out, &cerr)

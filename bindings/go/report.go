@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"iter"
+	"log/slog"
 	"slices"
 )
 
@@ -60,6 +61,16 @@ func (r Report) At(index int) Finding { return r.findings[index] }
 
 // All yields the findings with their indexes.
 func (r Report) All() iter.Seq2[int, Finding] { return slices.All(r.findings) }
+
+// warnOfAnew logs that a save, which was committed, does not go on from what its run has: a trainer that forgot to load
+// asks for no report.
+func warnOfAnew(report Report, err error) {
+	for _, finding := range report.findings {
+		if err == nil && finding.Kind == FindingAnew {
+			slog.Warn("ckpt: " + finding.Text)
+		}
+	}
+}
 
 // takeReport copies the report of C and frees it.
 func takeReport(from *C.ckpt_report, err error) (Report, error) {

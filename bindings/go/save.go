@@ -253,6 +253,7 @@ func (s *Save) Run(ctx context.Context) error {
 		return fail(status, cerr) // pinned until Close: a save that did not begin may be run again
 	}
 	s.memory.release()
+	warnOfAnew(reportOfSave(save))
 	return nil
 }
 
@@ -318,13 +319,18 @@ func (s *Save) start(ctx context.Context,
 }
 
 // Report tells, once the save has ended, what retention did after it on rank 0: what it removed, and what it could not
-// remove and why. It is empty on other ranks. Errors: ErrInvalid before the end.
+// remove and why; before that FindingAnew, of which slog has warned too, if the save does not go on from what its run
+// has. It is empty on other ranks. Errors: ErrInvalid before the end.
 func (s *Save) Report() (Report, error) {
 	save, err := s.h.enter()
 	if err != nil {
 		return Report{}, err
 	}
 	defer s.h.leave()
+	return reportOfSave(save)
+}
+
+func reportOfSave(save *C.ckpt_save) (Report, error) {
 	var out *C.ckpt_report
 	var cerr *C.ckpt_error
 	status := C.ckpt_save_report(save, &out, &cerr)

@@ -1,6 +1,7 @@
 # Who owns a save in the background: its session, so that a job may be dropped.
 
-# A save that may still run. `told`: somebody learned the failure, or asked for it by a cancel.
+# A save that may still run. `told`: somebody learned the failure, or asked for it by a cancel, or was warned of what
+# there is to warn of.
 mutable struct KeptSave
     label::String
     handle::Handle{ckpt_job}
@@ -34,10 +35,22 @@ has_ended(kept::KeptSave) = use(ckpt_job_state, kept.handle) >= CKPT_JOB_COMMITT
 tell(kept::KeptSave) = @atomicswap kept.told = true
 tell(::Nothing) = true
 
+# Warns, once, that a save, which was committed, does not go on from what its run has: a trainer that forgot to load
+# asks for no report.
+function warn_of_anew(kept::KeptSave)
+    tell(kept) && return nothing
+    for finding in report(kept.handle)
+        finding.kind == :ANEW && @warn finding.text
+    end
+    return nothing
+end
+warn_of_anew(::Nothing) = nothing
+
 # The failure of a save that has ended, if nobody was told of it.
 function untold(kept::KeptSave)
     try
         call((pointer, err) -> ckpt_job_wait(pointer, CKPT_JOB_COMMITTED, 0, err), kept.handle)
+        warn_of_anew(kept)
     catch error
         error isa CkptError || rethrow()
         tell(kept) && return nothing

@@ -102,6 +102,7 @@ function Base.wait(job::Job, state::Union{Symbol,Integer} = job.goal; timeout_ms
         use(ckpt_job_state, job.handle) >= CKPT_JOB_COMMITTED && tell(job.save)
         rethrow()
     end
+    use(ckpt_job_state, job.handle) == CKPT_JOB_COMMITTED && warn_of_anew(job.save)
     return nothing
 end
 
@@ -133,7 +134,8 @@ end
 What a verification found (nothing in a sound checkpoint), or what retention did after a save on rank 0. INVALID before
 the job has ended, UNSUPPORTED for loads.
 """
-report(job::Job) = use(job.handle) do pointer
+report(job::Job) = report(job.handle)
+report(job::Handle{ckpt_job}) = use(job) do pointer
     findings((out, err) -> ckpt_job_report(pointer, out, err))
 end
 

@@ -140,7 +140,8 @@ end
 """
     report(save) -> Vector{Finding}
 
-Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other ranks.
+Once the save has ended, on rank 0: what retention removed, and what it could not remove and why; before that `:ANEW`,
+of which `run`, `wait` and `close` warn too, if the save does not go on from what its run has. Empty on other ranks.
 Throws INVALID before the end.
 """
 report(save::Save) = use(save.handle) do pointer

@@ -79,6 +79,20 @@ end
     end
 end
 
+@testset "a save that goes on from nothing that its run has warns, whoever waits for it" begin
+    store = Store("mem:anew")
+    function save_step(step; wait = true, options...)
+        session = Session(store; options...)
+        save = Save(session, "step-$step"; step)
+        wait ? run(save) : start(save)
+        close(session)
+    end
+    @test_logs save_step(10)
+    @test_logs (:warn, r"does not go on from step-10\..*continue_from=none.*another directory") save_step(1)
+    @test_logs (:warn, r"does not go on from step-10\.") save_step(0; wait = false)
+    @test_logs save_step(2; continue_from = "none")
+end
+
 @testset "two checkpoints are compared to the element" begin
     store = Store("mem:diff")
     session = Session(store)

@@ -58,7 +58,7 @@ pub(crate) struct RawJob {
     buffers: Mutex<Buffers>,
     /// The label of a save; `None` for other work, which ends with its job.
     save: Option<String>,
-    /// Somebody learned the failure, or asked for it by a cancel.
+    /// Somebody learned the failure, or asked for it by a cancel; of one that ended well, what there is to warn of.
     told: AtomicBool,
 }
 
@@ -83,7 +83,15 @@ impl RawJob {
         // SAFETY: the handle is alive.
         let result = check(|err| unsafe { sys::ckpt_job_wait(self.handle.get(), state.0, milliseconds, err) });
         self.let_go();
+        if result.is_ok() && self.save.is_some() && self.has_ended() && !self.told.swap(true, Ordering::Relaxed) {
+            Report::print_anew(self.report());
+        }
         result
+    }
+
+    fn report(&self) -> Result<Report> {
+        // SAFETY: the handle is alive.
+        Report::make(|out, err| unsafe { sys::ckpt_job_report(self.handle.get(), out, err) })
     }
 
     /// Of a save that may have ended: its failure, if nobody was told of it. `wait`: waits for the end.
@@ -238,8 +246,7 @@ impl Job {
     /// What a verify job found, or what retention did after a save on rank 0. `INVALID` before the job has ended,
     /// `UNSUPPORTED` for loads.
     pub fn report(&self) -> Result<Report> {
-        // SAFETY: the handle is alive.
-        Report::make(|out, err| unsafe { sys::ckpt_job_report(self.raw.handle.get(), out, err) })
+        self.raw.report()
     }
 }
 

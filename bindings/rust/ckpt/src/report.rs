@@ -24,6 +24,15 @@ impl Report {
         Ok(Report { handle: Handle::make(call)? })
     }
 
+    /// Prints that a save, which was committed, does not go on from what its run has: a trainer that forgot to load
+    /// asks for no report.
+    pub(crate) fn print_anew(report: Result<Self>) {
+        let Ok(report) = report else { return };
+        for finding in report.iter().flatten().filter(|one| one.kind() == FindingKind::ANEW) {
+            eprintln!("ckpt: {finding}");
+        }
+    }
+
     /// How many findings there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -254,6 +254,7 @@ impl<'a> Save<'a> {
         check(|err| unsafe { sys::ckpt_save_run(self.handle.get_mut(), err) })?;
         // Not after a failure: a save that did not begin may be run again, and has the addresses of the memory.
         self.kept.clear();
+        Report::print_anew(self.report());
         Ok(())
     }
 
@@ -265,7 +266,8 @@ impl<'a> Save<'a> {
         check(|err| unsafe { sys::ckpt_save_give_up(self.handle.get_mut(), reason.as_ptr(), err) })
     }
 
-    /// Once the save has ended, on rank 0: what retention removed, and what it could not remove and why. Empty on other
+    /// Once the save has ended, on rank 0: what retention removed, and what it could not remove and why; before that
+    /// `ANEW`, which was also printed to stderr, if the save does not go on from what its run has. Empty on other
     /// ranks; `INVALID` before the end.
     pub fn report(&self) -> Result<Report> {
         // SAFETY: the handle is alive.

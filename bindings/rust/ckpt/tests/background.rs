@@ -45,6 +45,26 @@ fn a_save_whose_job_is_dropped_is_committed_with_the_memory_as_it_was() {
 }
 
 #[test]
+fn a_save_that_goes_on_from_nothing_says_so_on_stderr_whoever_waits_for_it() {
+    const NAME: &str = "a_save_that_goes_on_from_nothing_says_so_on_stderr_whoever_waits_for_it";
+    if std::env::var_os("CKPT_TEST_BEGINS_ANEW").is_some() {
+        let (store, session) = memory_store();
+        Save::new(&session, "step-10", Some(10)).unwrap().run().unwrap();
+        Save::new(&Session::open(&store).unwrap(), "step-1", Some(1)).unwrap().run().unwrap();
+        drop(Save::new(&Session::open(&store).unwrap(), "step-0", Some(0)).unwrap().stage().unwrap());
+        let meant = Session::open_rank(&store, 0, 1, None, &Options::new().set("continue_from", "none")).unwrap();
+        return Save::new(&meant, "step-2", Some(2)).unwrap().run().unwrap();
+    }
+    let child = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(child);
+    let ended = command.args(["--exact", "--nocapture", NAME]).env("CKPT_TEST_BEGINS_ANEW", "1").output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{told}");
+    assert_eq!(told.matches("does not go on from step-10.").count(), 2, "{told}");
+    assert!(told.contains("continue_from=none") && told.contains("another directory"), "{told}");
+}
+
+#[test]
 fn dropping_a_session_waits_for_its_saves() {
     let ranks = ranks();
     drop(start(&ranks.first, "a"));
