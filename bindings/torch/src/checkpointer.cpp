@@ -270,7 +270,8 @@ void Checkpointer::Impl::committed(const Entry& entry) {
   try {
     options.on_commit(session.store.find(entry.id, options_of(Settings{{"run", run}})));
   } catch (const std::exception& error) {
-    TORCH_WARN("ckpt: on_commit of ", in_quotes(entry.id), " failed; the checkpoint is committed: ", error.what());
+    TORCH_WARN("ckpt: on_commit of ", in_quotes(entry.id),
+               " failed; the checkpoint is committed: ", line(error.what()));
   }
 }
 

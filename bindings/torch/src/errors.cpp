@@ -4,8 +4,12 @@
 
 #include <new>
 
+#include "base/shown.h"  // the engine's own, header only
+
 namespace ckpt_torch {
 namespace internal {
+
+std::string line(const std::string& text) { return ckpt::cut_line(ckpt::shown_line(text)); }
 
 std::string listed(const std::vector<std::string>& names, size_t limit) {
   std::string text;
@@ -43,11 +47,11 @@ Error current_error() {
   } catch (const Error& error) {
     return error;
   } catch (const c10::Error& error) {
-    return Error(CKPT_INTERNAL, std::string("LibTorch: ") + error.what_without_backtrace());
+    return Error(CKPT_INTERNAL, line(std::string("LibTorch: ") + error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
     return Error(CKPT_NOMEM, "out of memory");
   } catch (const std::exception& error) {
-    return Error(CKPT_INTERNAL, error.what());
+    return Error(CKPT_INTERNAL, line(error.what()));
   } catch (...) {
     return Error(CKPT_INTERNAL, "an exception of unknown type");
   }

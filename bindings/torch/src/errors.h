@@ -7,8 +7,11 @@
 namespace ckpt_torch {
 namespace internal {
 
+// A text as the engine shows it in errors: one line of at most 960 bytes, without what a terminal obeys.
+std::string line(const std::string& text);
+
 [[noreturn]] inline void fail(ckpt_status status, const std::string& message, Error::Details details = {}) {
-  throw Error(status, message, std::move(details));
+  throw Error(status, line(message), std::move(details));
 }
 
 inline std::string in_quotes(const std::string& name) { return "'" + name + "'"; }
@@ -22,15 +25,14 @@ ckpt::Options options_of(const Settings& settings, const Settings& over = {});
 // The exception that is being handled as an Error, be it LibTorch's or bad_alloc. Call it in a catch block.
 Error current_error();
 
-// Runs `body` and turns every exception into an Error.
+// Runs `body` and turns every exception into an Error of one line.
 template <class Body>
 auto guarded(Body&& body) -> decltype(body()) {
   try {
     return body();
-  } catch (const Error&) {
-    throw;
   } catch (...) {
-    throw current_error();
+    const Error error = current_error();
+    fail(error.status(), error.what(), error.details());
   }
 }
 

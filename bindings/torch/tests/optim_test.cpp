@@ -129,6 +129,7 @@ struct SignSgdHook : ct::OptimizerHook {
   }
   void load_state_dict(Optimizer& o, const c10::IValue& state) const override {
     static_cast<SignSgd&>(o).steps = state.toGenericDict().at("steps").toInt();
+    TORCH_CHECK(static_cast<SignSgd&>(o).steps < 100, "one line\nand \x1b[31mmore\u202e", std::string(5000, 'x'));
   }
 };
 
@@ -145,6 +146,26 @@ TEST(Optimizer, OfAnUnknownClassNeedsAHook) {
   load.hooks = save.hooks;
   ct::load(place.uri(), net, loaded, load);
   EXPECT_EQ(loaded.steps, 7);
+}
+
+TEST(Errors, OfLibTorchAndOfNamesAreOneLineOfAtMost1KiBWithoutWhatATerminalObeys) {
+  StorePlace place;
+  Net net;
+  SignSgd optimizer(net->parameters());
+  optimizer.steps = 100;
+  ct::SaveOptions save;
+  ct::LoadOptions load, named;
+  save.hooks = load.hooks = {std::make_shared<SignSgdHook>()};
+  ct::save(place.uri(), net, optimizer, {}, save);
+  named.model_key = "\x1b[2J\n" + std::string(5000, 'y');
+  for (const auto& [options, text] : {std::make_pair(load, "LibTorch: one line\\nand \\x1b[31mmore\\xe2\\x80\\xae"),
+                                      std::make_pair(named, "the checkpoint has no '\\x1b[2J\\ny")}) {
+    const std::string told = expect_error([&] { ct::load(place.uri(), net, optimizer, options); },
+                                          options.hooks.empty() ? CKPT_NOT_FOUND : CKPT_INTERNAL, text)
+                                 .what();
+    EXPECT_LE(told.size(), 1024u);
+    EXPECT_EQ(told.find_first_of("\n\x1b"), told.npos);
+  }
 }
 
 }  // namespace
