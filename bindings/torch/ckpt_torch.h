@@ -83,8 +83,9 @@ class Group {
 };
 
 // Give it a group of its own, which nothing else uses: then no rank that is late in a call of ckpt meets another's
-// barrier. A rank that waits for ten seconds says so on stderr; the wait ends after half an hour, that of a save after
-// timeout_ms, where that is set. `device`: where the group's backend expects tensors (NCCL: this rank's GPU).
+// barrier. A rank that waits for ten seconds says on stderr for which; the wait ends after timeout_ms, or half an hour.
+// Of ranks that read their states it ends after half an hour at least. `device`: where the group's backend expects
+// tensors (NCCL: this rank's GPU).
 std::shared_ptr<Group> c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::Device device = at::kCPU);
 
 // Which ranks take part. If one rank of a group fails, all throw its error, which names the rank; no rank waits in

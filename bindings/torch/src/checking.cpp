@@ -48,6 +48,7 @@ std::string Check::text() const {
 }
 
 Check Checkpointer::Impl::check(const State& state) {
+  session.wait_at_most();
   Check out;
   uint64_t shared_bytes = 0, own_bytes = 0;
   std::vector<std::string> words;

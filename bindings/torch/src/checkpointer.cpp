@@ -155,6 +155,7 @@ std::pair<bool, std::string> Checkpointer::Impl::decide(const Moment& now) {
 std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const Make& make) {
   if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
   settle(false);
+  session.wait_at_most();
   const auto [due, why_last] = decide(now);
   last = now;
   if (!due) return std::nullopt;
@@ -175,6 +176,7 @@ std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const 
 std::string Checkpointer::Impl::save(const Moment& now, const State& state, const std::string& label) {
   if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
   settle(true);
+  session.wait_at_most();
   const Plan plan = this->plan(now, label);
   if (latest && latest->label == plan.label) return latest->id;
   SaveOptions save;

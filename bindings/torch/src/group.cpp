@@ -7,6 +7,7 @@
 
 #if __has_include(<torch/csrc/distributed/c10d/ProcessGroup.hpp>)
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #define CKPT_TORCH_HAS_C10D 1
 #endif
 
@@ -67,10 +68,54 @@ std::vector<int64_t> Group::all_max(const std::vector<int64_t>& mine) {
 #ifdef CKPT_TORCH_HAS_C10D
 namespace {
 
+// The store of a group, which tells of ranks that the group waits for; LibTorch 1.13 does not give it.
+template <class G>
+auto store_of(const G& group, int) -> decltype(group.getStore()) {
+  return group.getStore();
+}
+template <class G>
+c10::intrusive_ptr<c10d::Store> store_of(const G&, ...) {
+  return {};
+}
+
+// Which ranks wait, as each of them notes in the store of their group. One that gives up stays noted: it did come.
+class Waiting {
+ public:
+  Waiting(c10::intrusive_ptr<c10d::Store> store, uint32_t rank, uint32_t size)
+      : store_(std::move(store)), rank_(rank), size_(size) {}
+
+  void note(bool waits) const {
+    const std::vector<uint8_t> mark{waits};
+    (void)internal::caught([&] {
+      if (store_) store_->set(key(rank_), mark);
+    });
+  }
+
+  // "1, 2": the ranks that do not wait; "" if that cannot be told.
+  std::string missing() const {
+    std::string out;
+    size_t count = 0;
+    auto failed = internal::caught([&] {
+      for (uint32_t r = 0; store_ && r < size_; r++)
+        if (r != rank_ && !(store_->check({key(r)}) && store_->get(key(r)) == std::vector<uint8_t>{1}))
+          out += (count++ ? ", " : "") + std::to_string(r);
+    });
+    return failed ? "" : out;
+  }
+
+ private:
+  static std::string key(uint32_t rank) { return "ckpt/waits/" + std::to_string(rank); }
+  c10::intrusive_ptr<c10d::Store> store_;
+  uint32_t rank_, size_;
+};
+
 class C10dGroup : public Group {
  public:
   C10dGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, at::Device device)
-      : group_(std::move(group)), device_(device) {}
+      : group_(std::move(group)),
+        device_(device),
+        waiting_(store_of(*group_, 0), static_cast<uint32_t>(group_->getRank()),
+                 static_cast<uint32_t>(group_->getSize())) {}
   uint32_t rank() const override { return static_cast<uint32_t>(group_->getRank()); }
   uint32_t size() const override { return static_cast<uint32_t>(group_->getSize()); }
   void wait_at_most(std::chrono::milliseconds limit) override { limit_ = limit; }
@@ -115,29 +160,46 @@ class C10dGroup : public Group {
   void finish(const Work& work) {
     using Clock = std::chrono::steady_clock;
     const auto begun = Clock::now();
-    bool told = false;
+    auto seconds = [&] { return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun).count(); };
+    bool noted = false, told = false;
     for (std::chrono::microseconds pause(1); !work->isCompleted();
          pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(5))) {
       const auto waited = Clock::now() - begun;
-      if (waited > limit_)
-        internal::fail(CKPT_TIMEOUT,
-                       "rank " + std::to_string(rank()) + " has waited " +
-                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
-                           " s for other ranks; all ranks make the calls marked COLLECTIVE");
+      if (!noted && (waited > std::chrono::seconds(1) || waited > limit_ / 2)) waiting_.note(noted = true);
+      if (waited > limit_) fail_waiting(CKPT_TIMEOUT, seconds());
       if (!told && waited > std::chrono::seconds(10)) {
         told = true;
-        (void)std::fprintf(stderr,
-                           "ckpt: rank %u of %u has waited 10 s for other ranks; all ranks make the calls marked "
-                           "COLLECTIVE (one that saves by itself gives no group)\n",
-                           rank(), size());
+        (void)std::fprintf(stderr, "ckpt: %s (one that saves by itself gives no group)\n",
+                           about(waiting_.missing(), 10).c_str());
       }
       std::this_thread::sleep_for(pause);
     }
-    work->wait();  // throws what went wrong
+    try {
+      work->wait();  // throws what went wrong
+    } catch (...) {
+      if (!told) throw;
+      const Error error = internal::current_error();  // the group's own time may be up before the limit
+      fail_waiting(error.status(), seconds(), std::string(": ") + error.what());
+    }
+    if (noted) waiting_.note(false);
+  }
+
+  std::string about(const std::string& missing, int64_t seconds) const {
+    return "rank " + std::to_string(rank()) + " of " + std::to_string(size()) + " has waited " +
+           std::to_string(seconds) + " s for " +
+           (missing.empty() ? "other ranks" : (missing.find(',') == missing.npos ? "rank " : "ranks ") + missing) +
+           "; all ranks make the calls marked COLLECTIVE";
+  }
+
+  [[noreturn]] void fail_waiting(ckpt_status status, int64_t seconds, const std::string& why = {}) const {
+    const std::string missing = waiting_.missing();
+    internal::fail(status, about(missing, seconds) + why,
+                   missing.empty() ? Error::Details() : Error::Details{{"ranks", missing}});
   }
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   at::Device device_;
+  Waiting waiting_;
   std::chrono::milliseconds limit_ = std::chrono::minutes(30);
 };
 
@@ -223,6 +285,7 @@ static std::vector<std::string> gather_outcomes(Group& group, const Outcome& min
   std::optional<Error> failed;
   std::vector<std::string> texts;
   if (!(failed = caught([&] { texts = group.all_gather(to_text(mine)); }))) return texts;
+  if (!own && failed->status() == CKPT_TIMEOUT) throw *failed;  // it names who did not come
   const std::string why = std::string("the process group failed, as it does when a rank dies: ") + failed->what();
   if (own) throw Error(own->status(), std::string(own->what()) + " (and " + why + ")", own->details());
   fail(CKPT_ABORTED, why + "; what this rank did itself succeeded");

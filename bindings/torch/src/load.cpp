@@ -252,6 +252,7 @@ std::string Session::Impl::find(const std::string& selector, const Settings& ove
 // Rank 0 resolves it for the group, so that all ranks load the same even if a save commits meanwhile.
 std::string Session::Impl::resolve(const LoadOptions& options) {
   std::string id;
+  wait_at_most(options.settings);
   auto error = caught([&] {
     if (ranks.group && ranks.rank != 0)
       options_of(settings, options.settings);  // it must be right everywhere
@@ -273,7 +274,7 @@ static Error with_undefined(const Error& error, const std::deque<Loading>& loadi
 }
 
 std::vector<Loaded> Session::Impl::load_from(const std::vector<From>& all) {
-  if (group()) group()->wait_at_most(std::chrono::minutes(30));  // for one that still reads
+  wait_at_most({}, std::chrono::minutes(30));  // for one that still reads
   std::deque<Loading> loadings;
   std::vector<Loaded> loaded;
   auto each = [&](const std::function<void(Loading&)>& step) {

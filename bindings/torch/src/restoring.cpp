@@ -83,6 +83,7 @@ std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, c
   const auto on_damaged = options.settings.find("on_damaged");
   const bool may_pass =
       select == "latest" && (on_damaged == options.settings.end() || on_damaged->second.text() != "error");
+  session.wait_at_most();
   std::vector<std::string> passed, undefined;
   std::optional<Error> damage;
   for (;;) {

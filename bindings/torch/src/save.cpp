@@ -168,12 +168,7 @@ Settings only(const Settings& settings, const char* key) {
 
 std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, const SaveOptions& options) {
   wait_pending();
-  const auto limit =
-      options.settings.count("timeout_ms") ? options.settings.find("timeout_ms") : settings.find("timeout_ms");
-  if (group()) {
-    const bool given = options.settings.count("timeout_ms") || limit != settings.end();
-    group()->wait_at_most(std::chrono::milliseconds(given ? std::stoll(limit->second.text()) : 30 * 60 * 1000));
-  }
+  wait_at_most(options.settings);
   same_on_all(group(), {{"store", uri}, {"step", std::to_string(options.step)}, {"label", options.label}});
   open_session();
   auto handle = std::make_shared<SaveHandle::Impl>();

@@ -102,6 +102,15 @@ Session::Impl::~Impl() {
   pending->wait_local();
 }
 
+void Session::Impl::wait_at_most(const Settings& over, std::chrono::milliseconds least) const {
+  const Settings& given = over.count("timeout_ms") ? over : settings;
+  const auto found = given.find("timeout_ms");
+  std::chrono::milliseconds limit = std::chrono::minutes(30);
+  // What is no number is refused together with the other ranks.
+  if (found != given.end()) limit = std::chrono::milliseconds(std::atoll(found->second.text().c_str()));
+  if (group()) group()->wait_at_most(std::max(limit, least));
+}
+
 // By what the environment makes this process look like one of several ranks.
 static std::string lookalike() {
   const char* const launchers[][2] = {

@@ -35,6 +35,8 @@ struct Session::Impl {
   Impl(Ranks who, Settings given);  // without a store: for files of other programs
   ~Impl();
 
+  // How long this rank waits from now on for ranks that do not come: `over` or the settings tell, or half an hour.
+  void wait_at_most(const Settings& over = {}, std::chrono::milliseconds least = {}) const;
   void open_session();
   std::string save(const State& state, const SaveOptions& options);
   SaveHandle save_async(const State& state, const SaveOptions& options);

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "group.h"
 #include "util.h"
@@ -135,6 +136,27 @@ TEST(ProcessGroup, ResumedOnTheSameRanksTheLossesAreTheSameToTheBit) {
   losses.insert(losses.end(), second.losses.begin(), second.losses.end());
   EXPECT_EQ(losses, whole.losses);
   EXPECT_EQ(second.saved, whole.saved);
+}
+
+TEST(ProcessGroup, ARankThatMakesNoCallIsNamedOnStderrAfter10SecondsAndByTheTimeout) {
+  StorePlace place(true);
+  std::vector<std::thread> ranks;
+  std::vector<std::string> missing(3);
+  testing::internal::CaptureStderr();
+  for (int rank = 0; rank < 3; rank++)
+    ranks.emplace_back([&, rank] {
+      auto group = gloo_group(place.uri() + "/meet", rank, 3, std::chrono::seconds(13));
+      if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(12));  // it saves nothing
+      try {
+        ct::Session(place.uri() + "/store", ct::Ranks::of(group), {{"timeout_ms", 11000}}).save({});
+      } catch (const ct::Error& error) {
+        missing[static_cast<size_t>(rank)] = error.status() == CKPT_TIMEOUT ? error.detail("ranks") : error.what();
+      }
+    });
+  for (auto& rank : ranks) rank.join();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(missing, (std::vector<std::string>{"1", "", "1"}));
+  EXPECT_NE(told.find("rank 0 of 3 has waited 10 s for rank 1;"), std::string::npos) << told;
 }
 
 TEST(ProcessGroup, OnOtherNumbersOfRanksTheStateIsTheSameToTheBitAndLossesAgree) {
