@@ -76,6 +76,16 @@ ckpt::TensorInfo Content::tensor(const std::string& name) const {
   return info;
 }
 
+std::string Content::named(const std::string& name) const {
+  const ckpt::TensorInfo info = tensor(name);
+  if (file_ || info.alias_of == nullptr) return name;
+  const ckpt_tensor_desc view = ckpt::Tensor(reader_.alias(name)).desc();
+  int64_t row = 1;
+  bool whole = view.flat_offset == 0 && ckpt::shape_of(info) == ckpt::shape_of(tensor(info.alias_of));
+  for (int32_t d = view.ndim; d-- > 0; row *= view.shape[d]) whole &= view.shape[d] == 1 || view.strides[d] == row;
+  return whole ? info.alias_of : name;
+}
+
 std::optional<std::string> Content::attr(const std::string& key) const {
   return file_ ? std::nullopt : static_cast<std::optional<std::string>>(reader_.attr(key));
 }

@@ -24,6 +24,8 @@ class Content {
   Node root() const;
   // NOT_FOUND. Of a file only its name, dtype and shape are told.
   ckpt::TensorInfo tensor(const std::string& name) const;
+  // The tensor that this is another name of, or itself. A view of some of another's elements is a tensor of its own.
+  std::string named(const std::string& name) const;
   // None in a file.
   std::optional<std::string> attr(const std::string& key) const;
   std::optional<ckpt::ObjectInfo> object(const std::string& name, uint32_t rank) const;

@@ -1,6 +1,7 @@
 #include "load_plan.h"
 
 #include <algorithm>
+#include <sstream>
 #include <tuple>
 
 #include "group.h"
@@ -160,6 +161,58 @@ bool LoadPlan::readable_in_place(const Target& target) const {
   return type && content_.reads_into(tensor, *type);
 }
 
+static bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  auto storage = [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); };
+  return a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset() && storage(a) == storage(b);
+}
+
+std::optional<Node> LoadPlan::tied(const at::Tensor& tensor) const {
+  if (!is_dense(tensor) || tensor.is_meta() || tensor.numel() == 0) return std::nullopt;
+  for (const Target& target : targets_)
+    if (is_dense(target.tensor) && same_memory(target.tensor, tensor)) return target.node;
+  return std::nullopt;
+}
+
+static std::string element_text(const at::Tensor& element) {
+  std::ostringstream text;
+  if (element.is_complex())
+    text << element.to(at::kComplexDouble).item<c10::complex<double>>();
+  else
+    text << element.to(at::kDouble).item<double>();
+  return text.str();
+}
+
+// Compares bits; names the first element that differs.
+static void check_equal(const std::string& first, const at::Tensor& one, const std::string& second,
+                        const at::Tensor& other) {
+  auto differ = [&](const std::string& where, const std::string& expected, const std::string& found) {
+    fail(CKPT_MISMATCH,
+         in_quotes(first) + " and " + in_quotes(second) +
+             " share memory (tied weights), but in the checkpoint they differ" + where + ": " + expected + " and " +
+             found + "; give one of them, or untie them",
+         {{"tensor", second}, {"expected", expected}, {"found", found}});
+  };
+  auto kind = [](const at::Tensor& t) { return type_name(t.scalar_type()) + " of shape " + shape_text(t.sizes()); };
+  if (kind(one) != kind(other)) differ("", kind(one), kind(other));
+  const at::Tensor a = one.contiguous(), b = other.contiguous();
+  const auto *bytes = static_cast<const char*>(a.data_ptr()), *end = bytes + a.nbytes();
+  const auto at = std::mismatch(bytes, end, static_cast<const char*>(b.data_ptr())).first;
+  if (at == end) return;
+  const auto place = static_cast<int64_t>((at - bytes) / static_cast<ptrdiff_t>(a.element_size()));
+  differ(" at element " + std::to_string(place), element_text(a.flatten()[place]), element_text(b.flatten()[place]));
+}
+
+void LoadPlan::check_tied(const Target& target, const Target& winner) {
+  auto name = [&](const Node& node) { return content_.named(text_of(node)); };
+  const Node &one = target.node, &other = winner.node;
+  const bool plain = one.kind == CKPT_NODE_TENSOR && other.kind == CKPT_NODE_TENSOR;
+  if (one.number() == other.number() || (plain && name(one) == name(other))) return;
+  auto first = fresh(one), second = fresh(other);
+  makes_.insert(makes_.begin(),
+                [first, second, a = target.key, b = winner.key] { check_equal(a, first(), b, second()); });
+}
+
 // If targets share memory the last one wins, as in Python's load_state_dict: equal memory is read once, and targets
 // that overlap otherwise are copied in order.
 void LoadPlan::find_overlaps() {
@@ -184,9 +237,7 @@ void LoadPlan::find_overlaps() {
       for (size_t j = i + 1; j < ranges.size() && ranges[j].first < ranges[i].last; j++) {
         auto [first, later] = std::minmax(ranges[i].target, ranges[j].target);
         Target &a = targets_[first], &b = targets_[later];
-        bool same = a.tensor.sizes() == b.tensor.sizes() && a.tensor.strides() == b.tensor.strides() &&
-                    a.tensor.storage_offset() == b.tensor.storage_offset() && a.tensor.dtype() == b.tensor.dtype();
-        if (same)
+        if (same_memory(a.tensor, b.tensor))
           a.winner = std::max(a.winner, later);
         else
           a.overlaps = b.overlaps = true;
@@ -234,7 +285,10 @@ void LoadPlan::prepare() {
     const Target& winner = targets_[targets_[i].winner];
     const bool in_place = readable_in_place(winner);
     if (in_place) in_place_names_.push_back(targets_[i].key);
-    if (targets_[i].winner != i) continue;
+    if (targets_[i].winner != i) {
+      check_tied(targets_[i], winner);
+      continue;
+    }
     if (in_place)
       place(winner);
     else

@@ -29,6 +29,8 @@ class LoadPlan {
   // Asks for the tensor of a node in `target`: read in place if possible, else into fresh memory and copied at the end.
   // `key`: its name in the module.
   void into(const at::Tensor& target, const Node& node, const std::string& key);
+  // The node that the memory of a tensor is loaded from under another name (tied weights), if it is.
+  std::optional<Node> tied(const at::Tensor& tensor) const;
 
   // The values of a subtree; call the result after read_beside(). What IValue lacks gets another form and is noted in
   // ignored(). Nodes in `without` are left out.
@@ -65,6 +67,7 @@ class LoadPlan {
   void check_fits(const Target& target) const;
   bool readable_in_place(const Target& target) const;
   void find_overlaps();
+  void check_tied(const Target& target, const Target& winner);  // MISMATCH later, if the checkpoint's values differ
   void place(const Target& target);
   void replace(const Target& target);
   using Fresh = std::map<uint64_t, std::function<at::Tensor()>>;  // by the number of the node

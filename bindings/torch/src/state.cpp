@@ -50,11 +50,12 @@ void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, co
     entries.emplace_back(choice.name(chosen.saved_path, child.name()), child);
     stored.emplace(entries.back());
   }
+  std::vector<std::pair<std::string, at::Tensor>> lacking;
   each_tensor(module, "", [&](const std::string& name, const at::Tensor& tensor, Holder) {
     const std::string path = chosen.prefix + name;
     const auto found = stored.find(name);
     if (found == stored.end()) {
-      if (choice.wants(path)) loaded.missing.push_back(path);
+      if (choice.wants(path)) lacking.emplace_back(path, tensor);
       return;
     }
     const Node child = found->second;
@@ -67,6 +68,13 @@ void plan_module(LoadPlan& plan, const Node& node, torch::nn::Module& module, co
     loaded.other_shape.push_back(path + ": " + shape_text(tensor.sizes()) + " in the module, " + shape_text(shape) +
                                  " in the checkpoint");
   });
+  // Other programs save tied weights under one of their names.
+  for (const auto& [path, tensor] : lacking) {
+    if (const auto other = plan.tied(tensor))
+      plan.into(tensor, *other, path);
+    else
+      loaded.missing.push_back(path);
+  }
   stored.erase("_metadata");  // in a Python state_dict: the versions of its classes
   for (const auto& [name, child] : entries) {
     auto left = stored.find(name);
