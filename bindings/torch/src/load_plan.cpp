@@ -143,9 +143,10 @@ void LoadPlan::check_fits(const Target& target) const {
   auto type = type_of(target.node);
   if (type == tensor.scalar_type()) return;
   std::string found = type ? type_name(*type) : type_text(target.node) + ", which this LibTorch does not have";
-  if (!type || !options_.convert || !c10::canCast(*type, tensor.scalar_type()))
-    mismatch("dtype ", type_name(tensor.scalar_type()),
-             found + (type && !options_.convert ? " (option convert would convert it)" : ""));
+  const bool converts = type && c10::canCast(*type, tensor.scalar_type()) && !is_torchs_only(*type) &&
+                        !is_torchs_only(tensor.scalar_type());
+  if (!converts || !options_.convert)
+    mismatch("dtype ", type_name(tensor.scalar_type()), found + (converts ? " (option convert would convert it)" : ""));
 }
 
 void LoadPlan::into(const at::Tensor& tensor, const Node& node, const std::string& key) {

@@ -3,6 +3,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <sstream>
 
 // Whether this LibTorch has at least that version.
@@ -54,6 +55,22 @@ const std::vector<NamedType> kNamedTypes{
     {"torch.bits1x8", at::ScalarType::Bits1x8, at::kByte},
     {"torch.bits2x4", at::ScalarType::Bits2x4, at::kByte},
     {"torch.bits4x2", at::ScalarType::Bits4x2, at::kByte},
+    {"torch.uint1", at::ScalarType::UInt1, at::kByte},
+    {"torch.uint2", at::ScalarType::UInt2, at::kByte},
+    {"torch.uint3", at::ScalarType::UInt3, at::kByte},
+    {"torch.uint4", at::ScalarType::UInt4, at::kByte},
+    {"torch.uint5", at::ScalarType::UInt5, at::kByte},
+    {"torch.uint6", at::ScalarType::UInt6, at::kByte},
+    {"torch.uint7", at::ScalarType::UInt7, at::kByte},
+#endif
+#if CKPT_TORCH_AT_LEAST(2, 6)
+    {"torch.int1", at::ScalarType::Int1, at::kChar},
+    {"torch.int2", at::ScalarType::Int2, at::kChar},
+    {"torch.int3", at::ScalarType::Int3, at::kChar},
+    {"torch.int4", at::ScalarType::Int4, at::kChar},
+    {"torch.int5", at::ScalarType::Int5, at::kChar},
+    {"torch.int6", at::ScalarType::Int6, at::kChar},
+    {"torch.int7", at::ScalarType::Int7, at::kChar},
 #endif
 #if CKPT_TORCH_AT_LEAST(2, 8)
     {"torch.float4_e2m1fn_x2", at::ScalarType::Float4_e2m1fn_x2, at::kByte},  // that do not lie in a row
@@ -79,6 +96,10 @@ std::optional<at::ScalarType> named_type(const std::string& name) {
   for (const NamedType& known : kNamedTypes)
     if (name == known.name) return known.type;
   return std::nullopt;
+}
+
+bool is_torchs_only(at::ScalarType type) {
+  return std::any_of(kNamedTypes.begin(), kNamedTypes.end(), [&](const NamedType& one) { return one.type == type; });
 }
 
 // Whether the engine counts two elements where LibTorch counts one.

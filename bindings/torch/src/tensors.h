@@ -17,6 +17,8 @@ struct NamedType {
   at::ScalarType type, integers;
 };
 extern const std::vector<NamedType> kNamedTypes;
+// Whether a type is one of these, which LibTorch converts to no other.
+bool is_torchs_only(at::ScalarType type);
 // A type that the engine has only as integers, by torch's name ("torch.bits8").
 std::optional<at::ScalarType> named_type(const std::string& name);
 std::string type_name(at::ScalarType type);

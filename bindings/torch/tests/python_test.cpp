@@ -516,6 +516,9 @@ TEST(PythonTensor, OfTheDtypesThatTorchAloneHasIsKept) {
 #if TORCH_VERSION_MAJOR >= 2
   all.emplace_back("bits8", bytes.view(at::ScalarType::Bits8));
   all.emplace_back("bits4x2", bytes.t().view(at::ScalarType::Bits4x2));
+  all.emplace_back("uint1", at::ones({4, 6}, at::kByte).view(at::ScalarType::UInt1));
+  all.emplace_back("uint7", bytes.t().view(at::ScalarType::UInt7));
+  all.emplace_back("int4", bytes.view(at::ScalarType::Int4));
   all.emplace_back("float4", bytes.view(at::ScalarType::Float4_e2m1fn_x2));
   all.emplace_back("float4 columns", bytes.view(at::ScalarType::Float4_e2m1fn_x2).t());
 #endif
@@ -533,8 +536,29 @@ TEST(PythonTensor, OfTheDtypesThatTorchAloneHasIsKept) {
   EXPECT_EQ(reader.tensor("float4").dtype, CKPT_DTYPE_F4_E2M1FN);
   EXPECT_EQ(reader.tensor("float4").shape[1], 12);
   EXPECT_EQ(reader.tensor("float4 columns").dtype, CKPT_DTYPE_U8);
+  EXPECT_EQ(reader.tensor("uint7/data").dtype, CKPT_DTYPE_U8);
+  EXPECT_EQ(reader.tensor("int4/data").dtype, CKPT_DTYPE_I8);
 #endif
 }
+
+#if TORCH_VERSION_MAJOR >= 2
+TEST(PythonTensor, OfFewBitsIsFilledInPlaceAndNeverConverted) {
+  StorePlace place;
+  auto module_of = [](const at::Tensor& tensor) {
+    auto module = std::make_shared<torch::nn::Module>();
+    module->register_buffer("x", tensor);
+    return module;
+  };
+  ct::save(place.uri(), module_of(at::full({5}, 3, at::kByte).view(at::ScalarType::UInt2)));
+  auto mine = module_of(at::zeros({5}, at::kByte).view(at::ScalarType::UInt2));
+  ct::load(place.uri(), mine);
+  EXPECT_TRUE(mine->buffers()[0].view(at::kByte).eq(3).all().item<bool>());
+  ct::LoadOptions convert;
+  convert.convert = true;
+  for (const at::Tensor& other : {at::zeros({5}, at::kByte), at::zeros({5}), at::empty({5}, at::ScalarType::UInt3)})
+    expect_error([&] { ct::load(place.uri(), module_of(other), {}, convert); }, CKPT_MISMATCH, "UInt2");
+}
+#endif
 
 TEST(PythonTensor, InChannelsLastIsSavedSo) {
   StorePlace place;
