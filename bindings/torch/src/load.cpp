@@ -198,7 +198,8 @@ class Loading {
     for (size_t i = 0; i < nodes.size(); i++) {
       if (!choice_->wants(nodes.size() > 1 ? "optimizer/" + std::to_string(i) : "optimizer")) continue;
       const auto saved = content_->attr("torch.optimizer." + std::to_string(i));
-      plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""), names_);
+      plan_optimizer(*plan_, nodes[i], *all[i], options_.hooks, saved.value_or(""), names_,
+                     choice_->skip_shapes() ? &result_.other_shape : nullptr);
     }
   }
 

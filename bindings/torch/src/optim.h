@@ -37,9 +37,10 @@ void save_optimizer(Collector& out, const torch::optim::Optimizer& optimizer, co
                     const std::string& where, const ParameterNames& names);
 
 // Checks `node` against the optimizer (MISMATCH) and asks for its tensors; the optimizer changes in the plan's
-// finish(). `saved_class`: the class of the saved optimizer, "" if unknown.
+// finish(). `saved_class`: the class of the saved optimizer, "" if unknown. `other_shape`: gets the state of parameters
+// of another shape, which stay as they are; without it that is MISMATCH.
 void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
-                    const std::string& saved_class, const ParameterNames& names);
+                    const std::string& saved_class, const ParameterNames& names, std::vector<std::string>* other_shape);
 
 }  // namespace internal
 }  // namespace ckpt_torch

@@ -118,8 +118,13 @@ class LoadOptionsOf : public OptionVisitor, private Dict {
 
 class LoadStateOf : public StateVisitor, private Dict {
  public:
-  LoadStateOf(LoadPlan& plan, const Node& node, const char* class_name, const at::Tensor& param, int64_t flat_size)
-      : Dict(plan, node, class_name), param_(param), flat_size_(flat_size) {}
+  // `skip`: what belongs to a parameter of another shape is no error.
+  LoadStateOf(LoadPlan& plan, const Node& node, const char* class_name, const at::Tensor& param, int64_t flat_size,
+              bool skip)
+      : Dict(plan, node, class_name), param_(param), flat_size_(flat_size), skip_(skip) {}
+
+  // What was skipped, with both shapes; "" if all fits.
+  const std::string& other_shape() const { return other_shape_; }
 
   void count(const char* name, int64_t& value) override {
     Numbers(plan_).count(get(name), [&value](int64_t v) { value = v; });
@@ -153,9 +158,13 @@ class LoadStateOf : public StateVisitor, private Dict {
     if (extent == Extent::kParam) fits = at::IntArrayRef(shape) == param.sizes();
     if (extent == Extent::kFlat) fits = shape == std::vector<int64_t>{flat_size_};
     if (extent == Extent::kScalar) fits = c10::multiply_integers(shape) == 1;
-    if (!fits)
+    if (!fits && !skip_)
       mismatch(in_quotes(path_of(node)) + " has shape " + shape_text(shape) + ", the parameter " +
                shape_text(param.sizes()) + ": it belongs to another model");
+    if (!fits)
+      other_shape_ = path_of(node_) + ": " + shape_text(param.sizes()) + " is the shape of the parameter, " +
+                     shape_text(shape) + " that of " + in_quotes(node.name()) + " in the checkpoint";
+    if (!fits) return;
     auto get = plan_.fresh(node, param);
     bool convert = plan_.options().convert && param.is_floating_point();
     plan_.make([get, &value, param, convert] {
@@ -167,6 +176,8 @@ class LoadStateOf : public StateVisitor, private Dict {
 
   at::Tensor param_;
   int64_t flat_size_;
+  bool skip_;
+  std::string other_shape_;
 };
 
 // Options of Python's optimizers that LibTorch lacks. Those that change what a step does are refused.
@@ -393,7 +404,7 @@ bool is_empty_momentum(const Node& entry) {
 
 template <class K>
 void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const ParameterNames& parameters,
-                K kind) {
+                std::vector<std::string>* other_shape, K kind) {
   std::vector<Saved> params;
   constexpr bool whole = std::is_same_v<typename K::Optimizer, torch::optim::LBFGS>;
   auto groups = check_groups(node, optimizer, parameters, whole, params);
@@ -411,7 +422,7 @@ void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optim
   if (!state) mismatch(in_quotes(path_of(node)) + " has no 'state'");
   int64_t flat_size = 0;
   for (const Saved& saved : params) flat_size += saved.param.numel();
-  std::vector<std::pair<at::Tensor, std::shared_ptr<typename K::State>>> states;
+  std::vector<std::pair<at::Tensor, std::shared_ptr<typename K::State>>> states, skipped;
   size_t matched = 0;
   for (const Saved& saved : params) {
     const bool named = saved.key.kind == CKPT_NODE_TEXT;
@@ -420,19 +431,23 @@ void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optim
     matched++;
     if (is_empty_momentum(*entry)) continue;
     auto own = std::make_shared<typename K::State>();
-    LoadStateOf visitor(plan, *entry, kind.name, saved.param, flat_size);
+    LoadStateOf visitor(plan, *entry, kind.name, saved.param, flat_size, other_shape != nullptr);
     visit_state(*own, static_cast<typename K::Options&>(*options[saved.group]), visitor);
-    states.emplace_back(saved.param, own);
+    if (!visitor.other_shape().empty()) other_shape->push_back(visitor.other_shape());
+    (visitor.other_shape().empty() ? states : skipped).emplace_back(saved.param, own);
   }
   if (matched != dict_at(*state).child_count)
     mismatch(in_quotes(path_of(*state)) + " has state of parameters that no group lists");
-  plan.apply([&optimizer, options, states] {
+  plan.apply([&optimizer, options, states, skipped] {
     for (size_t g = 0; g < options.size(); g++)
       static_cast<typename K::Options&>(optimizer.param_groups()[g].options()) =
           static_cast<const typename K::Options&>(*options[g]);
     auto& all = optimizer.state();
-    all.clear();
+    auto before = std::exchange(all, {});
     using Key = typename std::decay_t<decltype(all)>::key_type;
+    for (const auto& one : skipped)
+      if (const auto found = before.find(state_key<Key>(one.first)); found != before.end())
+        all[found->first] = std::move(found->second);
     for (const auto& [param, own] : states)
       all[state_key<Key>(param)] = std::make_unique<typename K::State>(std::move(*own));
   });
@@ -441,7 +456,8 @@ void plan_known(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optim
 }  // namespace
 
 void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& optimizer, const OptimizerHooks& hooks,
-                    const std::string& saved_class, const ParameterNames& names) {
+                    const std::string& saved_class, const ParameterNames& names,
+                    std::vector<std::string>* other_shape) {
   const std::string where = path_of(node);
   std::string own_class = optimizer_class(optimizer, hooks, where);
   if (!saved_class.empty() && saved_class != own_class)
@@ -453,7 +469,7 @@ void plan_optimizer(LoadPlan& plan, const Node& node, torch::optim::Optimizer& o
     plan.apply([hook, &optimizer, state] { hook->load_state_dict(optimizer, *state); });
     return;
   }
-  with_kind(optimizer, [&](auto kind) { plan_known(plan, node, optimizer, names, kind); });
+  with_kind(optimizer, [&](auto kind) { plan_known(plan, node, optimizer, names, other_shape, kind); });
 }
 
 }  // namespace internal

@@ -239,6 +239,36 @@ TEST(RestoreParts, OfOtherShapesAreAnErrorOrLeftAlone) {
                                       "model/1/bias: [7] in the module, [30] in the checkpoint"}));
 }
 
+TEST(RestoreParts, OfOptimizersHaveNoStateOfParametersOfOtherShapesAndSayWhich) {
+  Training run;
+  auto body = Training::filled(1), head = Training::filled(2);
+  auto trained = [](const std::vector<std::shared_ptr<torch::nn::LinearImpl>>& layers, double grad) {
+    std::vector<at::Tensor> all;
+    for (const auto& layer : layers)
+      for (const at::Tensor& p : layer->parameters()) all.push_back(p), p.mutable_grad() = at::full_like(p, grad);
+    auto adam = std::make_shared<torch::optim::Adam>(all, torch::optim::AdamOptions(0.1));
+    adam->step();
+    return adam;
+  };
+  ct::Checkpointer(run.uri(), run.options).save(1, {{body, head}, trained({body, head}, 10), {}});
+  auto other = std::make_shared<torch::nn::LinearImpl>(300, 7);
+  auto adam = trained({body, other}, 50);
+  ct::State state{{body, other}, adam, {}};
+  ct::RestoreOptions skipping;
+  skipping.on_shape_mismatch = ct::ShapeMismatch::skip;
+  const auto left = run.restore(state, "latest", skipping)->other_shape;
+  ASSERT_EQ(left.size(), 4u);
+  EXPECT_EQ(
+      left[2],
+      "optimizer/state/2: [7, 300] is the shape of the parameter, [30, 300] that of 'exp_avg_sq' in the checkpoint");
+  std::map<int64_t, int64_t> moments;  // by the parameter's size
+  for (const auto& one : adam->state()) {
+    const at::Tensor moment = static_cast<torch::optim::AdamParamState&>(*one.second).exp_avg();
+    moments[moment.numel()] = moment.max().item<double>() + 0.5;
+  }
+  EXPECT_EQ(moments, (std::map<int64_t, int64_t>{{9000, 1}, {30, 1}, {2100, 5}, {7, 5}}));
+}
+
 TEST(RestoreParts, OfModulesAreStrictUnlessThatIsNotWanted) {
   Training run;
   ct::Checkpointer(run.uri(), run.options).save(1, {Training::filled(1), {}, {}});
