@@ -63,10 +63,16 @@ std::map<std::string, std::string> label_variables(const std::string& run, const
   return {{"run_name", run}, {"world_size", size}, {"local_world_size", local ? local : size}};
 }
 
+// The engine knows what a run goes on from, and tells where that is not so.
+CheckpointerOptions with_fresh(CheckpointerOptions options) {
+  if (options.fresh) options.settings.insert_or_assign("continue_from", "none");
+  return options;
+}
+
 }  // namespace
 
 Checkpointer::Impl::Impl(const std::string& uri, CheckpointerOptions given, Ranks ranks)
-    : options(std::move(given)),
+    : options(with_fresh(std::move(given))),
       store(uri),
       run(run_of(options)),
       labels(options.label, label_variables(run, ranks)),
@@ -152,8 +158,18 @@ std::pair<bool, std::string> Checkpointer::Impl::decide(const Moment& now) {
 
 // ---- saving ----
 
+void Checkpointer::Impl::check_can_save(const Moment& now) const {
+  check_open();
+  if (now.step < 0)
+    fail(CKPT_INVALID, "a Checkpointer counts steps: expected a number from 0 on, found " + std::to_string(now.step),
+         {{"expected", "0 or more"}, {"found", std::to_string(now.step)}});
+}
+
 std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const Make& make) {
-  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
+  check_can_save(now);
+  if (last && now.step < last->step && session.ranks.rank == 0)
+    TORCH_WARN("ckpt: step ", now.step, " comes after step ", last->step,
+               ", and nothing was restored in between: `every` counts steps upwards, and does not save it");
   settle(false);
   session.wait_at_most();
   const auto [due, why_last] = decide(now);
@@ -174,7 +190,7 @@ std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const 
 }
 
 std::string Checkpointer::Impl::save(const Moment& now, const State& state, const std::string& label) {
-  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
+  check_can_save(now);
   settle(true);
   session.wait_at_most();
   const Plan plan = this->plan(now, label);
@@ -193,29 +209,11 @@ std::string Checkpointer::Impl::save(const Moment& now, const State& state, cons
   return handle.id();
 }
 
-std::set<std::string> Checkpointer::Impl::begins_anew(const Entry& next) {
-  std::set<std::string> known;
-  std::optional<ckpt::CheckpointInfo> newest;
-  for (const auto& info : committed_of(session.store, run)) {
-    if (info.step < 0) continue;
-    known.insert(info.label);
-    if (!newest || info.step > newest->step) newest = info;
-  }
-  if (!newest || (!options.fresh && next.step >= newest->step)) return {};
-  if (!options.fresh)
-    TORCH_WARN("ckpt: step ", next.step, " is below step ", newest->step, " of ", newest->id,
-               ", from which this training did not go on; nothing that is there is removed. If that is not meant: call "
-               "restore() before the first step, begin anew on purpose (CheckpointerOptions::fresh), or save into "
-               "another directory or run");
-  return known;
-}
-
 Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::string& label) {
   const auto words = first([&]() -> std::vector<std::string> {
     const Entry next{"", label.empty() ? labels.label(now) : label, now.step, now.metrics, !label.empty()};
     const bool replace = options.overwrite || std::count(replaced.begin(), replaced.end(), next.label) > 0;
     std::vector<std::string> out{next.label, replace ? "replace" : "", "", ""};
-    if (!left) left = begins_anew(next);
     if (options.keep_last > 0) {
       if (!history) {
         history = std::make_unique<History>(session.store, run);
@@ -223,8 +221,6 @@ Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::
       }
       out[2] = std::to_string(history->keep_last(options.keep_last, next));
       out[3] = history->protected_labels(options.keep_best, next);
-      for (const std::string& kept : *left)
-        if (kept != next.label) out[3] += (out[3].empty() ? "" : ",") + kept;
     }
     for (const auto& [key, value] : attributes_of(now, next.kept, options.keep_best))
       out.insert(out.end(), {key, value});
@@ -265,7 +261,6 @@ void Checkpointer::Impl::settle(bool wait) {
 void Checkpointer::Impl::committed(const Entry& entry) {
   latest = entry;
   replaced.erase(std::remove(replaced.begin(), replaced.end(), entry.label), replaced.end());
-  if (left) left->erase(entry.label);
   if (history) history->add(entry);
   if (!options.on_commit || (options.on_commit_ranks != CommitRanks::all && session.ranks.rank != 0)) return;
   // The other ranks do not know of an exception here, and would wait for this one.

@@ -46,6 +46,10 @@ struct Checkpointer::Impl {
     Settings settings;
   };
   void check_options() const;
+  void check_open() const {
+    if (closed) internal::fail(CKPT_INVALID, "the Checkpointer is closed; make a new one");
+  }
+  void check_can_save(const Moment& now) const;
   bool ranks_agree() const { return session.ranks.world_size == 1 || session.group() != nullptr; }
   std::vector<int64_t> most(const std::vector<int64_t>& numbers);
   // Whether a save is due, and if it is the last one, why; the same on all ranks.
@@ -59,8 +63,6 @@ struct Checkpointer::Impl {
   // The id of the checkpoint to try, after those that were `passed`; "" if there is none.
   std::string candidate(const std::string& select, const std::vector<std::string>& passed);
   std::string newest();
-  // Labels that retention must leave where a training begins anew: all that the run has, if the first step is below.
-  std::set<std::string> begins_anew(const internal::Entry& next);
   // COLLECTIVE. After a restore of that step.
   void go_on_from(int64_t step);
 
@@ -69,7 +71,6 @@ struct Checkpointer::Impl {
   std::optional<internal::Entry> latest;  // the newest that this object has committed
   std::vector<std::string> replaced;      // labels of checkpoints that turned out to be damaged, or are of later steps
   std::optional<int64_t> from;            // the step that this training goes on from; -1: it begins anew
-  std::optional<std::set<std::string>> left;  // labels that it did not go on from; rank 0's, once asked
   TimeLimit::Clock::time_point saved_at = TimeLimit::Clock::now();
   std::unique_ptr<internal::Signals> signals;
 };

@@ -66,7 +66,6 @@ void Checkpointer::Impl::go_on_from(int64_t step) {
   });
   from = step;
   history.reset();
-  left.emplace(later.begin(), later.end());
   if (latest && latest->step > step) latest.reset();
   std::vector<std::string> told;
   for (const std::string& label : later)
@@ -78,7 +77,7 @@ void Checkpointer::Impl::go_on_from(int64_t step) {
 }
 
 std::optional<Restored> Checkpointer::Impl::restore_with(const LoadById& load, const std::string& select) {
-  if (closed) fail(CKPT_INVALID, "the Checkpointer is closed");
+  check_open();
   settle(true);
   const auto on_damaged = options.settings.find("on_damaged");
   const bool may_pass =

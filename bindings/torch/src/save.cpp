@@ -11,8 +11,23 @@ using namespace internal;
 
 // ---- the handle ----
 
-std::optional<Error> SaveHandle::Impl::wait_local() const {
-  return caught([&] { job.wait_committed(); });
+std::optional<Error> SaveHandle::Impl::wait_local() {
+  auto error = caught([&] { job.wait_committed(); });
+  if (!error) tell_anew();
+  return error;
+}
+
+// The engine tells rank 0 of a save that does not go on from what its run has. A warning fails no save.
+void SaveHandle::Impl::tell_anew() {
+  if (std::exchange(told, true)) return;
+  (void)caught([&] {
+    for (const ckpt::Finding& finding : save.report())
+      if (finding.kind == CKPT_FINDING_ANEW)
+        TORCH_WARN("ckpt: the save of ", in_quotes(id), ": ", finding.text,
+                   std::string(finding.text).find(';') == std::string::npos
+                       ? ""
+                       : " (of a Checkpointer: restore(), or CheckpointerOptions::fresh)");
+  });
 }
 
 void SaveHandle::Impl::wait() {
@@ -212,6 +227,7 @@ std::string Session::Impl::save(const State& state, const SaveOptions& options) 
   auto handle = prepare(state, options);
   auto error = caught([&] { handle->save.run(); });
   agree(group(), error);
+  handle->tell_anew();
   return handle->id;
 }
 

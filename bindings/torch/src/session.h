@@ -25,8 +25,10 @@ struct SaveHandle::Impl {
   ckpt::Job job{nullptr};          // destroyed first: after that the engine reads nothing
   bool waited = false;
   std::optional<Error> outcome;  // what wait() throws
+  bool told = false;             // what its report warns of
 
-  std::optional<Error> wait_local() const;  // waits for this rank's job only
+  std::optional<Error> wait_local();  // waits for this rank's job only
+  void tell_anew();                   // of a save that is committed
   void wait();
 };
 

@@ -31,6 +31,20 @@ ct::CheckpointerOptions keeping(int64_t last, std::optional<ct::KeepBest> best =
   return options;
 }
 
+// What TORCH_WARN says in a call, and how often.
+struct Told {
+  std::string text;
+  int count = 0;
+};
+Told told_by(const std::function<void()>& call) {
+  testing::internal::CaptureStderr();
+  call();
+  Told told{testing::internal::GetCapturedStderr()};
+  const std::string mark = "Warning: ckpt: ";
+  for (size_t at = 0; (at = told.text.find(mark, at)) != told.text.npos; at++) told.count++;
+  return told;
+}
+
 // ---- when ----
 
 TEST(CheckpointerWhen, AStepTimeEpochPredicateOrAListOfThemSaysThatASaveIsDue) {
@@ -203,6 +217,46 @@ TEST(CheckpointerKeeps, WhatItDidNotGoOnFromAndReplacesItOnlyByTheSameSteps) {
   EXPECT_EQ(labels_in(place.uri()), (Labels{"step-12", "step-13", "step-3", "step-4"}));
   save_steps(place.uri(), 4, 5, keeping(2), 3);  // it goes back
   EXPECT_EQ(labels_in(place.uri()).back(), "step-5");
+}
+
+TEST(CheckpointerKeeps, WhatATrainingThatBeginsAnewFindsAndSaysSoOnceUnlessThatIsMeant) {
+  for (const bool fresh : {false, true}) {
+    StorePlace place;
+    save_steps(place.uri(), 10, 13, keeping(2));
+    auto options = keeping(2);
+    options.fresh = fresh;
+    const Told told = told_by([&] { save_steps(place.uri(), 1, 4, options); });
+    EXPECT_EQ(labels_in(place.uri()), (Labels{"step-12", "step-13", "step-3", "step-4"}));
+    EXPECT_EQ(told.count, fresh ? 0 : 1) << told.text;
+    for (const std::string way : {"step-13.", "restore()", "CheckpointerOptions::fresh", "another directory"})
+      EXPECT_EQ(told.text.find(way) == told.text.npos, fresh) << told.text;
+  }
+}
+
+TEST(CheckpointerKeeps, AndSoDoSavesOfASessionWhichMayGoOnFromWhatItLoads) {
+  StorePlace place;
+  ct::SaveOptions options;
+  auto save = [&](int64_t step) {
+    options.step = step;
+    return told_by([&] { ct::save(place.uri(), torch::nn::Linear(2, 2), {}, {}, options); }).count;
+  };
+  EXPECT_EQ(save(10), 0);
+  EXPECT_EQ(save(1), 1);
+  ct::LoadOptions newest;
+  newest.selector = "step:10";
+  ct::load(place.uri(), torch::nn::Linear(2, 2), {}, newest);
+  EXPECT_EQ(save(11), 0);
+}
+
+TEST(CheckpointerSaves, NoStepBelow0AndSaysThatEveryCountsUpwards) {
+  StorePlace place;
+  ct::Checkpointer keeper(place.uri(), every(1));
+  expect_error([&] { keeper.step(-1, at_step(1)); }, CKPT_INVALID, "found -1");
+  expect_error([&] { keeper.save(-1, at_step(1)); }, CKPT_INVALID, "found -1");
+  keeper.step(5, at_step(5));
+  const Told told = told_by([&] { keeper.step(3, at_step(3)); });
+  EXPECT_EQ(told.count, 1) << told.text;
+  EXPECT_NE(told.text.find("step 3 comes after step 5"), told.text.npos) << told.text;
 }
 
 TEST(CheckpointerKeeps, EverySoManiethOnlyWithALast) {
