@@ -157,7 +157,7 @@ struct RestoreOptions {
   std::vector<std::string> only, without;
   Rename rename;
   bool strict = true;  // the same names in the checkpoint and the modules, and no part of the state missing
-  ShapeMismatch on_shape_mismatch = ShapeMismatch::error;  // skip: leave such tensors as they are
+  ShapeMismatch on_shape_mismatch = ShapeMismatch::error;  // skip: leave such tensors, and optimizers' state of them
   bool convert = false, stage_first = false;               // as in LoadOptions
   bool or_rank0 = false;                                   // as in LoadOptions
   at::Device map_location = at::kCPU;

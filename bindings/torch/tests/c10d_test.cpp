@@ -155,8 +155,10 @@ TEST(ProcessGroup, ARankThatMakesNoCallIsNamedOnStderrAfter10SecondsAndByTheTime
     });
   for (auto& rank : ranks) rank.join();
   const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(missing, (std::vector<std::string>{"1", "", "1"}));
-  EXPECT_NE(told.find("rank 0 of 3 has waited 10 s for rank 1;"), std::string::npos) << told;
+  const bool can_tell = TORCH_VERSION_MAJOR >= 2;  // 1.13 does not give a group's store
+  const std::string one = can_tell ? "1" : "", who = can_tell ? "rank 1" : "other ranks";
+  EXPECT_EQ(missing, (std::vector<std::string>{one, "", one}));
+  EXPECT_NE(told.find("rank 0 of 3 has waited 10 s for " + who + ";"), std::string::npos) << told;
 }
 
 TEST(ProcessGroup, OnOtherNumbersOfRanksTheStateIsTheSameToTheBitAndLossesAgree) {
