@@ -153,8 +153,8 @@ ckpt_report* new_report(Report report);
 }  // namespace ckpt::api
 
 struct ckpt_store : ckpt::api::Owned {
-  std::shared_ptr<ckpt::store::Store> store, mirror;  // the mirror may be null
-  ckpt::Status no_cache{};                            // why option cache has no effect
+  std::shared_ptr<ckpt::store::Store> store, mirror;           // the mirror may be null
+  std::shared_ptr<ckpt::store::CacheTrouble> cache_trouble{};  // why option cache has no effect; null without it
   ckpt::checkpoint::Places places() const { return {*store, mirror.get()}; }
 };
 struct ckpt_list : ckpt::api::Owned {
@@ -176,7 +176,7 @@ struct ckpt_save : ckpt::api::Owned {
 };
 struct ckpt_reader : ckpt::api::Owned {
   std::shared_ptr<ckpt::checkpoint::Checkpoint> checkpoint;
-  ckpt::Status no_cache{};  // as in its store
+  std::shared_ptr<ckpt::store::CacheTrouble> cache_trouble{};  // of its store
 };
 struct ckpt_share : ckpt::api::Owned {
   std::shared_ptr<const ckpt::load::Share> share;

@@ -26,7 +26,7 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
                           Job&) { return Checkpoint::open(kept.store, {asked, run, strict}, threads, kept.mirror); };
     CKPT_ASSIGN(auto checkpoint,
                 make_apart<std::shared_ptr<Checkpoint>>(std::make_shared<Job>(), bag.integer("timeout_ms"), open));
-    *out = new ckpt_reader{{}, std::move(checkpoint), store->no_cache};
+    *out = new ckpt_reader{{}, std::move(checkpoint), store->cache_trouble};
     return Ok();
   });
 }
@@ -50,8 +50,8 @@ ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report** out, ckp
     for (const auto& entry : reader->checkpoint->selection().passed_over)
       report.add(CKPT_FINDING_PASSED_OVER, entry.problem.code(), entry.id,
                  "passed over " + entry.id + ": " + entry.problem.message(), entry.bytes);
-    if (!reader->no_cache.ok())
-      report.add(CKPT_FINDING_NO_CACHE, reader->no_cache.code(), "", reader->no_cache.message());
+    const Status trouble = reader->cache_trouble ? reader->cache_trouble->first() : Ok();
+    if (!trouble.ok()) report.add(CKPT_FINDING_NO_CACHE, trouble.code(), "", trouble.message());
     *out = new_report(std::move(report));
     return Ok();
   });

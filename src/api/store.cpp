@@ -19,14 +19,15 @@ static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& sto
 
 // A directory needs no cache, but the other place may. INVALID if neither does. What else is wrong costs time and
 // nothing more, so it ends no trainer: loads do without, and a reader's report says why.
-static Status put_cache_before(ckpt_store* opened, const store::StoreOptions& settings) {
+static Status put_cache_before(ckpt_store* opened, store::StoreOptions settings) {
+  settings.cache.trouble = opened->cache_trouble = std::make_shared<store::CacheTrouble>();
   const bool mirror_needs_it = opened->mirror && opened->mirror->traits().remote;
   for (auto* place : {&opened->store, &opened->mirror}) {
     if (place == &opened->mirror ? !mirror_needs_it : mirror_needs_it && !(*place)->traits().remote) continue;
     auto cached = store::open_cache(*place, settings);
     if (!cached.ok() && !(*place)->traits().remote) return std::move(cached).status();
     if (!cached.ok())
-      opened->no_cache = std::move(cached).status().in("loads read the store itself");
+      opened->cache_trouble->note(std::move(cached).status());
     else
       *place = cached.take();
   }

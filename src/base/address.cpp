@@ -1,6 +1,7 @@
 #include "base/address.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 
@@ -88,12 +89,17 @@ std::string without_secrets(std::string_view text) {
   return out;
 }
 
+// A short secret may be a part of any word: only where it stands by itself it is one.
 std::string blotted(std::string text, std::span<const std::string> secrets) {
-  constexpr size_t kLeast = 6;
+  constexpr size_t kLong = 6;
   constexpr std::string_view kBlot = "***";
+  auto in_word = [&](size_t at) { return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0; };
   for (const std::string& secret : secrets)
-    for (size_t at = 0; secret.size() >= kLeast && (at = text.find(secret, at)) != text.npos; at += kBlot.size())
-      text.replace(at, secret.size(), kBlot);
+    for (size_t at = 0; !secret.empty() && (at = text.find(secret, at)) != text.npos;) {
+      const bool is_part = secret.size() < kLong && (in_word(at - 1) || in_word(at + secret.size()));
+      if (!is_part) text.replace(at, secret.size(), kBlot);
+      at += is_part ? 1 : kBlot.size();
+    }
   return text;
 }
 

@@ -15,7 +15,7 @@ bool is_address(std::string_view text);
 std::string shown_url(std::string_view text);
 // The same for each address that a text has somewhere.
 std::string without_secrets(std::string_view text);
-// With "***" in the place of each of these words, if it is long enough to be none of somebody's language.
+// With "***" in the place of each of these secrets.
 std::string blotted(std::string text, std::span<const std::string> secrets);
 
 }  // namespace ckpt

@@ -57,16 +57,10 @@ void count_request(RequestKind kind, bool again, uint64_t sent, uint64_t receive
 
 // ---- the end of a call ----
 
-int64_t Call::patience_ms() const {
+int64_t Call::least(std::atomic<int64_t> Call::* of) const {
   int64_t least = kNever;
-  for (const Call* call = this; call; call = call->outer.get()) least = std::min(least, call->patience_ms_.load());
+  for (const Call* call = this; call; call = call->outer.get()) least = std::min(least, (call->*of).load());
   return least;
-}
-
-int64_t Call::over_ms() const {
-  int64_t first = kNever;
-  for (const Call* call = this; call; call = call->outer.get()) first = std::min(first, call->over_ms_.load());
-  return first;
 }
 
 void Call::cancel() {

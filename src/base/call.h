@@ -51,7 +51,7 @@ class Call : public std::enable_shared_from_this<Call> {
 
   // Set before the work begins.
   void bound(int64_t patience_ms) { patience_ms_ = patience_ms; }
-  int64_t patience_ms() const;
+  int64_t patience_ms() const { return least(&Call::patience_ms_); }
 
   void cancel();
   bool cancelled() const { return cancelled_; }
@@ -65,7 +65,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // OK, or why this call, or one that it is a part of, is over: CANCELLED, or TIMEOUT with the cause of its end.
   Status check() const;
   // Since when it is over, of steady_ms(); kNever.
-  int64_t over_ms() const;
+  int64_t over_ms() const { return least(&Call::over_ms_); }
 
   // From here on a thread that is left behind may still do what the call is to do: so that is the answer then. Fails if
   // the call is over, and then nothing may be done that cannot be undone.
@@ -82,6 +82,8 @@ class Call : public std::enable_shared_from_this<Call> {
  private:
   friend class Busy;
   friend class CallContext;
+  // Of this call and those that it is a part of.
+  int64_t least(std::atomic<int64_t> Call::* of) const;
   bool is_left(const Busy& held, int64_t now) const;
   void end_outer(const Status& cause) const;
   Status why_over() const;

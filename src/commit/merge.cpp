@@ -105,8 +105,8 @@ static void add_parts(std::span<const Gathered* const> groups, format::IndexBuil
 
 // ---- into a manifest ----
 
-static Status bad_alias(const AliasEntry& alias, std::string why) {
-  return Status(CKPT_MISMATCH, strformat("alias {} of rank {}: ", quoted(alias.name), alias.rank) + std::move(why))
+static Status bad_alias(const AliasEntry& alias, std::string why, ckpt_status code = CKPT_MISMATCH) {
+  return Status(code, strformat("alias {} of rank {}: ", quoted(alias.name), alias.rank) + std::move(why))
       .with("tensor", std::string(alias.name))
       .with("ranks", std::to_string(alias.rank));
 }
@@ -130,6 +130,8 @@ static Status add_alias(Sources sources, const AliasEntry& alias, format::IndexB
   const auto extents = builder.extents_of(*target);
   if (alias.is_view && !format::view_fits(alias.view, extents, target->dtype()))
     return bad_alias(alias, "its view leaves " + quoted(alias.target) + " of shape " + to_text(Shape::of(extents)));
+  if (alias.is_view && dtype_bits(target->dtype()) % 8 != 0)
+    return bad_alias(alias, "a view of packed elements, which no load gives", CKPT_UNSUPPORTED);
   builder.add_alias(alias.name, alias.target, alias.is_view, alias.view, alias.ndim);
   return Ok();
 }

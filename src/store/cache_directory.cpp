@@ -88,6 +88,10 @@ bool CacheDirectory::has(const std::string& name) const {
   return faccessat(fd(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+void CacheDirectory::note(Status failed) const {
+  if (options_.trouble) options_.trouble->note(cannot_cache(std::move(failed)).with("path", root_.path()));
+}
+
 // ---- how much of it there is ----
 
 std::vector<CacheDirectory::Found> CacheDirectory::find_all() const {

@@ -26,6 +26,8 @@ class CacheDirectory {
   // Whether so many more bytes may be added. Removes what was opened least recently, unless somebody reads it. The
   // handle then has credit for what it adds next, so that it need not look at all files each time.
   bool take_room(uint64_t bytes);
+  // Nothing more is kept: the disk has failed, is full, or can only be read.
+  void note(Status failed) const;
 
  private:
   struct Found {

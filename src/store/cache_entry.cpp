@@ -38,16 +38,17 @@ bool is_laid_out(int fd, const Plan& plan) {
 }
 
 // The footer is last: without it the file is nothing.
-bool lay_out(int fd, const Plan& plan) {
-  return retry([&] { return ftruncate(fd, 0); }) == 0 &&
-         retry([&] { return ftruncate(fd, static_cast<off_t>(plan.footer_at)); }) == 0 &&
-         write_all(fd, plan.footer_at, as_bytes(plan.footer), "").ok();
+Status lay_out(int fd, const Plan& plan, const std::string& path) {
+  const bool sized = retry([&] { return ftruncate(fd, 0); }) == 0 &&
+                     retry([&] { return ftruncate(fd, static_cast<off_t>(plan.footer_at)); }) == 0;
+  return sized ? write_all(fd, plan.footer_at, as_bytes(plan.footer), path) : fail(errno, "write to", path);
 }
 
 Fd open_entry_file(const CacheDirectory& directory, const std::string& name) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   Fd file(retry([&] { return openat(directory.fd(), name.c_str(), kFlags, 0600); }));
   struct stat found{};
+  if (!file) directory.note(fail(errno, "open", directory.root().path(name)));
   if (!file || fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return Fd();
   if ((found.st_mode & 07777) != 0600) (void)fchmod(file.get(), 0600);  // whatever the umask is
   return file;
@@ -68,7 +69,10 @@ bool make_entry(const CacheDirectory& directory, const std::string& name, const 
     return false;
   }
   if (!is_in_place(directory, name, file)) return false;
-  if (is_made() || lay_out(file.get(), plan)) return true;
+  if (is_made()) return true;
+  Status laid_out = lay_out(file.get(), plan, directory.root().path(name));
+  if (laid_out.ok()) return true;
+  directory.note(std::move(laid_out));
   unlinkat(directory.fd(), name.c_str(), 0);
   return false;
 }
@@ -108,7 +112,7 @@ std::unique_ptr<CacheEntry> CacheEntry::open(const CacheDirectory& directory, co
     if (!is_in_place(directory, name, file) || !is_laid_out(file.get(), plan)) continue;
     constexpr timespec kNow[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
     (void)futimens(file.get(), kNow);
-    std::unique_ptr<CacheEntry> entry(new CacheEntry(std::move(file), plan.size));
+    std::unique_ptr<CacheEntry> entry(new CacheEntry(std::move(file), directory.root().path(name), plan.size));
     LockedFiles::of_process().add(entry->file_.get());
     return entry;
   }
@@ -152,9 +156,9 @@ void CacheEntry::unlock(uint64_t first, uint64_t end) const {
   retry([&] { return fcntl(file_.get(), F_OFD_SETLK, &range); });
 }
 
-bool CacheEntry::write(uint64_t offset, Bytes data) const { return write_all(file_.get(), offset, data, "").ok(); }
+Status CacheEntry::write(uint64_t offset, Bytes data) const { return write_all(file_.get(), offset, data, path_); }
 
-bool CacheEntry::mark(uint64_t first, uint64_t end) const {
+Status CacheEntry::mark(uint64_t first, uint64_t end) const {
   const std::vector<std::byte> marks(end - first, std::byte{1});
   return write(map_offset(size_) + first, marks);
 }

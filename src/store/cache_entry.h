@@ -35,15 +35,16 @@ class CacheEntry {
   // Locks the blocks [first, end), or as many of them as nobody else has. The end of those; `first` if it is none.
   uint64_t lock(uint64_t first, uint64_t end) const;
   void unlock(uint64_t first, uint64_t end) const;
-  bool write(uint64_t offset, Bytes data) const;
+  Status write(uint64_t offset, Bytes data) const;
   // Blocks that were written whole.
-  bool mark(uint64_t first, uint64_t end) const;
+  Status mark(uint64_t first, uint64_t end) const;
 
  private:
-  CacheEntry(Fd file, uint64_t size) : file_(std::move(file)), size_(size) {}
+  CacheEntry(Fd file, std::string path, uint64_t size) : file_(std::move(file)), path_(std::move(path)), size_(size) {}
   static uint64_t map_offset(uint64_t size) { return round_up(size, kAlign); }
 
   const Fd file_;
+  const std::string path_;
   const uint64_t size_;
 };
 

@@ -175,21 +175,23 @@ Status CacheReader::bring(const Claim& claim, uint64_t offset, MutableBytes out,
   if (!directory_->take_room(end - begin)) return source_->read_at(offset, out.first(*done));
   if (begin == offset && *done == end - begin) {
     CKPT_TRY(source_->read_at(begin, out.first(*done)));
-    if (!keep(claim, out.first(*done))) unwritable_ = true;
+    keep(claim, out.first(*done));
     return Ok();
   }
   std::vector<std::byte> whole(end - begin);
   CKPT_TRY(source_->read_at(begin, whole));
-  if (!keep(claim, whole)) unwritable_ = true;
+  keep(claim, whole);
   std::memcpy(out.data(), whole.data() + (offset - begin), *done);
   return Ok();
 }
 
 // The bytes first, so that what is marked is there.
-bool CacheReader::keep(const Claim& claim, Bytes bytes) const {
-  if (!entry_->write(claim.begin_byte(), bytes) || !entry_->mark(claim.first(), claim.end())) return false;
-  claim.landed();
-  return true;
+void CacheReader::keep(const Claim& claim, Bytes bytes) const {
+  Status kept = entry_->write(claim.begin_byte(), bytes);
+  if (kept.ok()) kept = entry_->mark(claim.first(), claim.end());
+  if (kept.ok()) return claim.landed();
+  unwritable_ = true;
+  directory_->note(std::move(kept));
 }
 
 // Past the cache, which then has what the store has.

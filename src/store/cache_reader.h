@@ -42,7 +42,7 @@ class CacheReader final : public Reader {
   void look_at_map(uint64_t first, uint64_t end) const;
   Status read_some(uint64_t offset, MutableBytes out, size_t* done) const;
   Status bring(const Claim& claim, uint64_t offset, MutableBytes out, size_t* done) const;
-  bool keep(const Claim& claim, Bytes bytes) const;
+  void keep(const Claim& claim, Bytes bytes) const;
 
   const std::shared_ptr<CacheDirectory> directory_;
   const std::unique_ptr<Reader> source_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -296,11 +297,30 @@ struct WebOptions {
   S3Timing timing{};
 };
 
+// Why a cache stopped keeping what is read: the first failure of its disk. Loads do without, so nobody else is told.
+// May be used by many threads.
+class CacheTrouble {
+ public:
+  void note(Status status) {
+    std::lock_guard lock(mutex_);
+    if (first_.ok()) first_ = std::move(status).in("loads read the store itself");
+  }
+  Status first() const {
+    std::lock_guard lock(mutex_);
+    return first_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status first_;
+};
+
 struct CacheOptions {
-  std::string directory{};      // "": none
-  uint64_t bytes = 0;           // at most; 0: as many as leave 5 % of the file system free
-  int64_t patience_ms = 10000;  // so long a reader waits for what another process is reading
-  uint64_t credit = 64 << 20;   // what a handle may add before it looks at the others again
+  std::string directory{};                  // "": none
+  uint64_t bytes = 0;                       // at most; 0: as many as leave 5 % of the file system free
+  int64_t patience_ms = 10000;              // so long a reader waits for what another process is reading
+  uint64_t credit = 64 << 20;               // what a handle may add before it looks at the others again
+  std::shared_ptr<CacheTrouble> trouble{};  // hears of a disk that fails later; may be null
 };
 
 struct StoreOptions {

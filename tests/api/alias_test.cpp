@@ -244,6 +244,7 @@ TEST_P(Alias, OfNothingOrBeyondItsTargetIsRefusedByItsName) {
   auto refused = [&](const std::string& label, const char* target, const ckpt_tensor_desc* view) {
     Save save = new_save(world.sessions[0], label);
     add(save.get(), "w", whole(CKPT_DTYPE_F32, {100}), data);
+    add(save.get(), "nibbles", whole(CKPT_DTYPE_U4, {100}), Bytes(50));
     Error error;
     ckpt_status status = ckpt_save_add_alias(save.get(), "alias", target, view, error);
     if (status == CKPT_OK) status = ckpt_save_run(save.get(), error);
@@ -259,6 +260,8 @@ TEST_P(Alias, OfNothingOrBeyondItsTargetIsRefusedByItsName) {
   EXPECT_EQ(refused("d", "w", &far), CKPT_MISMATCH);
   EXPECT_EQ(refused("e", "w", &wide), CKPT_MISMATCH);
   EXPECT_EQ(refused("f", "w", &huge), CKPT_MISMATCH) << "more bytes than there can be";
+  auto half = view_of({50}, 50);
+  EXPECT_EQ(refused("g", "nibbles", &half), CKPT_UNSUPPORTED) << "no load would give it";
   EXPECT_EQ(committed_count(world.store), 0u);
 }
 

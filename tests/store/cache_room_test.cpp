@@ -69,8 +69,12 @@ TEST_F(Cache, AFullDiskIsNoErrorOfALoad) {
   const Mount mount(full, "size=2m");
   ASSERT_TRUE(mount.ok());
   // The limit lets it write more than there is.
-  const auto store = cached(remote(), {.directory = full, .bytes = 100 * kMiB});
+  const auto trouble = std::make_shared<CacheTrouble>();
+  const auto store = cached(remote(), {.directory = full, .bytes = 100 * kMiB, .trouble = trouble});
+  EXPECT_TRUE(trouble->first().ok());
   for (int i = 0; i < 3; i++) expect_all(*store, data);
+  EXPECT_EQ(trouble->first().code(), CKPT_NO_SPACE) << trouble->first().message();
+  EXPECT_NE(trouble->first().message().find(full), std::string::npos) << trouble->first().message();
 }
 
 TEST_F(Cache, WithoutALimitATwentiethOfTheDiskStaysFree) {
@@ -115,11 +119,14 @@ TEST_F(Cache, AFileSystemThatBecomesReadOnlyIsNoErrorOfALoad) {
   const std::string disc = scratch / "disc";
   std::filesystem::create_directory(disc);
   Mount mount(disc, "size=20m");
-  const auto store = cached(remote(), {.directory = disc});
+  const auto trouble = std::make_shared<CacheTrouble>();
+  const auto store = cached(remote(), {.directory = disc, .trouble = trouble});
   mount.make_read_only();
   ASSERT_TRUE(mount.ok());
   expect_all(*store, data);
   expect_all(*store, data);
+  EXPECT_EQ(trouble->first().code(), CKPT_IO) << trouble->first().message();
+  EXPECT_NE(trouble->first().message().find(disc), std::string::npos) << trouble->first().message();
 }
 
 // Whoever writes beyond it gets a signal that ends the process.

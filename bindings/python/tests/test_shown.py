@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import ckpt
 import numpy as np
 import pytest
 from ckpt.board import Board
-from ckpt.errors import line
+from ckpt.errors import _HIDDEN, line
 from ckpt.hints import shown
 from test_team import Memory, rounds
 
@@ -27,6 +28,15 @@ def test_a_line_is_short_and_has_nothing_that_a_terminal_obeys() -> None:
     for text in (f"tensor '{LONG}': dtype: expected f32", "ä" * 5000, "many words " * 500, LONG + " " + LONG):
         assert len(line(text).encode()) <= 960 and "[...]" in line(text) and line(line(text)) == line(text)
     assert line(f"tensor '{LONG}': dtype: expected f32").endswith("nnn': dtype: expected f32")
+
+
+def test_what_is_hidden_is_what_the_engine_hides() -> None:
+    text = (Path(__file__).parents[3] / "src/base/shown.h").read_text()
+    ranges = re.findall(r"\{(\w+), +(\w+)\}", text[text.index("kHidden[] =") : text.index("return std::any_of")])
+    hidden = {code for first, last in ranges for code in range(int(first, 0), int(last, 0) + 1)}
+    assert len(ranges) > 10
+    halves = set(range(0xD800, 0xE000))  # no UTF-8 has them
+    assert {code for code in range(0x110000) if _HIDDEN.match(chr(code))} == hidden | halves
 
 
 def refusals(path: Path) -> Iterator[Callable[[], Any]]:
