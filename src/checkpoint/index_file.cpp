@@ -37,6 +37,7 @@ Status IndexFile::open_root(const IndexPlace& place, Bytes root) {
   CKPT_TRY(format::check_digest(format::xxh3_128(root), place.root_digest, "the root of the index"));
   CKPT_ASSIGN(root_, format::Root::open(root, place.kind, place.size, place.data_end));
   root_.rank = place.rank;
+  root_at_ = place.size - place.root_size;
   pages_ = std::vector<std::atomic<const Loaded*>>(root_.pages.size() + root_.part_pages.size());
   return Ok();
 }
@@ -50,7 +51,7 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Byte
 
 Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read read, bool whole) {
   std::unique_ptr<IndexFile> file(new IndexFile);
-  whole |= place.size <= kReadWhole;
+  whole = place.size <= (whole ? kLarge : kReadWhole);
   const uint64_t size = whole ? place.size : place.root_size;
   CKPT_TRY(
       check_large(read, place.size - place.root_size, place.root_size, place.root_digest, "the root of the index"));
@@ -81,27 +82,33 @@ Status IndexFile::keep(size_t number, Bytes bytes, Memory memory) const {
   return Ok();
 }
 
-static Status check(const fb::PageRef& ref, Bytes bytes) {
-  return format::check_digest(format::xxh3_128(bytes), format::id_of(ref.digest()), "a page of the index");
+// A page, and the padding that follows it.
+Status IndexFile::check(size_t number, Bytes bytes) const {
+  const fb::PageRef& page = ref(number);
+  CKPT_TRY(format::check_digest(format::xxh3_128(bytes.first(page.size())), format::id_of(page.digest()),
+                                "a page of the index"));
+  if (format::all_zero(bytes.subspan(page.size()))) return Ok();
+  return Status(CKPT_CORRUPT, strformat("the index at {}: expected zero padding", page.offset() + page.size()));
 }
 
 Status IndexFile::load(size_t number) const {
   const fb::PageRef& page = ref(number);
+  const uint64_t size = end_of(number) - page.offset();
   Bytes bytes;
   Memory memory;
   if (memory_.empty())
     CKPT_TRY(check_large(read_, page.offset(), page.size(), format::id_of(page.digest()), "a page of the index"));
   auto read = [&](bool again) {
-    memory = std::make_shared_for_overwrite<std::byte[]>(page.size());
-    bytes = {memory.get(), page.size()};
-    CKPT_TRY(read_(page.offset(), {memory.get(), page.size()}, again));
-    return check(page, bytes);
+    memory = std::make_shared_for_overwrite<std::byte[]>(size);
+    bytes = {memory.get(), size};
+    CKPT_TRY(read_(page.offset(), {memory.get(), size}, again));
+    return check(number, bytes);
   };
-  if (!memory_.empty()) bytes = memory_.subspan(page.offset(), page.size());
-  Status found = memory_.empty() ? read(false) : check(page, bytes);
+  if (!memory_.empty()) bytes = memory_.subspan(page.offset(), size);
+  Status found = memory_.empty() ? read(false) : check(number, bytes);
   if (found.code() == CKPT_CORRUPT && again_) found = read(true);
   CKPT_TRY(std::move(found));
-  return keep(number, bytes, std::move(memory));
+  return keep(number, bytes.first(page.size()), std::move(memory));
 }
 
 // Reads pages in one piece. Those of which that fails are left to load, which tells why.
@@ -110,15 +117,15 @@ void IndexFile::load_row(size_t first, size_t count, unsigned threads) const {
   while (count > 0 && find(first)) first++, count--;
   while (count > 0 && find(first + count - 1)) count--;
   if (count < 2 || !memory_.empty()) return;
-  const uint64_t begin = ref(first).offset(),
-                 size = ref(first + count - 1).offset() + ref(first + count - 1).size() - begin;
+  const uint64_t begin = ref(first).offset(), size = end_of(first + count - 1) - begin;
+  if (size > kLarge) return;
   const Memory memory(static_cast<std::byte*>(allocate_large(size)), [size](std::byte* at) { free_large(at, size); });
   if (!read_(begin, {memory.get(), size}, false).ok()) return;
   constexpr size_t kPages = 8;  // for a thread at a time
   (void)for_each_parallel(count <= kPages ? 1 : threads, (count + kPages - 1) / kPages, [&](size_t group) {
     for (size_t i = first + group * kPages; i < std::min(first + count, first + (group + 1) * kPages); i++) {
-      const Bytes bytes(memory.get() + (ref(i).offset() - begin), ref(i).size());
-      if (!find(i) && check(ref(i), bytes).ok()) (void)keep(i, bytes, memory);
+      const Bytes bytes(memory.get() + (ref(i).offset() - begin), end_of(i) - ref(i).offset());
+      if (!find(i) && check(i, bytes).ok()) (void)keep(i, bytes.first(ref(i).size()), memory);
     }
     return Ok();
   });
@@ -140,23 +147,7 @@ Result<const format::Page*> IndexFile::get(size_t number) const {
   return find(number);
 }
 
-Status IndexFile::check_gaps() const {
-  uint64_t end = 0;
-  auto gap = [&](uint64_t next) {
-    return format::all_zero(memory_.subspan(end, next - end))
-               ? Ok()
-               : Status(CKPT_CORRUPT, strformat("the index at {}: expected zero padding", end));
-  };
-  for (auto list : {root_.pages, root_.part_pages})
-    for (const fb::PageRef& page : list) {
-      CKPT_TRY(gap(page.offset()));
-      end = page.offset() + page.size();
-    }
-  return gap(round_up(end, format::kPageAlign));
-}
-
 Status IndexFile::load_all(unsigned threads) const {
-  if (!memory_.empty()) CKPT_TRY(check_gaps());
   constexpr size_t kPages = 32;  // for a thread at a time
   if (pages_.size() <= kPages) threads = 1;
   return for_each_parallel(threads, (pages_.size() + kPages - 1) / kPages, [&](size_t i) -> Status {

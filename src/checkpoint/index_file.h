@@ -28,7 +28,8 @@ class IndexFile {
   using Read = std::function<Status(uint64_t offset, MutableBytes out, bool again)>;
   // An index in memory, which must outlive it and be aligned to 64.
   static Result<std::unique_ptr<IndexFile>> open(const IndexPlace& place, Bytes memory);
-  // An index that `read` reads: all of it at once if it is small or `whole`, else its root now and pages later.
+  // An index that `read` reads: all of it at once if it is small, or `whole` and not very large; else its root now and
+  // pages later, each of which gets memory once the root, or its own digest, vouches for its size.
   static Result<std::unique_ptr<IndexFile>> open(const IndexPlace& place, Read read, bool whole = false);
   ~IndexFile();
 
@@ -40,7 +41,7 @@ class IndexFile {
   Result<const format::Page*> page(size_t number) const { return get(number); }
   Result<const format::Page*> page_of(std::string_view name) const { return get(root_.page_of(name)); }
   Result<const format::Page*> part_page(size_t number) const { return get(root_.pages.size() + number); }
-  // Reads and checks what is not read yet, and the gaps between pages.
+  // Reads and checks what is not read yet.
   Status load_all(unsigned threads = 1) const;
   // The part record `number` of a manifest.
   Result<fb::Part> part(uint32_t number) const;
@@ -69,12 +70,15 @@ class IndexFile {
   Status load(size_t number) const;
   void load_row(size_t first, size_t count, unsigned threads) const;
   Status keep(size_t number, Bytes bytes, Memory memory) const;
-  Status check_gaps() const;
+  Status check(size_t number, Bytes bytes) const;
+  // Where what follows it begins.
+  uint64_t end_of(size_t number) const { return number + 1 < pages_.size() ? ref(number + 1).offset() : root_at_; }
   static MutableBytes bytes_of(Words& words, uint64_t size) {
     return std::as_writable_bytes(std::span(words)).first(size);
   }
 
   format::Root root_;
+  uint64_t root_at_ = 0;
   Words own_;     // the root, or the whole index
   Bytes memory_;  // the whole index; empty: `read_` reads it
   Read read_;

@@ -26,19 +26,20 @@ struct Leaf {
 
 }  // namespace
 
-// All bytes of an object; nullopt if they cannot be read.
+// All bytes of a tree's object; nullopt if they cannot be read. Memory grows with what is there: a sparse file holds
+// zeros of any number, and no JSON does.
 static std::optional<std::string> read_bytes(const checkpoint::PartFile& part, const format::Page& page,
                                              const fb::Object& object, const store::Reader* file) {
   if (object.placement() == 0)
     return std::string(as_text(page.inline_data.subspan(object.inline_offset(), object.size())));
   if (!file || object.size() > part.size) return std::nullopt;
-  std::string bytes(object.size(), '\0');
-  MutableBytes left = std::as_writable_bytes(std::span(bytes));
+  std::string bytes;
   for (const fb::Chunk& chunk : page.chunks_of(object)) {
-    const MutableBytes to = left.first(chunk.raw_size());
-    if (!file->read_at(chunk.offset(), to).ok() || format::xxh3_128(to) != format::id_of(chunk.digest()))
+    bytes.resize(bytes.size() + chunk.raw_size());
+    const MutableBytes to = std::as_writable_bytes(std::span(bytes)).last(chunk.raw_size());
+    if (!file->read_at(chunk.offset(), to).ok() || format::xxh3_128(to) != format::id_of(chunk.digest()) ||
+        std::ranges::find(to, std::byte{0}) != to.end())
       return std::nullopt;
-    left = left.subspan(chunk.raw_size());
   }
   return bytes;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "format/fault.h"
+#include "format/framing.h"
 
 namespace ckpt::format {
 
@@ -31,6 +32,12 @@ Result<Root> Root::open(Bytes bytes, IndexKind kind, uint64_t index_size, uint64
 
 // ---- pages ----
 
+// FlatBuffers takes no larger one.
+static Status check_page_size(const fb::PageRef& page) {
+  if (page.size() <= kMaxRootSize) return Ok();
+  return bad(strformat("a page of the index has {} bytes, at most {} are allowed", page.size(), kMaxRootSize));
+}
+
 Status Root::check_pages(uint64_t index_size, size_t root_size) const {
   uint64_t end = 0, previous_names = 0, previous_objects = 0;
   auto follows = [&](const fb::PageRef& page) {
@@ -41,6 +48,7 @@ Status Root::check_pages(uint64_t index_size, size_t root_size) const {
   };
   for (const fb::PageRef& page : pages) {
     const bool first = &page == pages.data();
+    CKPT_TRY(check_page_size(page));
     if (!follows(page) ||
         (first ? page.first().size() != 0 || page.name_first() != 0 || page.object_first() != 0
                : first_name(page) <= first_name(*(&page - 1))) ||
@@ -53,9 +61,11 @@ Status Root::check_pages(uint64_t index_size, size_t root_size) const {
       (kind == IndexKind::kManifest && previous_objects > summary.object_count))
     return bad("the index has no pages, or too few names or objects");
   CKPT_TRY(check_counts());
-  for (const fb::PageRef& page : part_pages)
+  for (const fb::PageRef& page : part_pages) {
+    CKPT_TRY(check_page_size(page));
     if (!follows(page) || page.first().size() != 0 || page.name_first() != 0 || page.object_first() != 0)
       return bad("a page of parts does not follow that before");
+  }
   if (round_up(end, kPageAlign) + root_size != index_size)
     return bad(strformat("the pages of the index end at {}, its root begins at {}", end, index_size - root_size));
   if (kind == IndexKind::kPart)

@@ -64,11 +64,23 @@ static Result<bool> known_committed(const store::Store& store, std::string_view 
          CKPT_NOT_FOUND;
 }
 
-// Keeps the damaged file beside the new one.
+// Keeps the damaged file beside the new one. It may have any size, so it goes there in pieces.
 static Status set_aside(store::Store& store, const std::string& slot) {
+  constexpr uint64_t kMost = uint64_t{1} << 32, kPiece = 4 << 20;
   CKPT_ASSIGN(const auto file, store.open(slot));  // get() may refuse it
-  CKPT_ASSIGN(const auto bytes, store::read_all(*file, uint64_t{1} << 32, store.path(slot)));
-  CKPT_TRY(store.put_if_absent(slot + ".damaged." + to_hex(random_id()).substr(0, 16), bytes));
+  if (file->size() > kMost)
+    return Status(CKPT_UNSUPPORTED, strformat("{}: {} bytes, at most {} are set aside; move it away", store.path(slot),
+                                              file->size(), kMost))
+        .with("path", store.path(slot));
+  // Announced as small: no direct writes, which need memory of their own.
+  CKPT_ASSIGN(const auto to, store.create(slot + ".damaged." + to_hex(random_id()).substr(0, 16), 0));
+  std::vector<std::byte> piece(std::min(file->size(), std::max<uint64_t>(kPiece, store.traits().least_block_bytes)));
+  for (uint64_t at = 0; at < file->size(); at += piece.size()) {
+    piece.resize(std::min<uint64_t>(piece.size(), file->size() - at));
+    CKPT_TRY(file->read_at(at, piece));
+    CKPT_TRY(to->write_at(at, piece));
+  }
+  CKPT_TRY(to->publish(file->size()));
   return store.remove(slot, true);
 }
 

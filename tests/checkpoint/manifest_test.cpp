@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "checkpoint/drafted.h"
+#include "format/checksum.h"
 #include "maintain/repair.h"
 #include "maintain/verify.h"
 
@@ -355,13 +356,14 @@ TEST(IndexFile, ReadsItsRootThenThePagesThatAreAskedForEachOnce) {
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(bytes, index.root_size);
   const size_t page = (*file)->root().page_of(name_of(25000));
+  const uint64_t page_end = (*file)->root().pages[page + 1].offset();
   for (int again = 0; again < 3; again++) {
     auto found = (*file)->page_of(name_of(25000));
     ASSERT_TRUE(found.ok()) << found.status().message();
     EXPECT_NE((*found)->find_tensor(name_of(25000)), nullptr);
   }
   EXPECT_EQ(reads, 2u);
-  EXPECT_EQ(bytes, index.root_size + (*file)->root().pages[page].size());
+  EXPECT_EQ(bytes, index.root_size + page_end - (*file)->root().pages[page].offset()) << "with its padding";
   EXPECT_TRUE((*file)->load_all(4).ok());
   EXPECT_LE(reads, 2 + (*file)->page_count() / 32 + 1) << "in pieces of 32 pages";
   reads = 0;
@@ -415,25 +417,71 @@ TEST(IndexFile, PagesThatAreAskedForOneAfterTheOtherAreReadInFewPieces) {
   EXPECT_LT(most, 128u << 10);
 }
 
-TEST(IndexFile, GapsBetweenItsPagesAreZero) {
-  Draft draft(IndexKind::kPart, 1);
-  draft.attr("a", "k", std::string(65530, 'x')).attr("b", "k", "");
-  EncodedIndex index = draft.encode();
-  auto* bytes = const_cast<std::byte*>(index.bytes.data());
-  const IndexPlace place{IndexKind::kPart, index.bytes.size(), index.root_size, index.root_digest, 40960};
-  auto file = IndexFile::open(place, Bytes(index.bytes));
+// The gaps of an index that `open` opens anew each time.
+void expect_gaps_checked(std::span<std::byte> bytes, const std::function<Result<std::unique_ptr<IndexFile>>()>& open) {
+  auto file = open();
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_TRUE((*file)->load_all().ok());
   const auto pages = (*file)->root().pages;
   ASSERT_EQ(pages.size(), 2u);
   size_t gaps = 0;
   for (uint64_t end : {pages[0].offset() + pages[0].size(), pages[1].offset() + pages[1].size()})
-    for (uint64_t at = end; at % 64 != 0; at++, gaps++) {
+    for (uint64_t at = end; at < round_up(end, 64); at += 7, gaps++) {
       bytes[at] = std::byte{1};
-      expect_error((*file)->load_all(), CKPT_CORRUPT, "expected zero padding");
+      expect_error((*open())->load_all(), CKPT_CORRUPT, "expected zero padding");
       bytes[at] = std::byte{0};
     }
   EXPECT_GT(gaps, 0u);
+}
+
+TEST(IndexFile, GapsBetweenItsPagesAreZero) {
+  for (const size_t count : {1, 1100}) {  // below and above what is read whole
+    Draft draft(IndexKind::kPart, 1);
+    for (size_t i = 0; i < count; i++) draft.attr("a", name_of(i), std::string(65530, 'x'));
+    draft.attr("b", "k", "");
+    const EncodedIndex index = draft.encode();
+    std::vector<std::byte> bytes(index.bytes.size() + 64);
+    const auto pad = static_cast<size_t>(-reinterpret_cast<uintptr_t>(bytes.data()) % 64);
+    const MutableBytes at = MutableBytes(bytes).subspan(pad, index.bytes.size());
+    std::ranges::copy(Bytes(index.bytes), at.begin());
+    const IndexPlace place{IndexKind::kPart, index.bytes.size(), index.root_size, index.root_digest, 40960};
+    expect_gaps_checked(at, [&] { return IndexFile::open(place, Bytes(at)); });
+    const auto read = [&](uint64_t offset, MutableBytes out, bool) {
+      std::ranges::copy(at.subspan(offset, out.size()), out.begin());
+      return Ok();
+    };
+    expect_gaps_checked(at, [&] { return IndexFile::open(place, read, true); });
+  }
+}
+
+// As of a sparse file of few KiB, in which all but the root are zeros.
+TEST(IndexFile, WhatClaimsToBeLargeGetsMemoryOnlyOnceItsDigestVouchesForIt) {
+  Draft draft(IndexKind::kPart, 1);
+  draft.attr("a", "k", "v");
+  const EncodedIndex index = draft.encode();
+  const auto opened = open_all(index, IndexKind::kPart);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const Bytes root = Bytes(index.bytes).last(index.root_size);
+  size_t most = 0;
+  const auto open = [&](uint64_t claimed, uint64_t root_size) -> Status {
+    const IndexPlace place{IndexKind::kPart, round_up(claimed, 64) + root_size, root_size, format::xxh3_128(root),
+                           40960};
+    const auto read = [&](uint64_t offset, MutableBytes out, bool) {
+      most = std::max(most, out.size());
+      std::ranges::fill(out, std::byte{0});
+      if (offset == place.size - root.size()) std::ranges::copy(root, out.begin());
+      return Ok();
+    };
+    CKPT_ASSIGN(const auto file, IndexFile::open(place, read, true));
+    return file->load_all();
+  };
+  expect_error(open(uint64_t{1} << 40, uint64_t{100} << 20), CKPT_CORRUPT, "the root of the index");
+  expect_error(open(uint64_t{1} << 40, root.size()), CKPT_FORMAT, "the pages of the index end at");
+  opened->page(0).size = uint32_t{1} << 30;
+  expect_error(open(uint64_t{1} << 30, root.size()), CKPT_CORRUPT, "a page of the index");
+  EXPECT_LE(most, 1u << 20);
+  opened->page(0).size = uint32_t{3} << 30;
+  expect_error(open(uint64_t{3} << 30, root.size()), CKPT_FORMAT, "at most 2147483647 are allowed");
 }
 
 }  // namespace
