@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "interop/recis/layout.h"
 #include "pt_fixture.h"
 #include "sets_fixture.h"
 
@@ -69,6 +70,25 @@ TEST_F(Bounds, AKeyOfAMegabyteAroundManyValuesCostsItsBytesOnce) {
   EXPECT_EQ(look("ranks").code, CKPT_OK);
   EXPECT_EQ(look("one.pt").code, CKPT_OK);
   EXPECT_LT(cpu_seconds() - before, 10);  // by the product it would be minutes
+}
+
+TEST_F(Bounds, ATableOfRecisWithVeryManyColumnsCostsEachOnce) {
+  constexpr int kSlots = 200000;
+  std::string blocks, keys;
+  const auto add = [&](const std::string& slot) {
+    const char* comma = keys.empty() ? "" : ",";
+    blocks += strformat("{}\"t.{}/part_0_1\":0", comma, slot);
+    keys += strformat("{}\"t.{}/part_0_1\":\"t@{}^0@8@8\"", comma, slot, slot);
+  };
+  add("id");
+  add("embedding");
+  for (int i = 0; i < kSlots; i++) add("s" + std::to_string(i));
+  const double before = cpu_seconds();
+  const auto layout =
+      parse_recis_layout(R"({"file_index":{"a.safetensors":0},"block_index":{)" + blocks + "}}", "{" + keys + "}");
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  EXPECT_EQ(layout->tables[0].columns.size(), kSlots + 2U);
+  EXPECT_LT(cpu_seconds() - before, 20);  // each with each it would be minutes
 }
 
 TEST_F(Bounds, AnErrorAboutALongNameIsOneShortPlainLine) {

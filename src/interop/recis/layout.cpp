@@ -211,8 +211,13 @@ class LayoutMaker {
     return Status(code, "table " + shown(table) + ": " + what).with("tensor", table);
   }
 
-  // "id", "embedding", then the slots.
-  static int rank_of(const std::string& column) { return column == kRecisIds ? 0 : column == kRecisEmbedding ? 1 : 2; }
+  // "id", "embedding", then the slots by name.
+  static std::pair<int, std::string_view> place_of(std::string_view column) {
+    return {column == kRecisIds ? 0 : column == kRecisEmbedding ? 1 : 2, column};
+  }
+  static std::pair<int, std::string_view> place_of_block(const std::pair<std::string, RecisBlock>& block) {
+    return place_of(block.first);
+  }
 
   Status finish(Made& made) {
     RecisTable& table = layout_.tables.emplace_back();
@@ -223,8 +228,7 @@ class LayoutMaker {
         return wrong(CKPT_INCOMPLETE, made.name, strformat("shard {} of {} is missing", i, made.shards))
             .with("expected", strformat("part_{}_{}", i, made.shards));
       Shard& shard = found->second;
-      std::ranges::sort(shard.blocks, {},
-                        [](const auto& block) { return std::pair(rank_of(block.first), block.first); });
+      std::ranges::sort(shard.blocks, {}, place_of_block);
       if (i == 0)
         for (const auto& [column, block] : shard.blocks) table.columns.push_back(column);
       CKPT_TRY(check_columns(table, shard, i));
@@ -235,20 +239,21 @@ class LayoutMaker {
     return check_buckets(table);
   }
 
+  // Both are in order.
   static Status check_columns(const RecisTable& table, const Shard& shard, uint64_t number) {
-    const auto columns_in = [](const Shard& of, const std::string& name) {
-      return std::ranges::any_of(of.blocks, [&](const auto& block) { return block.first == name; });
+    const auto has = [&](std::string_view column) {
+      return std::ranges::binary_search(shard.blocks, place_of(column), {}, place_of_block);
     };
     for (const char* needed : {kRecisIds, kRecisEmbedding})
-      if (!columns_in(shard, needed))
+      if (!has(needed))
         return wrong(CKPT_INCOMPLETE, table.name, strformat("shard {} has no {}", number, needed))
             .with("expected", needed);
     for (const std::string& column : table.columns)
-      if (!columns_in(shard, column))
+      if (!has(column))
         return wrong(CKPT_INCOMPLETE, table.name, strformat("shard {} has no slot ", number) + shown(column))
             .with("expected", column);
     for (const auto& [column, block] : shard.blocks)
-      if (std::ranges::find(table.columns, column) == table.columns.end())
+      if (!std::ranges::binary_search(table.columns, place_of(column), {}, place_of))
         return wrong(CKPT_INCOMPLETE, table.name, "shard 0 has no slot " + shown(column)).with("expected", column);
     return Ok();
   }
