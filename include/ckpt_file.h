@@ -42,8 +42,10 @@ CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, cons
  * torch.save does, for torch.load(weights_only=True), which takes nothing of numpy's: its arrays become tensors and its
  * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them; "dcp": each tensor and value
  * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them; "composer": a .pt, or a tar of
- * one, packed as the ending of `path` says; "olmo": model.pt, optim.pt and train.pt with the config.yaml that an import
- * kept; "torchtune": the files that were imported, or epoch_0; "meta": consolidated.NN.pth as Meta's Llama has
+ * one, packed as the ending of `path` says; "olmo": model.pt, optim.pt and train.pt, or what was imported, with the
+ * config.yaml that an import kept; "olmo-safetensors": the same, with model and optim as OLMo's safetensors;
+ * "torchtune": the files that were imported, or epoch_0, or, as "safetensors", those that the index of a model's
+ * directory names, which is option config; "meta": consolidated.NN.pth as Meta's Llama has
  * them, in `shards` files or as many as were imported, which divide the weights as Meta's models do; "recis": a run
  * with one checkpoint, its tables in `shards` shards, as RecIS' loader takes them (ckpt_{step} alone where `path` ends
  * in such a name). Files of composer and olmo are loaded without weights_only: numpy's values, dates and paths are

@@ -265,7 +265,7 @@ func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, 
 
 // Export writes the checkpoint to `path`, which must not exist, as option format says (auto: by the ending of
 // `path`): "safetensors", "pt" (its main tree, for torch.load(weights_only=True)), "hfai", "dcp", "composer", "olmo",
-// "torchtune", "meta" or "recis". It leaves out what the format cannot hold. The context cancels it; then nothing is at
+// "olmo-safetensors", "torchtune", "meta" or "recis". It leaves out what the format cannot hold. The context cancels it; then nothing is at
 // `path`.
 // Options: format, shards, shard_bytes, at, opaque, threads, timeout_ms, map, map_at, map_back, config, only, exclude,
 // cast, strict (docs/mappings.md), verify_after. Errors: ErrExists, ErrNotFound (at),

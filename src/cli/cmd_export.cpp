@@ -27,8 +27,10 @@ constexpr Words kWords = {
     "  hfai         the state tree as hfai.checkpoint saves it: files PART_nnn.pt, as many as --shards says\n"
     "  composer     the state tree as Composer saves it: PATH ends in .pt or .tar, with .gz, .bz2 or .xz behind (.tar\n"
     "               also .lzma, .pt also .lz4 and .zst); loaded without weights_only\n"
-    "  olmo         an unsharded directory of OLMo that was imported: model.pt, optim.pt, train.pt, config.yaml\n"
-    "  torchtune    an output directory of torchtune: the files that were imported, or epoch_0\n"
+    "  olmo         an unsharded directory of OLMo: model, optim and train as .pt, or as they were imported, and the\n"
+    "               config.yaml of the import, or -o config=FILE; olmo-safetensors: model and optim as safetensors\n"
+    "  torchtune    an output directory of torchtune: the files that were imported, or epoch_0; with --config DIR, a\n"
+    "               model's directory, those that its index names, each weight where that has it (safetensors, too)\n"
     "  meta         consolidated.NN.pth, as Meta's Llama has them: --shards files, or as many as were imported\n"
     "  recis        a run of RecIS with one checkpoint, or that alone where PATH ends in ckpt_N; --shards cuts tables\n"
     "--at model writes what is below that place alone, by the names that it has there (safetensors: its keys, joined\n"
@@ -87,7 +89,7 @@ void note_what_is_left_out(const Args& args, const Opened& opened) {
 // torch.load(weights_only=True) refuses all that is numpy's. Composer and OLMo load without.
 void note_what_is_converted(const Args& args, const Opened& opened) {
   const std::string to = format_of(args);
-  if (!writes_tree(args) || to == "composer" || to == "olmo") return;
+  if (!writes_tree(args) || to == "composer" || to.starts_with("olmo")) return;
   const ckpt::Tree tree = opened.reader.tree();
   uint64_t arrays = 0, numbers = 0;
   for (uint64_t i = 0; i < tree.size(); i++) {
@@ -148,7 +150,7 @@ void add_export(CLI::App& app, Action& chosen) {
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
   command.add("--format", args->format, "the format, whatever PATH ends in")
-      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|torchtune|recis|meta");
+      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|olmo-safetensors|torchtune|recis|meta");
   command.add("--shards", args->shards, "hfai, dcp, meta and recis: the number of files, or of shards");
   command.add("--shard-bytes", args->shard_bytes, "safetensors and torchtune: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");

@@ -192,10 +192,11 @@ end
 """
     export_checkpoint(reader, path; options...)
 
-Writes the checkpoint as `format` "safetensors", "pt", "hfai", "dcp", "composer", "olmo", "torchtune", "meta" or "recis"
-to a path that must not exist yet. Blocks this thread, but not the garbage collector. Options: `format`, `shards`,
-`shard_bytes`, `at`, `opaque`, `threads`, `timeout_ms`, `map`, `map_at`, `map_back`, `config`, `only`, `exclude`,
-`cast`, `strict`, `verify_after`. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
+Writes the checkpoint as `format` "safetensors", "pt", "hfai", "dcp", "composer", "olmo", "olmo-safetensors",
+"torchtune", "meta" or "recis" to a path that must not exist yet. Blocks this thread, but not the garbage collector.
+Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `timeout_ms`, `map`, `map_at`, `map_back`,
+`config`, `only`, `exclude`, `cast`, `strict`, `verify_after`. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT,
+IO, NO_SPACE.
 """
 function export_checkpoint(reader::Reader, path::AbstractString; options...)
     with_options(options) do bag

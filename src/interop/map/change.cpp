@@ -517,7 +517,10 @@ Result<Changes> changes_of(const Options& options, const std::string& beside, co
   }
   changes.mapping = std::move(mapping);
   if (config.empty() && beside.empty()) return changes;
-  CKPT_ASSIGN(const Config found, config.empty() ? config_beside(beside, folder) : read_config(config, nullptr));
+  const bool in_directory = config.empty() || is_directory(config, nullptr);
+  CKPT_ASSIGN(const Config found, config.empty() ? config_beside(beside, folder)
+                                  : in_directory ? config_beside(config, nullptr)
+                                                 : read_config(config, nullptr));
   if (!found.path.empty()) CKPT_TRY(changes.variables.use_config(found.text, found.path));
   return changes;
 }

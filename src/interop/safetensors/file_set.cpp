@@ -358,6 +358,14 @@ Result<Index> parse_index_of_set(std::string_view text, const std::string& path,
       .with("path", path);
 }
 
+Result<std::optional<Index>> index_in(const std::string& directory) {
+  const std::string path = directory + '/' + kIndexFile;
+  if (!is_directory(directory, nullptr) || !is_file(path, nullptr)) return std::optional<Index>();
+  CKPT_ASSIGN(const InputFile file, InputFile::open(path, nullptr));
+  CKPT_ASSIGN(Index index, parse_index_of_set(as_text(file.addresses()), path));
+  return std::optional(std::move(index));
+}
+
 std::string make_index(std::string_view metadata, const StringMap& weight_map) {
   StringMap sorted = weight_map;
   std::sort(sorted.begin(), sorted.end());

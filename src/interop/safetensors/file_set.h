@@ -3,6 +3,7 @@
 // find_files, which lists directories.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,8 @@ Result<FileSet> find_files(const std::string& path, const Folder& folder = nullp
 Result<Index> parse_index(std::string_view text, const char* suffix = kSuffix);
 // Of a set that is to be read: its map names a file, else INCOMPLETE. All errors name `path`.
 Result<Index> parse_index_of_set(std::string_view text, const std::string& path, const char* suffix = kSuffix);
+// Of a directory on this machine; nothing where there is none, or no directory.
+Result<std::optional<Index>> index_in(const std::string& directory);
 // `metadata` is a JSON object; laid out as Python's json.dumps(indent=2) does.
 std::string make_index(std::string_view metadata, const StringMap& weight_map);
 

@@ -246,6 +246,28 @@ std::vector<PlannedFile> cut(PlannedFile whole, uint64_t most) {
   return files;
 }
 
+// Into the files that the index of a given model names, as torchtune writes a model that it read from them.
+Result<std::vector<PlannedFile>> divide(PlannedFile whole, const Index& index) {
+  const std::map<std::string_view, std::string_view> file_of(index.weight_map.begin(), index.weight_map.end());
+  std::map<std::string_view, PlannedFile> by_name;
+  for (Tensor& tensor : whole.tensors) {
+    const auto found = file_of.find(tensor.name);
+    if (found == file_of.end())
+      return tensor_error(CKPT_MISMATCH, tensor.name,
+                          strformat("{} of option config names no file for it; option exclude leaves it out, and "
+                                    "without a directory files are as they were imported",
+                                    kIndexFile));
+    by_name[found->second].tensors.push_back(std::move(tensor));
+  }
+  std::vector<PlannedFile> files;
+  for (auto& [name, file] : by_name) {
+    file.name = name;
+    file.metadata = whole.metadata ? whole.metadata : StringMap{{"format", "pt"}};  // what transformers asks for
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
 // The error says what places the state has.
 Status nothing_below(const From& from) {
   const std::string at = from.prefix.substr(0, from.prefix.size() - 1);
@@ -260,11 +282,15 @@ Status nothing_below(const From& from) {
   return Status(CKPT_NOT_FOUND, "option at: no tensor is below " + shown(at) + there).with("found", at);
 }
 
-// `most`: bytes of tensors in a file; 0: as they were imported.
-Result<std::vector<PlannedFile>> plan_files(const From& from, bool is_directory, uint64_t most) {
-  CKPT_ASSIGN(std::vector<PlannedFile> files, imported_files(from, is_directory && most == 0));
+// `most`: bytes of tensors in a file; 0: as `given` says, or as they were imported.
+Result<std::vector<PlannedFile>> plan_files(const From& from, bool is_directory, uint64_t most,
+                                            const std::optional<Index>& given) {
+  CKPT_ASSIGN(std::vector<PlannedFile> files, imported_files(from, is_directory && most == 0 && !given));
   if (!from.prefix.empty() && (files.empty() || files[0].tensors.empty())) return nothing_below(from);
   if (most != 0 && !files[0].tensors.empty()) files = cut(std::move(files[0]), most);
+  if (given && most == 0) {
+    CKPT_ASSIGN(files, divide(std::move(files[0]), *given));
+  }
   CKPT_TRY(sort_tensors(from, files));
   for (PlannedFile& file : files) CKPT_TRY(set_offsets(file));
   return files;
@@ -321,11 +347,15 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
                   "export: option shard_bytes is for a directory of files, found the file " + request.path)
         .with("found", request.path);
   const std::string at = request.options.str("at");
+  std::optional<Index> given;
+  if (plan.is_directory) {
+    CKPT_ASSIGN(given, index_in(request.options.str("config")));
+  }
   CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
   CKPT_ASSIGN(auto own, safetensors_names(request.reader, tree, at));
   From from{request.reader, at.empty() ? "" : at + '/', std::move(own), {}, torch_marks(tree)};
   for (const auto& [name, of_state] : from.own) from.names[of_state] = name;
-  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, plan.is_directory, most));
+  CKPT_ASSIGN(const std::vector<PlannedFile> files, plan_files(from, plan.is_directory, most, given));
   for (const PlannedFile& planned : files) {
     CKPT_ASSIGN(ExportFile file, export_file(from, planned));
     plan.files.push_back(std::move(file));
@@ -334,7 +364,7 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   CKPT_ASSIGN(std::optional<std::string> index, index_of(from, files));
   if (!index) return plan;
   // Of the files that were imported: that of a variant has another name.
-  std::string name = most == 0 ? get_text(request.reader, kIndexNameAttr) : "";
+  std::string name = most == 0 && !given ? get_text(request.reader, kIndexNameAttr) : "";
   if (!name.ends_with(".json") || !check_file_name(name, ".json").ok()) name = kIndexFile;
   plan.files.push_back(text_file(std::move(name), *std::move(index)));
   return plan;

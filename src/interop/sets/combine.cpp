@@ -180,7 +180,7 @@ void keep_file_names(ForeignCheckpoint& content, const std::string& directory, s
   for (std::string& name : entries_of_files(content, directory)) more.push_back(std::move(name));
   std::sort(more.begin(), more.end());
   more.erase(std::unique(more.begin(), more.end()), more.end());
-  content.attributes.emplace_back("import.files", json_of(more));
+  content.attributes.emplace_back(kImportFilesAttr, json_of(more));
 }
 
 // What readers of formats whose files are no list of names look at.
@@ -196,7 +196,7 @@ void note_left_out(ForeignCheckpoint& content, const std::string& directory, con
   bool has_index = false;
   for (const auto& [key, value] : content.attributes) {
     has_index |= key == "safetensors.index";
-    if (key != "safetensors.files" && key != "import.files") continue;
+    if (key != "safetensors.files" && key != kImportFilesAttr) continue;
     if (Result<std::vector<std::string>> names = parse_string_list(value); names.ok())
       taken.insert(names->begin(), names->end());
   }

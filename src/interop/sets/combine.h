@@ -21,7 +21,8 @@ struct StatePart {
 // to be put together is no dict.
 Result<ForeignCheckpoint> combine(const char* format, std::vector<StatePart> parts);
 
-// Attribute import.files: which entries of the directory were taken, so that somebody can say which were not; `more`
+inline constexpr const char* kImportFilesAttr = "import.files";
+// That attribute: which entries of the directory were taken, so that somebody can say which were not; `more`
 // are those that no tensor lies in.
 void keep_file_names(ForeignCheckpoint& content, const std::string& directory, std::vector<std::string> more = {});
 

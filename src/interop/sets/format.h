@@ -62,14 +62,19 @@ Result<ExportPlan> plan_meta(const ExportRequest& request);
 bool is_olmo(const Candidate& candidate);
 Result<ForeignCheckpoint> read_olmo(const std::string& path, const ReadOptions& options);
 
-// ---- writer.cpp ----
-// A .pt for each of OLMo's parts, and its config.yaml, which an import kept. MISMATCH for another state.
+// ---- olmo_writer.cpp ----
+// A .pt for each of OLMo's parts, and its config.yaml, which an import kept. With format "olmo-safetensors", or where
+// they were imported, model and optim are safetensors. MISMATCH for another state, UNSUPPORTED for what is no value.
 Result<ExportPlan> plan_olmo(const ExportRequest& request);
+
+// ---- writer.cpp ----
 // The files that were imported, or epoch_0: {"model", "adapter"} of the state, or all of it as the model; what else it
 // holds is the recipe's state. FORMAT for an attribute of the import that names files outside.
 Result<ExportPlan> plan_torchtune(const ExportRequest& request);
 
 // ---- shared ----
+// The node with the entries of a state that is a dict of parts; MISMATCH.
+Result<uint32_t> entries_of(const format::Tree& tree);
 // Attributes that an import leaves for an export: the text of config.yaml; the paths of all files, as JSON; and of a
 // tensor which of the model's .pt files it was in.
 inline constexpr const char *kOlmoConfigAttr = "olmo.config", *kTorchtuneFilesAttr = "torchtune.files",

@@ -1,4 +1,4 @@
-// What OLMo and torchtune write: the parts of a state as files of their own, under the names that an import kept.
+// What torchtune writes: the parts of a state as files of their own, under the names that an import kept.
 #include <algorithm>
 #include <set>
 
@@ -13,9 +13,6 @@ namespace ckpt::interop {
 using format::kNoNode;
 using format::Tree;
 
-namespace {
-
-// The node with the entries of a state.
 Result<uint32_t> entries_of(const Tree& tree) {
   if (tree[0].kind == CKPT_NODE_DICT) return 0U;
   const bool ordered = tree[0].kind == CKPT_NODE_RECORD && tree[0].text_view() == "collections.OrderedDict";
@@ -24,7 +21,7 @@ Result<uint32_t> entries_of(const Tree& tree) {
   return Status(CKPT_MISMATCH, "export: the state is no dict of parts");
 }
 
-// ---- torchtune ----
+namespace {
 
 bool is_safetensors_path(const std::string& path) { return path.ends_with(kSuffix); }
 
@@ -178,36 +175,12 @@ class TorchtunePlan {
 }  // namespace
 
 Result<ExportPlan> plan_torchtune(const ExportRequest& request) {
-  CKPT_ASSIGN(const TorchtuneFiles files, torchtune_files(request.reader));
+  CKPT_ASSIGN(TorchtuneFiles files, torchtune_files(request.reader));
+  CKPT_ASSIGN(const auto given, index_in(request.options.str("config")));
+  if (given && files.folder.empty()) files = {};  // an older torchtune's .pt had no directory
+  if (given) files.models.clear();
   CKPT_ASSIGN(const Tree tree, request.reader.tree());
   return TorchtunePlan(request, tree, files).run();
-}
-
-// ---- OLMo ----
-
-Result<ExportPlan> plan_olmo(const ExportRequest& request) {
-  CKPT_ASSIGN(const Tree tree, request.reader.tree());
-  CKPT_ASSIGN(const uint32_t root, entries_of(tree));
-  ExportPlan plan;
-  plan.is_directory = true;
-  for (uint32_t child = tree.first_child(root); child != kNoNode; child = tree[child].next) {
-    const std::string key(tree[child].key_view());
-    if (std::ranges::find(kOlmoParts, key) == std::end(kOlmoParts))
-      return Status(CKPT_MISMATCH, "export: OLMo's state has model, optim and train (or other), found " + shown(key))
-          .with("found", key);
-    CKPT_ASSIGN(ExportFile file, pt_file_of(request, tree, child, key + ".pt", {.trusting = true}));
-    plan.files.push_back(std::move(file));
-  }
-  std::string config = get_text(request.reader, kOlmoConfigAttr);
-  if (const std::string given = request.options.str("config"); !given.empty()) {
-    CKPT_ASSIGN(config, text_of_file(given, nullptr));
-  } else if (!request.reader.attr(kOlmoConfigAttr))
-    return Status(CKPT_MISMATCH,
-                  "export: an OLMo directory has a config.yaml, which its import keeps, and this "
-                  "checkpoint was not imported from one: option config names the file")
-        .with("expected", kOlmoConfigAttr);
-  plan.files.push_back(text_file("config.yaml", std::move(config)));
-  return plan;
 }
 
 }  // namespace ckpt::interop
