@@ -331,6 +331,27 @@ def test_olmo_rename(path: Path) -> None:
     assert all(array[0] == 1 for array in state["model"].values()) and len(state["model"]) == 2
 
 
+def test_olmo_rename_of_one_that_became_several(path: Path) -> None:
+    moments = {7: {"m": np.full(2, 5.0)}, 9: {"m": np.ones(2)}}
+    group = {"params": [7, 9], "param_names": ["0.norm.weight", "0.out"]}
+    saved(path, {"model": {"0.norm.weight": np.full(2, 3.0), "0.out": np.ones(2)},
+                 "optim": {"state": moments, "param_groups": [group]}})
+    state: dict[str, Any] = {"model": {name: np.zeros(2) for name in ("0.attn.weight", "0.ff.weight", "0.out")},
+                             "optim": None}
+    rename = {"model/0.norm": ["model/0.attn", "model/0.ff"]}
+    restore(ckpt.Checkpointer(path, signals=()), state, rename=rename)
+    assert [array[0] for array in state["model"].values()] == [3, 3, 1]
+    assert state["model"]["0.attn.weight"] is not state["model"]["0.ff.weight"]
+    group = state["optim"]["param_groups"][0]
+    assert group["param_names"] == ["0.norm.weight", "0.ff.weight", "0.out"] and group["params"] == [7, 10, 9]
+    assert [state["optim"]["state"][number]["m"][0] for number in (7, 10, 9)] == [5, 5, 1]
+    keeper = ckpt.Checkpointer(path, signals=())
+    with pytest.raises(ValueError, match="which the checkpoint has, too"):
+        restore(keeper, state, rename={"model/0.norm.weight": ["model/0.attn.weight", "model/0.out"]})
+    with pytest.raises(ValueError, match="has no new name"):
+        restore(keeper, state, rename={"model/0.norm.weight": []})
+
+
 # ---- torchtune ----
 
 

@@ -126,6 +126,29 @@ def test_parameters_that_are_renamed_keep_their_optimizer_state(torch: Any, tmp_
     assert torch.equal(tuner.state[mine]["exp_avg"], optimizer.state[saved]["exp_avg"])
 
 
+def test_a_parameter_that_became_several_gives_each_its_optimizer_state(torch: Any, tmp_path: Path) -> None:
+    def made(*names: str) -> tuple[Any, Any]:
+        model = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2) for name in names})
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * len(names))
+        sum(module(torch.ones(2)).sum() for module in model.values()).backward()
+        optimizer.step()
+        return model, optimizer
+
+    model, optimizer = made("norm", "out")
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.save(1, {"optimizer": optimizer, "net": model})
+    other, tuner = made("attn", "ff", "out")
+    ckpt.Checkpointer(tmp_path / "s", signals=()).restore(
+        {"optimizer": tuner, "net": other}, rename={"net/norm": ["net/attn", "net/ff"]})
+    saved = model["norm"].weight
+    for name in ("attn", "ff"):
+        mine = other[name].weight
+        assert torch.equal(mine, saved)
+        assert torch.equal(tuner.state[mine]["exp_avg"], optimizer.state[saved]["exp_avg"])
+    assert tuner.state[other["attn"].weight]["exp_avg"] is not tuner.state[other["ff"].weight]["exp_avg"]
+    assert tuner.param_groups[0]["lr"] == 0.2 and len(tuner.param_groups[0]["params"]) == 6
+
+
 def weights(torch: Any, *names: str) -> Any:
     return torch.nn.ParameterDict({name: torch.ones(2, 2) for name in names})
 

@@ -87,14 +87,15 @@ def load(
 def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: FrameworkName | None, convert: bool,
               whose: Whose | None, progress: Progress, options: Mapping[str, int | str],
               objects: Mapping[int, StateObject] | None = None,
-              before: Callable[[list[str]], None] = lambda unexpected: None) -> Any:
+              before: Callable[[list[str]], None] = lambda unexpected: None,
+              trees: Callable[[AnyReader, Whose | None], Tree] | None = None) -> Any:
     """As load(). `objects`: those in `into` by their ids. `before` is called before any array changes, with the paths
-    of what modules and optimizers have no place for."""
+    of what modules and optimizers have no place for. `trees`: in place of tree_of."""
     strict = options.get("strict", "missing")
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
     objects = templates_of(into) if objects is None else objects
-    with _tree_of(reader, whose) as tree, _request_of(reader, options) as request:
+    with (trees or tree_of)(reader, whose) as tree, _request_of(reader, options) as request:
         root = descend(tree, at, whose)
         state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, whose,
                              objects)
@@ -114,7 +115,8 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         return state.finish(out)
 
 
-def _tree_of(reader: AnyReader, whose: Whose | None) -> Tree:
+def tree_of(reader: AnyReader, whose: Whose | None) -> Tree:
+    """What the checkpoint or file has."""
     return reader.tree() if isinstance(reader, FileReader) or whose is None else reader.tree(rank=whose.rank)
 
 

@@ -355,7 +355,8 @@ class Checkpointer:
 
         Only the parts (keys) that `state` has are read. `only`, `without`: patterns of paths in the state, such as
         "model" or "model/*.bias". `rename`: names in the checkpoint and in the state ({"model/encoder":
-        "model/backbone"}), or a function. `strict`: as torch's, the same names in checkpoint and modules, and no part
+        "model/backbone"}, several for one that became several: {"model/norm": ["model/norm_1", "model/norm_2"]}), or a
+        function. `strict`: as torch's, the same names in checkpoint and modules, and no part
         of the state missing; False restores what there is. `on_shape_mismatch`: "skip" leaves such tensors as they
         are. What was left out is in the result. `convert`: between f32, bf16 and f16. Without `state` the whole state
         is in the result. ckpt.PerRank values of another number of ranks are a MismatchError, unless `or_rank0` gives

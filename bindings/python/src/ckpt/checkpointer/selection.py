@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from .. import _core
+from .._core import Tree
 from ..adapt import TRANSPARENT
 from ..enums import Status
 from ..errors import error_of, value_error
 from ..frameworks import FrameworkName, framework_name_of, framework_of
 from ..hints import near, some
-from ..loading import load_from
+from ..loading import load_from, tree_of
 from ..missing import arrays_in
 from ..objects import put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
-from ..saved import SavedNode
+from ..saved import AnyReader, SavedNode
 from ..stateful import (AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject, give,
                         is_stateful, templates_of)
 from ..tied import memory_key
-from ..trees import Record
+from ..trees import Record, from_native, to_native
+from .copies import Copies
 
-Rename: TypeAlias = "Mapping[str, str] | Callable[[str], str] | None"
+Names: TypeAlias = "str | Sequence[str]"
+Rename: TypeAlias = "Mapping[str, str] | Mapping[str, Names] | Callable[[str], Names] | None"
 _Place: TypeAlias = tuple[str, tuple[Any, ...], bool]  # path in the state, keys in the checkpoint, whether in a module
 
 
@@ -59,15 +62,34 @@ class Choice:
         return not self.only or self.wants(path) or any(fnmatchcase(path, one.split("/")[0]) for one in self.only)
 
     def name(self, path: str) -> str:
-        """What the state calls what the checkpoint calls `path`."""
+        """What the state calls what the checkpoint calls `path`; of several names the first."""
+        return self.names(path)[0]
+
+    def names(self, path: str) -> Sequence[str]:
+        """All that the state calls it."""
         if self.rename is None:
-            return path
+            return (path,)
         if callable(self.rename):
-            return self.rename(path)
+            return _several(self.rename(path), path)
         for old, new in self.rename.items():
             if path == old or (path.startswith(old) and path[len(old)] in "./"):
-                return new + path[len(old):]
-        return path
+                return [one + path[len(old):] for one in _several(new, old)]
+        return (path,)
+
+    def tree(self, reader: AnyReader, whose: Whose | None) -> Tree:
+        """What the checkpoint has, with what has several names under all of them."""
+        tree = tree_of(reader, whose)
+        if self.rename is None or not (callable(self.rename) or any(not isinstance(new, str)
+                                                                    for new in self.rename.values())):
+            return tree
+        with tree:
+            return from_native(Copies(self.names).of(to_native(tree)))
+
+
+def _several(names: Names, path: str) -> Sequence[str]:
+    if not names:
+        raise value_error(f"rename: {path!r} has no new name; without= leaves it out")
+    return (names,) if isinstance(names, str) else names
 
 
 @dataclass
@@ -90,7 +112,7 @@ Common: TypeAlias = Callable[[list[str]], list[str]]  # of paths that a rank doe
 def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, options: Mapping[str, Any],
             common: Common) -> tuple[Any, Found]:
     """Loads into `state`, and returns it, or a new state if it is None. `whose`: which ckpt.PerRank values it takes."""
-    saved = None if state is None else _lazily(reader, whose)
+    saved = None if state is None else _lazily(reader, choice, whose)
     if type(state) is not dict or not isinstance(saved, Mapping):
         if not choice.everything:
             raise value_error("only=, without=, rename=, strict= and on_shape_mismatch= need a state that is a dict")
@@ -104,9 +126,9 @@ def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, opti
     return state, chosen.found
 
 
-def _lazily(reader: _core.Reader, whose: Whose) -> Any:
+def _lazily(reader: _core.Reader, choice: Choice, whose: Whose) -> Any:
     """What the checkpoint has, with a LazyTensor for each tensor."""
-    with reader.tree(rank=whose.rank) as tree:
+    with choice.tree(reader, whose) as tree:
         return _LazyState(tree, Checkpoint(reader, "numpy")).read()
 
 
@@ -156,7 +178,7 @@ class _Chosen:
         torch = any(found.strict for found in self._objects.values())
         self._framework = "torch" if torch else framework_of_state(state)
         self._into = OnlyThese()  # by the checkpoint's keys
-        with reader.tree(rank=whose.rank) as tree:
+        with choice.tree(reader, whose) as tree:
             self._root = SavedNode(reader, tree, framework_of(self._framework or "numpy"), 0, whose)
             for key, node in saved.items():
                 name = self._key("", key)
@@ -277,7 +299,8 @@ class _Chosen:
 
     def load(self, options: Mapping[str, Any]) -> None:
         """Loads the parts that are wanted, and puts them into the state."""
-        got = load_from(self._reader, self._into, (), self._framework, self._choice.convert, self._whose, None, options)
+        got = load_from(self._reader, self._into, (), self._framework, self._choice.convert, self._whose, None, options,
+                        trees=self._choice.tree)
         for key in self._into:
             name = self._key("", key)
             new = self._merged(self._state[name], got[key], str(name), str(key), False)
