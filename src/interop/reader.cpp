@@ -1,6 +1,7 @@
 #include "interop/reader.h"
 
 #include <algorithm>
+#include <map>
 
 #include "format/names.h"
 
@@ -64,6 +65,20 @@ void ForeignCheckpoint::add_unchecked(uint64_t count) {
       return;
     }
   attributes.emplace_back(kKey, std::to_string(count));
+}
+
+Status ForeignCheckpoint::put_cannots(const std::vector<std::pair<std::string, Status>>& cannot) {
+  if (cannot.empty()) return Ok();
+  std::map<std::string_view, const Status*> entries;
+  for (const ForeignTensor& tensor : tensors) entries[tensor.name] = nullptr;
+  for (const auto& [name, status] : cannot) entries[name] = &status;
+  format::Tree& dict = tree.emplace();
+  CKPT_TRY(dict.begin(CKPT_NODE_DICT));
+  for (const auto& [name, status] : entries) {
+    if (Status key = dict.key(name); !key.ok()) return Status(CKPT_FORMAT, key.message());
+    CKPT_TRY(status ? put_cannot(dict, *status, status->message()) : dict.add_tensor(name));
+  }
+  return dict.end();
 }
 
 Result<format::Tree> ForeignCheckpoint::take_tree() {

@@ -38,6 +38,11 @@ inline constexpr std::string_view kPlaceClass = "ckpt.Place";
 inline constexpr std::string_view kCannotClass = "ckpt.~cannot";
 // Where `tree` takes a value. `message` is that of `why` with the file's name.
 Status put_cannot(format::Tree& tree, const Status& why, std::string_view message);
+// Whether options may leave out what this error is about: it tells of the files, not of asking for them.
+inline bool may_be_left_out(ckpt_status code) {
+  return code == CKPT_NOT_FOUND || code == CKPT_INCOMPLETE || code == CKPT_FORMAT || code == CKPT_UNSUPPORTED ||
+         code == CKPT_CORRUPT;
+}
 // The error of the first such record, with its path.
 Status check_values(const format::Tree& tree);
 
@@ -135,6 +140,8 @@ struct ForeignCheckpoint {
   // Adds to attribute import.unchecked, how many of the things that have a checksum in other files have none here.
   void add_unchecked(uint64_t count);
 
+  // Tensors that cannot be had, as entries of the tree, which is made of all names.
+  Status put_cannots(const std::vector<std::pair<std::string, Status>>& cannot);
   // The tree, made where there is none. FORMAT for names that cannot be keys.
   Result<format::Tree> take_tree();
   // UNSUPPORTED where a change took or renamed some tensors of a table only, or made others of them.

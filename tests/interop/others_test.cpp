@@ -116,6 +116,68 @@ TEST_F(Sets, DamageOfWhatIsLeftOutIsNoError) {
   EXPECT_EQ(import_from(path("checkpoint-5"), "only", {}, {{"only", "model/w"}}).code, CKPT_OK);
 }
 
+// Of each directory or file `bad` cannot be had, and is nobody's who leaves it out or chooses `good`.
+TEST_F(Sets, FilesTensorsAndPartsThatCannotBeHadAreLeftOutByName) {
+  const SavedTensor good = floats("good", {2}, 1);
+  save("good", {{good}, {}, ""});
+  const auto safetensors = [&](const std::string& to) {
+    std::filesystem::create_directories(std::filesystem::path(path(to)).parent_path());
+    ASSERT_EQ(export_to(path(to), "good").code, CKPT_OK);
+  };
+  safetensors("set/model-00001-of-00002.safetensors");
+  index("set/model.safetensors.index.json",
+        R"("good": "model-00001-of-00002.safetensors", "bad": "model-00002-of-00002.safetensors")");
+  pt("bin/pytorch_model-00001-of-00002.bin", {good});
+  index("bin/pytorch_model.bin.index.json",
+        R"("good": "pytorch_model-00001-of-00002.bin", "bad": "pytorch_model-00002-of-00002.bin")");
+  write_file(path("x.safetensors"),
+             file_of(padded("{" + entry("good", "F32", "[1]", 0, 4) + "," + entry("bad", "F99", "[1]", 4, 8) + "}"),
+                     "abcdefgh"));
+  safetensors("tune/epoch_0/model-00001-of-00001.safetensors");
+  safetensors("acc/model.safetensors");
+  safetensors("pipe/unet/diffusion_pytorch_model.safetensors");
+  for (const char* folder : {"tune/recipe_state", "pipe/vae"}) std::filesystem::create_directories(path(folder));
+  write_file(path("pipe/model_index.json"), "{}");
+  for (const char* file :
+       {"tune/recipe_state/recipe_state.pt", "acc/random_states_0.pkl", "pipe/vae/diffusion_pytorch_model.safetensors"})
+    write_file(path(file), "no file of torch");
+  const std::string storage = call(global("torch.storage", "_load_from_bytes"), {text("x")});
+  write_file(path("x.pkl"),
+             "\x80\x04" + dict({text("good"), integer(1), text("bad"), tensor(storage, 0, {1}, {1})}) + ".");
+  for (const auto& [from, bad, chosen] : {std::tuple("set", "bad", "good"),
+                                          {"bin", "bad", "good"},
+                                          {"x.safetensors", "bad", "good"},
+                                          {"tune", "recipe_state", "model"},
+                                          {"acc", "random_states", "model"},
+                                          {"pipe", "vae", "unet"},
+                                          {"x.pkl", "bad", "model"}}) {
+    const Failure in = import_from(path(from), "l");
+    EXPECT_NE(in.code, CKPT_OK) << from;
+    EXPECT_NE(in.message.find(std::string("option exclude=") + bad), std::string::npos) << from << in.message;
+    const std::string label = "l" + std::to_string(saves_++);
+    const Failure without = import_from(path(from), label, {}, {{"exclude", bad}});
+    EXPECT_EQ(without.code, CKPT_OK) << from << without.message;
+    const Failure only = import_from(path(from), label + "-only", {}, {{"only", chosen}, {"strict", "none"}});
+    EXPECT_EQ(only.code, CKPT_OK) << from << only.message;
+  }
+  EXPECT_EQ(import_from(path("set"), "m").code, CKPT_NOT_FOUND);
+}
+
+TEST_F(Sets, TheIndexOfAVariantThatIsReadIsNotLeftOut) {
+  const SavedTensor w = floats("w", {2}, 1);
+  save("w", {{w}, {}, ""});
+  std::filesystem::create_directory(path("v"));
+  ASSERT_EQ(export_to(path("v/model.fp16-00001-of-00001.safetensors"), "w").code, CKPT_OK);
+  index("v/model.safetensors.index.fp16.json", R"("w": "model.fp16-00001-of-00001.safetensors")");
+  index("v/model.safetensors.index.bf16.json", R"("w": "model.bf16-00001-of-00001.safetensors")");
+  ASSERT_EQ(import_from(path("v/model.safetensors.index.fp16.json"), "one").code, CKPT_OK);
+  EXPECT_NE(import_from(path("v"), "two").code, CKPT_OK);
+  std::filesystem::remove(path("v/model.safetensors.index.bf16.json"));
+  ckpt_reader* reader = open(imported("v"), "import");
+  EXPECT_EQ(ckpt_reader_attr(reader, nullptr, "import.left_out"), nullptr);
+  ckpt_reader_free(reader);
+}
+
 TEST_F(Sets, PrefixesOfWrappersAreTakenOffInAnyOrder) {
   const auto of = [&](const std::vector<std::string>& names) {
     std::vector<SavedTensor> tensors;

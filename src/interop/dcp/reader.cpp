@@ -210,12 +210,11 @@ class CatalogueMaker {
   Status run(const std::vector<MetadataFile>& files) {
     CKPT_TRY(read_metadata(files));
     CKPT_TRY(open_files());
-    for (const DcpItem& item : catalogue_.metadata.items) {
-      Status status = item.is_tensor ? check_tensor(item) : check_value(item);
-      if (!status.ok()) return std::move(status).in(where(item)).with("tensor", item.name);
-    }
     CKPT_ASSIGN(state_.tree,
                 dcp_tree(catalogue_.metadata, [&](const DcpItem& item, const std::string& at, format::Tree& tree) {
+                  const Status status = check_item(item);
+                  if (may_be_left_out(status.code())) return put_cannot(tree, status, status.message());
+                  CKPT_TRY(status);
                   return item.is_tensor ? put_tensor(item, at, tree) : put_value(item, at, tree);
                 }));
     std::ranges::sort(catalogue_.wanted, [](const Wanted& a, const Wanted& b) {
@@ -270,14 +269,32 @@ class CatalogueMaker {
         catalogue_.files.push_back(SIZE_MAX);
         continue;
       }
-      CKPT_TRY(add_file(path, *users[i], &size));
-      if (size >= ends[i]) continue;
-      return Status(CKPT_INCOMPLETE, strformat("{} is cut: expected at least {} bytes, as .metadata says, found {}",
-                                               path, ends[i], size))
-          .with("path", path)
-          .with("expected", ends[i])
-          .with("found", size);
+      lost_.resize(i + 1);
+      lost_[i] = add_file(path, *users[i], &size);
+      if (!lost_[i].ok()) {
+        if (!may_be_left_out(lost_[i].code())) return lost_[i];
+        catalogue_.files.push_back(SIZE_MAX);
+      } else if (size < ends[i]) {
+        lost_[i] =
+            Status(CKPT_INCOMPLETE,
+                   strformat("{} is cut: expected at least {} bytes, as .metadata says, found {}", path, ends[i], size))
+                .with("path", path)
+                .with("expected", ends[i])
+                .with("found", size);
+      }
     }
+    lost_.resize(ends.size());
+    return Ok();
+  }
+
+  // Whether it can be had: its own numbers, and the files that it lies in.
+  Status check_item(const DcpItem& item) const {
+    Status status = item.is_tensor ? check_tensor(item) : check_value(item);
+    if (!status.ok()) return std::move(status).in(where(item)).with("tensor", item.name);
+    for (const DcpChunk& chunk : item.chunks)
+      if (chunk.place.file != SIZE_MAX) CKPT_TRY(lost_[chunk.place.file]);
+    for (const DcpValue& value : item.values)
+      if (value.place.file != SIZE_MAX) CKPT_TRY(lost_[value.place.file]);
     return Ok();
   }
 
@@ -459,6 +476,7 @@ class CatalogueMaker {
   DcpCatalogue& catalogue_;
   ForeignCheckpoint& state_;
   const ReadOptions& options_;
+  std::vector<Status> lost_;  // why a file that something lies in has not all of it
   SpareTree spare_;
   size_t sources_ = 0;                           // of values with tensors
   uint64_t unpacked_left_ = kMaxUnpackedValues;  // bytes

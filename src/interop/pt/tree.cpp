@@ -133,7 +133,17 @@ Status TreeMaker::value(PickleRef ref) {
                       : value_of(ref);
   path_.resize(segments);
   leave(ref);
+  if (const PickleValue* argument = status.ok() ? nullptr : refused_argument(ref))
+    status = refuse_name(std::string(argument->refused()), std::string(argument->object->found));
   return status.ok() || spent_ ? status : cannot(status, nodes, open);
+}
+
+// Why an object could not be had, perhaps: a storage in bytes of its own, say, of a tensor that pickle.dump wrote.
+const PickleValue* TreeMaker::refused_argument(PickleRef ref) const {
+  if (pickle_[ref].args() == kNoValue) return nullptr;
+  for (const PickleRef argument : pickle_[pickle_[ref].args()].items)
+    if (!pickle_[argument].refused().empty()) return &pickle_[argument];
+  return nullptr;
 }
 
 // Values that hold each other are walked once, from the first of them on.

@@ -36,6 +36,7 @@ class TreeMaker {
   void leave(PickleRef ref);
   Status surrogates(std::string_view text);
   Status cannot(const Status& why, size_t nodes, size_t open);
+  const PickleValue* refused_argument(PickleRef ref) const;
   Status scalar(const PickleValue& value);
   Status sequence(int kind, const std::span<const PickleRef> items);
   Status dict(const std::span<const PickleRef> items);

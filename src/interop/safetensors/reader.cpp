@@ -1,6 +1,7 @@
 // The headers of a set of files, read and checked against each other and the index.
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,20 @@ namespace {
 struct Sources {
   FileSet set;
   std::vector<Header> headers;  // as set.names
+  std::vector<Status> lost;     // why a file that the index names has none
+
+  // The tensors that cannot be had, by their names.
+  std::vector<std::pair<std::string, Status>> cannot() const {
+    std::vector<std::pair<std::string, Status>> all;
+    for (size_t i = 0; i < headers.size(); i++)
+      for (const auto& [name, why] : headers[i].unknown) all.emplace_back(name, Status(why).in(set.paths[i]));
+    for (const auto& [tensor, name] : set.index.weight_map)
+      if (const Status& why = lost[place_of(name)]; !why.ok()) all.emplace_back(tensor, why);
+    return all;
+  }
+  size_t place_of(const std::string& name) const {
+    return static_cast<size_t>(std::ranges::lower_bound(set.names, name) - set.names.begin());
+  }
 };
 
 Status tensor_status(const std::string& path, const std::string& tensor, const std::string& what) {
@@ -31,6 +46,9 @@ Status tensor_status(const std::string& path, const std::string& tensor, const s
 Status check_names(const Sources& sources) {
   std::unordered_map<std::string_view, size_t> file_of;
   const FileSet& set = sources.set;
+  std::set<std::string_view> unknown;
+  for (const Header& header : sources.headers)
+    for (const auto& row : header.unknown) unknown.insert(row.first);
   for (size_t i = 0; i < sources.headers.size(); i++)
     for (const Tensor& tensor : sources.headers[i].tensors) {
       // Names cross the C API as NUL-terminated text.
@@ -41,6 +59,7 @@ Status check_names(const Sources& sources) {
     }
   for (const auto& [tensor, name] : set.index.weight_map) {
     const auto found = file_of.find(tensor);
+    if (found == file_of.end() && (!sources.lost[sources.place_of(name)].ok() || unknown.contains(tensor))) continue;
     if (found == file_of.end() || set.names[found->second] != name)
       return tensor_status(name, tensor,
                            "the index says that it is here; it is " +
@@ -56,16 +75,28 @@ Result<Sources> open_sources(const std::string& path, const ReadOptions& options
   const std::vector<std::string>& paths = sources.set.paths;
   std::vector<std::optional<InputFile>> opened(paths.size());
   sources.headers.resize(paths.size());
+  sources.lost.resize(paths.size());
+  auto take = [&](size_t i) -> Status {
+    Result<InputFile> file = InputFile::open(paths[i], options.folder);
+    if (sources.set.has_index && file.status().code() == CKPT_NOT_FOUND)
+      return Status(CKPT_NOT_FOUND, paths[i] + " is missing, which the index names").with("path", paths[i]);
+    CKPT_TRY(file.status());
+    CKPT_ASSIGN(sources.headers[i], parse_header(file->bytes(), paths[i], kAnyDtype));
+    opened[i] = file.take();
+    return Ok();
+  };
+  // What the index says of a file that cannot be read, nobody may want.
   auto open = [&](size_t i) -> Status {
     CKPT_TRY(options.check());
-    CKPT_ASSIGN(InputFile file, InputFile::open(paths[i], options.folder));
-    CKPT_ASSIGN(sources.headers[i], parse_header(file.bytes(), paths[i]));
-    opened[i] = std::move(file);
+    Status status = take(i);
+    if (status.ok() || !sources.set.has_index || !may_be_left_out(status.code())) return status;
+    sources.lost[i] = std::move(status);
     return Ok();
   };
   // Of files on this machine one after the other, since a header is parsed in no time.
   CKPT_TRY(for_each_parallel(options.folder ? kRequestsAtOnce : 1, paths.size(), open));
-  for (size_t i = 0; i < paths.size(); i++) files.add(paths[i], *std::move(opened[i]));
+  for (size_t i = 0; i < paths.size(); i++)
+    opened[i] ? files.add(paths[i], *std::move(opened[i])) : files.add(paths[i]);
   CKPT_TRY(check_names(sources));
   return sources;
 }
@@ -128,6 +159,7 @@ Result<ForeignCheckpoint> read_safetensors(const std::string& path, const ReadOp
   CKPT_ASSIGN(const Sources sources, open_sources(path, options, out.files));
   out.tensors = tensors_of(sources);
   out.attributes = attributes_of(sources);
+  CKPT_TRY(out.put_cannots(sources.cannot()).in(path));
   return out;
 }
 

@@ -48,6 +48,8 @@ Status tensor_error(ckpt_status code, const Tensor& tensor, const std::string& w
   return Status(code, "tensor " + shown(tensor.name) + ": " + what).with("tensor", tensor.name);
 }
 
+constexpr uint16_t kUnknown = UINT16_MAX;  // dtype
+
 // {"__metadata__": {k: v}, "name": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
 class HeaderEvents final : public JsonEvents {
  public:
@@ -147,7 +149,11 @@ class HeaderEvents final : public JsonEvents {
         tensor().dtype = row.dtype;
         return Ok();
       }
-    return tensor_error(CKPT_UNSUPPORTED, tensor(), "unknown dtype " + shown(text)).with("found", text);
+    Status status = tensor_error(CKPT_UNSUPPORTED, tensor(), "unknown dtype " + shown(text)).with("found", text);
+    if (dialect_ != kAnyDtype) return status;
+    header.unknown.emplace_back(tensor().name, std::move(status));
+    tensor().dtype = kUnknown;
+    return Ok();
   }
 
   Status add_extent(uint64_t value) {
@@ -186,6 +192,7 @@ Status mismatch(const Tensor& tensor, const char* what, uint64_t expected, uint6
 }
 
 Status check_size(const Tensor& tensor) {
+  if (tensor.dtype == kUnknown && tensor.begin <= tensor.end) return Ok();
   if (tensor.end < tensor.begin) return mismatch(tensor, "data ends before it begins", tensor.begin, tensor.end);
   Result<uint64_t> bytes = tensor_bytes(tensor.shape, tensor.dtype);
   if (!bytes.ok()) return tensor_error(CKPT_FORMAT, tensor, bytes.status().message());
@@ -238,6 +245,7 @@ Result<Header> parse(const FileBytes& file, HeaderDialect dialect) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   CKPT_TRY(check_cover(header.tensors, file.size() - header.data_offset));
+  std::erase_if(header.tensors, [](const Tensor& tensor) { return tensor.dtype == kUnknown; });
   return std::move(header);
 }
 

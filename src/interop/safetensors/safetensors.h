@@ -28,11 +28,13 @@ struct Header {
   uint64_t data_offset = 0;     // in the file
   std::vector<Tensor> tensors;  // in the order of their data
   std::optional<StringMap> metadata;
+  std::vector<std::pair<std::string, Status>> unknown;  // of a dtype that is not in the table, where they may be
 };
 
 // `file` is the whole file; only its header is asked for. `name` is for messages. kLowerBool: a BOOL may also be called
-// "bool", as RecIS has it. FORMAT, or UNSUPPORTED for a dtype that is not in the table.
-enum HeaderDialect { kPlain, kLowerBool };
+// "bool", as RecIS has it; kAnyDtype: a tensor of a dtype that is not in the table goes to `unknown`. FORMAT, or
+// UNSUPPORTED for such a dtype.
+enum HeaderDialect { kPlain, kLowerBool, kAnyDtype };
 Result<Header> parse_header(const FileBytes& file, std::string_view name, HeaderDialect dialect = kPlain);
 
 // Length, JSON and padding, for tensors whose `begin` and `end` are set; UNSUPPORTED past kMaxHeaderBytes.

@@ -166,7 +166,7 @@ Status Directory::random_states() {
     if (ranks[i] != i)
       return Status(CKPT_INCOMPLETE, strformat("{} is missing: that of rank {} is there", file, ranks[i]))
           .with("path", file);
-    CKPT_ASSIGN(StatePart one, read_part("", file, options_));
+    CKPT_ASSIGN(StatePart one, read_part(part.key, file, options_));
     CKPT_TRY(check_archive(file.substr(path_.size() + 1), one.content[0].archive));
     part.content.push_back(std::move(one.content[0]));
   }

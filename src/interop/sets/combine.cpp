@@ -203,11 +203,22 @@ void note_left_out(ForeignCheckpoint& content, const std::string& directory, con
   const bool by_name = taken.empty();
   for (std::string& name : entries_of_files(content, directory)) taken.insert(std::move(name));
   size_t more = 0;
+  // "model.safetensors.index.fp16.json" is of model.fp16-00001-of-00002.safetensors.
+  const auto is_index_of_variant = [&](const std::string& name) {
+    const size_t at = name.find(".index.");
+    if (by_name || at == name.npos || !name.ends_with(".json") || name.ends_with(kIndex)) return false;
+    const std::string variant = name.substr(at + 6, name.size() - at - 11);  // ".fp16"
+    return std::ranges::any_of(taken, [&](const std::string& file) {
+      return file.find(variant + '.') != file.npos || file.find(variant + '-') != file.npos;
+    });
+  };
   for (const std::string& name : names_in_directory(directory, folder)) {
     // An index beside the one file that was taken is of others.
     const bool is_index = name.ends_with(kIndex) && !by_name;
     const bool is_of_others = name == std::string(kOnly) + std::string(kIndex) && taken.contains(std::string(kOnly));
-    if (taken.contains(name) || (is_of_others ? has_index : is_index) || (by_name && is_read_by_name(name))) continue;
+    if (taken.contains(name) || (is_of_others ? has_index : is_index) || (by_name && is_read_by_name(name)) ||
+        is_index_of_variant(name))
+      continue;
     if (content.left_out.size() < kNamed)
       content.left_out.push_back(name + (is_directory(directory + '/' + name, folder) ? "/" : ""));
     else

@@ -40,6 +40,21 @@ std::string other_bin(const std::vector<std::string>& names) {
   return found == names.end() ? "" : *found;
 }
 
+// What the index says of a file that cannot be read: nobody may want it.
+Result<ForeignCheckpoint> without_file(Status why, const std::string& path, std::string_view file,
+                                       std::map<std::string, std::string_view>* file_of) {
+  if (!may_be_left_out(why.code())) return why;
+  if (why.code() == CKPT_NOT_FOUND)
+    why = Status(CKPT_NOT_FOUND, path + " is missing, which the index names").with("path", path);
+  ForeignCheckpoint content;
+  std::vector<std::pair<std::string, Status>> cannot;
+  for (const auto& [tensor, name] : *file_of)
+    if (name == file) cannot.emplace_back(tensor, why);
+  std::erase_if(*file_of, [&](const auto& row) { return row.second == file; });
+  CKPT_TRY(content.put_cannots(cannot).in(path));
+  return content;
+}
+
 // The files of a set; what the index says of each tensor must be true.
 Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(const InputFile file, InputFile::open(path, options.folder));
@@ -58,11 +73,14 @@ Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, con
   std::vector<ForeignCheckpoint> set;
   for (const std::string& name : names) {
     const std::string at = (slash == path.npos ? "" : path.substr(0, slash + 1)) + name;
-    CKPT_ASSIGN(ForeignCheckpoint content, read_pt(at, options));
-    for (const ForeignTensor& tensor : content.tensors)
+    Result<ForeignCheckpoint> content = read_pt(at, options);
+    if (!content.ok()) {
+      CKPT_ASSIGN(content, without_file(content.status(), at, name, &file_of));
+    }
+    for (const ForeignTensor& tensor : content->tensors)
       if (const auto found = file_of.find(tensor.name); found != file_of.end() && found->second == name)
         file_of.erase(found);
-    set.push_back(std::move(content));
+    set.push_back(content.take());
   }
   if (file_of.empty()) return set;
   const auto& [tensor, name] = *file_of.begin();
@@ -119,19 +137,27 @@ bool holds_weights(const std::vector<std::string>& names) {
   });
 }
 
-Result<StatePart> read_part(const std::string& key, const std::string& path, const ReadOptions& options) {
+// What cannot be read is a part that can be left out by its key.
+static Result<StatePart> part_of(const std::string& key, Result<std::vector<ForeignCheckpoint>> content) {
   StatePart part{key, {}};
-  Result<ForeignCheckpoint> content =
-      path.ends_with(kSuffix) ? read_safetensors(path, options) : read_pt(path, options);
-  const ckpt_status code = content.status().code();
-  if (!key.empty() && (code == CKPT_FORMAT || code == CKPT_UNSUPPORTED || code == CKPT_CORRUPT)) {
-    // One that can be left out.
-    CKPT_TRY(put_cannot(part.content.emplace_back().tree.emplace(), content.status(), content.status().message()));
+  if (content.ok()) {
+    part.content = content.take();
     return part;
   }
-  CKPT_TRY(content.status());
-  part.content.push_back(content.take());
+  const Status why = std::move(content).status();
+  if (key.empty() || !may_be_left_out(why.code())) return why;
+  CKPT_TRY(put_cannot(part.content.emplace_back().tree.emplace(), why, why.message()));
   return part;
+}
+
+Result<StatePart> read_part(const std::string& key, const std::string& path, const ReadOptions& options) {
+  Result<ForeignCheckpoint> content = path.ends_with(kSuffix) || is_directory(path, options.folder)
+                                          ? read_safetensors(path, options)
+                                          : read_pt(path, options);
+  if (!content.ok()) return part_of(key, std::move(content).status());
+  std::vector<ForeignCheckpoint> one;
+  one.push_back(content.take());
+  return part_of(key, std::move(one));
 }
 
 bool reads_bin_index(const std::string& directory, const Folder& folder) {
@@ -191,13 +217,9 @@ Result<ForeignCheckpoint> read_diffusers(const std::string& path, const ReadOpti
   for (const std::string& name : names_in_directory(path, options.folder)) {
     const std::string inside = path + '/' + name;
     if (!is_directory(inside, options.folder) || !holds_weights(names_in_directory(inside, options.folder))) continue;
-    StatePart part{name, {}};
-    if (holds_safetensors(inside, options.folder)) {
-      CKPT_ASSIGN(ForeignCheckpoint content, read_safetensors(inside, options));
-      part.content.push_back(std::move(content));
-    } else {
-      CKPT_ASSIGN(part.content, read_weights(inside, options));
-    }
+    CKPT_ASSIGN(StatePart part, holds_safetensors(inside, options.folder)
+                                    ? read_part(name, inside, options)
+                                    : part_of(name, read_weights(inside, options)));
     parts.push_back(std::move(part));
   }
   if (parts.empty())

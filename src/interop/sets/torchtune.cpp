@@ -117,7 +117,9 @@ Result<ForeignCheckpoint> read_torchtune(const std::string& path, const ReadOpti
     parts.push_back(std::move(part));
   }
   if (const std::string recipe = recipe_of(path, options.folder); !recipe.empty()) {
-    CKPT_ASSIGN(StatePart part, read_part("", recipe, options));
+    CKPT_ASSIGN(StatePart part, read_part("recipe_state", recipe, options));
+    // Its entries stand beside the model. What cannot be read is left out by that name.
+    if (*part.content[0].format != '\0') part.key.clear();
     parts.push_back(std::move(part));
   }
   CKPT_ASSIGN(ForeignCheckpoint all, combine("torchtune", std::move(parts)));
