@@ -265,12 +265,11 @@ func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, 
 
 // Export writes the checkpoint to `path`, which must not exist, as option format says (auto: by the ending of
 // `path`): "safetensors", "pt" (its main tree, for torch.load(weights_only=True)), "hfai", "dcp", "composer", "olmo",
-// "olmo-safetensors", "torchtune", "meta" or "recis". It leaves out what the format cannot hold. The context cancels it; then nothing is at
-// `path`.
+// "olmo-safetensors", "torchtune", "meta" or "recis". It leaves out what the format cannot hold. The context cancels
+// it; then nothing is at `path`.
 // Options: format, shards, shard_bytes, at, opaque, threads, timeout_ms, map, map_at, map_back, config, only, exclude,
-// cast, strict (docs/mappings.md), verify_after. Errors: ErrExists, ErrNotFound (at),
-// ErrUnsupported (a dtype, or an object's class, in detail "found"), ErrMismatch,
-// ErrFormat, ErrInvalid, ErrCorrupt, ErrCancelled, ErrIO, ErrNoSpace.
+// cast, strict (docs/mappings.md), verify_after. Errors: ErrExists, ErrNotFound (at), ErrUnsupported (a dtype, or an
+// object's class, in detail "found"), ErrMismatch, ErrFormat, ErrInvalid, ErrCorrupt, ErrCancelled, ErrIO, ErrNoSpace.
 func (r *Reader) Export(ctx context.Context, path string, options Options) error {
 	call := func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (struct{}, error) {
 		var cerr *C.ckpt_error

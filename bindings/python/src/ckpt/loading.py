@@ -25,7 +25,7 @@ from .random_states import OfNewRank, are_at, of_new_rank
 from .ranks import own_rank
 from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
-from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records
+from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
 from .stateful import AsSaved, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful, templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
@@ -113,11 +113,6 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         if missing:
             warn_missing(reader, [path for path, _ in missing])
         return state.finish(out)
-
-
-def tree_of(reader: AnyReader, whose: Whose | None) -> Tree:
-    """What the checkpoint or file has."""
-    return reader.tree() if isinstance(reader, FileReader) or whose is None else reader.tree(rank=whose.rank)
 
 
 @contextmanager

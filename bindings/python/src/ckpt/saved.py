@@ -21,6 +21,11 @@ from .trees import to_native
 AnyReader: TypeAlias = "_core.Reader | FileReader"
 
 
+def tree_of(reader: AnyReader, whose: Whose | None) -> Tree:
+    """What the checkpoint or file has."""
+    return reader.tree() if isinstance(reader, FileReader) or whose is None else reader.tree(rank=whose.rank)
+
+
 class SavedNode:
     """A node of the tree. `whose`: which rank's PerRank values it has; None: those of all."""
 

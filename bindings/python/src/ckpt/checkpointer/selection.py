@@ -16,12 +16,12 @@ from ..enums import Status
 from ..errors import error_of, value_error
 from ..frameworks import FrameworkName, framework_name_of, framework_of
 from ..hints import near, some
-from ..loading import load_from, tree_of
+from ..loading import load_from
 from ..missing import arrays_in
 from ..objects import put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
-from ..saved import AnyReader, SavedNode
+from ..saved import AnyReader, SavedNode, tree_of
 from ..stateful import (AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject, give,
                         is_stateful, templates_of)
 from ..tied import memory_key
