@@ -26,20 +26,19 @@ struct Leaf {
 
 }  // namespace
 
-// All bytes of a tree's object; nullopt if they cannot be read. Memory grows with what is there: a sparse file holds
-// zeros of any number, and no JSON does.
+// All bytes of an object; nullopt if they cannot be read.
 static std::optional<std::string> read_bytes(const checkpoint::PartFile& part, const format::Page& page,
                                              const fb::Object& object, const store::Reader* file) {
   if (object.placement() == 0)
     return std::string(as_text(page.inline_data.subspan(object.inline_offset(), object.size())));
   if (!file || object.size() > part.size) return std::nullopt;
-  std::string bytes;
+  std::string bytes(object.size(), '\0');
+  MutableBytes left = std::as_writable_bytes(std::span(bytes));
   for (const fb::Chunk& chunk : page.chunks_of(object)) {
-    bytes.resize(bytes.size() + chunk.raw_size());
-    const MutableBytes to = std::as_writable_bytes(std::span(bytes)).last(chunk.raw_size());
-    if (!file->read_at(chunk.offset(), to).ok() || format::xxh3_128(to) != format::id_of(chunk.digest()) ||
-        std::ranges::find(to, std::byte{0}) != to.end())
+    const MutableBytes to = left.first(chunk.raw_size());
+    if (!file->read_at(chunk.offset(), to).ok() || format::xxh3_128(to) != format::id_of(chunk.digest()))
       return std::nullopt;
+    left = left.subspan(chunk.raw_size());
   }
   return bytes;
 }

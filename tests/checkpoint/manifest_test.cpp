@@ -4,6 +4,7 @@
 
 #include "checkpoint/drafted.h"
 #include "format/checksum.h"
+#include "maintain/copy.h"
 #include "maintain/repair.h"
 #include "maintain/verify.h"
 
@@ -482,6 +483,56 @@ TEST(IndexFile, WhatClaimsToBeLargeGetsMemoryOnlyOnceItsDigestVouchesForIt) {
   EXPECT_LE(most, 1u << 20);
   opened->page(0).size = uint32_t{3} << 30;
   expect_error(open(uint64_t{3} << 30, root.size()), CKPT_FORMAT, "at most 2147483647 are allowed");
+}
+
+// Of MANIFEST, while `act` runs.
+size_t largest_read(Drafted& drafted, const std::function<void()>& act) {
+  std::atomic<size_t> most = 0;
+  drafted.shell->on_read([&](std::string_view key, uint64_t bytes) {
+    for (size_t had = most; key == "c/MANIFEST" && had < bytes && !most.compare_exchange_weak(had, bytes);) {
+    }
+  });
+  act();
+  drafted.shell->on_read({});
+  return most;
+}
+
+TEST(Manifest, ALargeOneThatIsDamagedIsSetAsideInPieces) {
+  Drafted drafted = of_two();
+  const std::string damaged(9 << 20, 'x');
+  drafted.put("c/MANIFEST", as_bytes(damaged));
+  Report report;
+  const size_t most = largest_read(drafted, [&] {
+    const Status repaired = maintain::repair_checkpoint(*drafted.shell, "c", false, true, &report);
+    EXPECT_TRUE(repaired.ok()) << repaired.message();
+  });
+  EXPECT_LE(most, 4u << 20);
+  const auto files = *drafted.inner->list("c");
+  const auto aside = std::ranges::find_if(files, [](auto& file) { return file.name.starts_with("MANIFEST.damaged."); });
+  ASSERT_NE(aside, files.end());
+  EXPECT_TRUE(as_text(*drafted.inner->get("c/" + aside->name, 1 << 30)) == damaged);
+  EXPECT_TRUE(drafted.open().ok());
+}
+
+TEST(Manifest, ALargeOneIsCopiedOnlyOnceAllOfItIsSound) {
+  Drafted drafted;
+  drafted.add_part(std::move(Draft(IndexKind::kPart, 1).tensor("t", CKPT_DTYPE_U8, {0})));
+  Draft manifest(IndexKind::kManifest, 1);
+  manifest.tensor("t", CKPT_DTYPE_U8, {0}).list({});
+  for (size_t i = 0; i < 1100; i++) manifest.attr("t", name_of(i), std::string(65530, 'x'));
+  drafted.commit(std::move(manifest));
+  auto bytes = drafted.manifest();
+  bytes[1 << 20] ^= std::byte{1};
+  drafted.put("c/MANIFEST", bytes);
+  auto opened = drafted.open();
+  ASSERT_TRUE(opened.ok()) << "what is large is not read whole: " << opened.status().message();
+  auto to = *store::open_memory("copy of what is large");
+  Report report;
+  Job job;
+  const size_t most = largest_read(drafted, [&] {
+    expect_error(maintain::copy_checkpoint(**opened, *to, {}, &report, job), CKPT_CORRUPT, "a page of the index");
+  });
+  EXPECT_LE(most, 4u << 20);
 }
 
 }  // namespace
