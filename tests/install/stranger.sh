@@ -1,9 +1,10 @@
 #!/bin/bash
 # A stranger, who knows nothing of this source tree, installs ckpt and builds the examples against it.
 #
-#   stranger.sh CMAKE BUILD SOURCE install|shared|static|moved|package
+#   stranger.sh CMAKE BUILD SOURCE install|shared|static|moved|package|subdirectory
 #
-# `install` must come first. The others read what it installed and may run at the same time. Environment: CC.
+# `install` must come first. The others but the last read what it installed and may run at the same time.
+# Environment: CC.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 step=$4
 scratch=$build/tests/stranger
@@ -84,6 +85,23 @@ case $step in
       "$work/build/$program" "$work/store"
     done
     ! readelf -d "$work/build/with_static" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
+    ;;
+  subdirectory)
+    # Of a project of its own: its settings stay, and it finds the headers of C and C++.
+    printf '#include <ckpt.hpp>\n#include <ckpt_file.h>\nint main() {}\n' >"$work/a.cpp"
+    cat >"$work/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(parent C CXX)
+add_subdirectory($source ckpt EXCLUDE_FROM_ALL)
+add_library(a OBJECT a.cpp)
+target_link_libraries(a PRIVATE ckpt::ckpt)
+END
+    "$cmake" -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+    grep -x 'CMAKE_BUILD_TYPE:STRING=' "$work/build/CMakeCache.txt" || fail "the build type of the parent is set"
+    command=$(python3 -c 'import json, sys
+print(next(one["command"] for one in json.load(open(sys.argv[1])) if one["file"] == sys.argv[2]))' \
+      "$work/build/compile_commands.json" "$work/a.cpp")
+    cd "$work/build" && eval "$command -fsyntax-only"
     ;;
   *) fail "unknown step $step" ;;
 esac
