@@ -26,7 +26,7 @@ constexpr Words kWords = {"prune", "remove old checkpoints",
                           "lists them. It prunes run \"main\", or the run that --run names, and no other.",
                           "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
                           "  ckpt prune /data/run7 --keep-last 3 --protect step-1000 --write\n",
-                          "0 done, 1 some could not be removed, 2 error"};
+                          "0 done, 1 some could not be removed, since they are being read or otherwise, 2 error"};
 
 ckpt::Options options_of(const Args& args) {
   ckpt::Options options = make_options(args);
@@ -40,9 +40,9 @@ ckpt::Options options_of(const Args& args) {
   return options;
 }
 
-// What should have gone and could not. One that is being read is kept on purpose.
+// What should have gone and could not; be it that somebody reads it.
 bool is_left_behind(const ckpt::Finding& finding) {
-  return finding.kind == CKPT_FINDING_KEPT && finding.status != CKPT_OK && finding.status != CKPT_CONFLICT;
+  return finding.kind == CKPT_FINDING_KEPT && finding.status != CKPT_OK;
 }
 
 void print_findings(const Args& args, const ckpt::Report& report) {

@@ -24,7 +24,13 @@ import a.safetensors store best --step 3 -o run=main
 expect 0 prune store --keep-last 1; says '^removed +step-1'; says_not '^removed +best'; says_not 'step-6'
 [ -e "store/$other/MANIFEST" ] || fail "another run was pruned"
 
-# What should go and cannot is no success. Root may remove anything, so another user tries.
+# What should go and cannot is no success.
+import a.safetensors store step-8 --step 8 -o run=main
+flock -s store/step-6.*/MANIFEST "$CKPT" prune store --keep-last 1 --write >.out 2>.err
+[ $? -eq 1 ] || fail "prune of what is being read did not exit with 1"
+says '^kept +step-6.*is being read'; says '^1 checkpoint could not be removed$'
+expect 0 prune store --keep-last 1 --write; says '^removed +step-6'
+# Root may remove anything, so another user tries.
 if [ "$(id -u)" -eq 0 ]; then
   expect 0 ls store --run main --json; count=$(json 'len(d["checkpoints"])')
   import a.safetensors store step-7 --step 7 -o run=main
