@@ -2,6 +2,7 @@
 
 #include <cctype>
 
+#include "base/address.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -23,10 +24,10 @@ bool says(std::string_view message, std::string_view value) {
 }  // namespace
 
 std::string error_text(const ckpt::Error& error) {
-  const std::string said = escaped(*error.what() == '\0' ? error.status_name() : error.what());
+  const std::string said = escaped(ckpt::without_secrets(*error.what() == '\0' ? error.status_name() : error.what()));
   std::string text = ckpt::cut_line(said);
   for (const auto& [key, fact] : error.details()) {
-    const std::string value = escaped(fact);
+    const std::string value = escaped(ckpt::without_secrets(fact));
     if (!value.empty() && !says(said, value)) text += "\n" + ckpt::cut_line(format("  {}: {}", key, value));
   }
   return text;

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/address.h"
+
 namespace cli {
 namespace {
 
@@ -128,15 +130,7 @@ bool is_web(std::string_view text) {
   return scheme.starts_with("https://") || scheme.starts_with("http://");
 }
 
-std::string shown(std::string_view argument) {
-  if (!is_web(argument)) return std::string(argument);
-  const size_t begin = argument.find("://") + 3;
-  std::string_view rest = argument.substr(begin);
-  rest = rest.substr(0, rest.find_first_of("?#"));
-  const size_t at = rest.substr(0, rest.find('/')).rfind('@');
-  if (at != std::string_view::npos) rest.remove_prefix(at + 1);
-  return std::string(argument.substr(0, begin)) + std::string(rest);
-}
+std::string shown(std::string_view argument) { return ckpt::shown_url(argument); }
 
 bool is_foreign(const std::string& argument) {
   if (is_web(argument)) {

@@ -72,7 +72,8 @@ CKPT_HTTP_TOKEN=secret expect 2 info "${private/\/\//\/\/me:secret@}?secret"; co
 ! grep -q secret .err || fail "a secret was shown"
 for address in htps://me:secret@host/x http:/me:secret@host/x http//me:secret@host/x s3://KEY:secret@bucket/x \
   s3://KEY:secret@ 's3://bucket/x?X-Amz-Signature=secret'; do
-  for words in "info $address" "ls $address" "verify $address" "import $address store" "export store $address"; do
+  for words in "info $address" "ls $address" "verify $address" "import $address store" "export store $address" \
+    "export store $address.npz" "cp store $address.pt" "cp store $address.safetensors"; do
     expect 2 $words; ! grep -q secret .err .out || fail "a secret was shown by $words"
   done
 done
