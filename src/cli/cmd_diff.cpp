@@ -113,8 +113,13 @@ Side side_of(const std::string& argument, bool foreign, const Args& args, const 
   const ckpt::Tree tree = reader.tree();
   side.tree = tree.json();
   const MarkedTensors marked = marks_in(tree.view());
-  for (const ckpt::TensorInfo& tensor : reader.tensors())
-    side.tensors.emplace_back(reader, options, tensor.name, "").use_marks(marks_of(marked, tensor.name));
+  for (const ckpt::TensorInfo& tensor : reader.tensors()) {
+    TensorSource& source = side.tensors.emplace_back(reader, options, tensor.name, "");
+    source.use_marks(marks_of(marked, tensor.name));
+    if (tensor.alias_of == nullptr) continue;
+    const ckpt_tensor_desc view = reader.alias(tensor.name).desc();
+    source.use_strides({view.strides, view.strides + view.ndim});
+  }
   side.tables = tables_of(reader);
   return side;
 }
@@ -134,10 +139,14 @@ Json difference_json(const Difference& difference) {
   return {{"name", difference.name}, {"text", difference.text}, {"count", difference.count}};
 }
 
-// Elements whose bytes differ, slab by slab.
+// Elements whose bytes differ, slab by slab. Those that both repeat are counted as often as they are there.
 uint64_t count_unlike(const TensorSource& a, const TensorSource& b) {
   constexpr uint64_t kSlab = 16 << 20;
-  const Slice whole = Slice::whole(a.shape());
+  (void)b.distinct(a);
+  const Slice whole = a.distinct(b);
+  uint64_t times = 1;
+  for (size_t d = 0; d < whole.extent.size(); ++d)
+    if (whole.extent[d] != 0) times *= static_cast<uint64_t>(a.shape()[d] / whole.extent[d]);
   const auto bits = static_cast<uint64_t>(a.dtype() % 256), width = std::max<uint64_t>(bits / 8, 1);
   uint64_t count = 0;
   for_each_slab(whole, bits % 8 == 0 ? kSlab / width : std::max<uint64_t>(whole.volume(), 1), [&](const Slice& slab) {
@@ -145,7 +154,7 @@ uint64_t count_unlike(const TensorSource& a, const TensorSource& b) {
     for (size_t at = 0; at < left.size(); at += width)
       count += std::memcmp(left.data() + at, right.data() + at, std::min<size_t>(width, left.size() - at)) != 0;
   });
-  return count;
+  return count * times;
 }
 
 std::string kind_text(const TensorSource& tensor) {

@@ -163,6 +163,7 @@ static TensorSource source_of(const std::shared_ptr<ckpt::File>& file, uint64_t 
   };
   TensorSource source(tensor.name, tensor.dtype, ckpt::shape_of(tensor), load, as);
   source.use_marks(marks_of(marked, tensor.name));
+  if (tensor.alias_of != nullptr) source.use_strides({tensor.strides, tensor.strides + tensor.ndim});
   return source;
 }
 

@@ -123,6 +123,24 @@ void TensorSource::choose_dtype(const std::string& as, bool loader_converts) {
                               : ": of a file that is no checkpoint, smaller floats convert into f32"));
 }
 
+// Elements that another one's number is as good as: those of a dimension with stride 0 in both.
+Slice TensorSource::distinct(const TensorSource& other) const {
+  constexpr double kMostElements = 0x1p32, kMostTimes = 4096;
+  Slice slice = Slice::whole(shape_);
+  double elements = 1, places = 1;
+  for (size_t d = 0; d < shape_.size(); ++d) {
+    const bool repeats = d < strides_.size() && strides_[d] == 0 && d < other.strides_.size() && other.strides_[d] == 0;
+    if (repeats) slice.extent[d] = std::min<int64_t>(slice.extent[d], 1);
+    elements *= static_cast<double>(slice.extent[d]);
+    if (d < strides_.size()) places += static_cast<double>(strides_[d]) * static_cast<double>(slice.extent[d] - 1);
+  }
+  if (!strides_.empty() && elements > kMostElements && elements / places > kMostTimes)
+    fail(CKPT_UNSUPPORTED, "tensor " + name_ + ": a view that names each element of its memory " +
+                               format("{} times; option --structure-only leaves values out",
+                                      static_cast<uint64_t>(std::min(elements / places, 0x1p62))));
+  return slice;
+}
+
 void TensorSource::load(const Slice& slice, const std::vector<int64_t>& strides, std::byte* data,
                         uint64_t bytes) const {
   ckpt::Tensor tensor(memory_dtype_, shape());

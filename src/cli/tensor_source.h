@@ -24,6 +24,12 @@ class TensorSource {
   TensorSource(const ckpt::Reader& reader, const ckpt::Options& options, const std::string& name,
                const std::string& as);
 
+  // How its elements lie in memory, if they are a view of some: one element for each is not there then.
+  void use_strides(std::vector<int64_t> strides) { strides_ = std::move(strides); }
+  // One of the elements that lie at each place, as far as whole dimensions repeat others. UNSUPPORTED if each place is
+  // still named very often: a file of a few bytes may claim any number of elements.
+  Slice distinct(const TensorSource& other) const;
+
   // What is read is turned as torch turns it; reads are UNSUPPORTED where can_turn() is false.
   void use_marks(const Marks& marks) { marks_ = marks; }
 
@@ -50,7 +56,7 @@ class TensorSource {
   void choose_dtype(const std::string& as, bool loader_converts);
 
   std::string name_;
-  std::vector<int64_t> shape_;
+  std::vector<int64_t> shape_, strides_;
   Loader loader_;
   int32_t stored_dtype_;
   Marks marks_;

@@ -26,3 +26,28 @@ expect 1 diff "store/$a" "store/$c" --at c; says '^tensor "c": only in the secon
 expect 0 diff "store/$a" "store/$b" --at b; says '^equal: '
 expect 2 diff "store/$a" store@label:none; complains '^ckpt: '
 expect 2 diff "store/$a"
+
+# Views that claim terabytes of a file of a few KiB: what both repeat is compared once, and all of it counts.
+python3 -c '
+import struct, zipfile
+def pt(path, shape, strides, value):
+    text = lambda s: b"X" + struct.pack("<I", len(s)) + s.encode()
+    number = lambda n: b"\x8a\x08" + struct.pack("<Q", n)
+    numbers = lambda all: b"(" + b"".join(map(number, all)) + b"t"
+    tensor = (b"ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") +
+              text("cpu") + number(1024) + b"tQ" + number(0) + numbers(shape) + numbers(strides) +
+              b"\x89ccollections\nOrderedDict\n)RtR")
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a/data.pkl", b"\x80\x02}" + text("w") + tensor + b"s.")
+        file.writestr("a/version", b"3\n")
+        file.writestr("a/byteorder", b"little")
+        file.writestr("a/data/0", struct.pack("<f", value) * 1024)
+pt("zero.pt", [1 << 40], [0], 1)
+pt("other.pt", [1 << 40], [0], 2)
+pt("overlap.pt", [1 << 20, 1 << 20], [0, 0], 1)
+pt("window.pt", [256, 256, 256, 256, 2], [1, 1, 1, 1, 1], 1)'
+expect 0 diff zero.pt zero.pt
+expect 1 diff zero.pt other.pt; says "w: $((1 << 40)) elements differ"
+expect 0 diff overlap.pt overlap.pt
+expect 2 diff window.pt window.pt; complains 'names each element of its memory'
+expect 0 diff window.pt window.pt --structure-only
