@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/not_found.h"
 #include "commit/merge.h"
 #include "commit/retention.h"
 #include "format/names.h"
@@ -106,7 +107,12 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
       had_manifest && code != CKPT_CORRUPT && code != CKPT_FORMAT && code != CKPT_INCOMPLETE)
     return std::move(present).status();
   auto parts = open_all_parts(store, id, job);
-  if (!parts.ok() && parts.status().code() == CKPT_NOT_FOUND)
+  const bool none = !parts.ok() && parts.status().code() == CKPT_NOT_FOUND;
+  if (none && !had_manifest && store.traits().lists) {
+    const auto there = store.has_directory(id);
+    if (there.ok() && !*there) return checkpoint::explain_no_id(store, id);
+  }
+  if (none)
     return Status(CKPT_INCOMPLETE, store.path(id) + " has no PART_000, which alone holds what the manifest needs")
         .with("path", store.path(id));
   if (!parts.ok()) return std::move(parts).status();

@@ -165,7 +165,9 @@ TEST(Repair, SwappedOrForeignPartIsRefusedAndNothingIsWritten) {
 
 TEST(Repair, UnknownDirectoryIsNamed) {
   Sample sample;
-  EXPECT_NE(repair(sample, {}, "nothing.here").status, CKPT_OK);
+  const Repaired none = repair(sample, {}, "nothing.here");
+  EXPECT_EQ(none.status, CKPT_NOT_FOUND) << none.problem;
+  EXPECT_NE(none.problem.find(sample.id()), std::string::npos) << "the newest is named: " << none.problem;
   fs::create_directory(sample.scratch() / "empty");
   EXPECT_EQ(repair(sample, {}, "empty").status, CKPT_INCOMPLETE);
 }
