@@ -97,7 +97,8 @@ CKPT_API const char* ckpt_status_name(ckpt_status status);
 CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for NULL */
 CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* a line of at most 1 KiB; "" for NULL */
 
-/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; "store" of a
+/* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of a save
+ * that failed, on all ranks, "rank" and "status": which rank gave it up, and the name of its status; "store" of a
  * copy or mirror whose target failed; of s3:// "bucket", "key", "http_status", "s3_code", "request_id"; of https://
  * "http_status"; of the system "errno"; else NULL.
  * _at: the key of fact number `index`, NULL past the last one; `*value` (nullable) receives its text. */
@@ -187,7 +188,9 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
  * Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store or mirror on a server: a directory of
  * this machine that keeps what loads read; it is made if it is missing); endpoint, region, path_style, profile,
  * conditional_puts, prune_grace_ms (s3: how long open readers can still read what this handle removes);
- * ca_file (s3, https); http_header (https). */
+ * ca_file (s3, https); http_header (https); timeout_ms (also of ckpt_store_list, ckpt_store_runs and
+ * ckpt_store_remove).
+ */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_store_free(ckpt_store* store);

@@ -18,7 +18,7 @@ type Store struct{ h owned[*C.ckpt_store] }
 // not have the API of the headers; so do the functions that make a File or a Tree.
 // Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store on a server: a directory of this
 // machine that keeps what loads read, which is made then); endpoint, region, path_style, profile, conditional_puts,
-// prune_grace_ms (s3); ca_file (s3, https); http_header (https).
+// prune_grace_ms (s3); ca_file (s3, https); http_header (https); timeout_ms (also of lists and removals).
 func OpenStore(uri string, options Options) (*Store, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err

@@ -69,8 +69,8 @@ ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   }
 }
 
-// How long an operation of a call may take that has no option timeout_ms, and of one that frees a handle.
-inline constexpr int64_t kPatienceMs = 600000, kFreeMs = 2000;
+// How long an operation of a call may take that frees a handle.
+inline constexpr int64_t kFreeMs = 2000;
 
 // Frees a handle whose end touches a store. Does nothing in a forked child.
 template <typename Handle>
@@ -155,6 +155,7 @@ ckpt_report* new_report(Report report);
 struct ckpt_store : ckpt::api::Owned {
   std::shared_ptr<ckpt::store::Store> store, mirror;           // the mirror may be null
   std::shared_ptr<ckpt::store::CacheTrouble> cache_trouble{};  // why option cache has no effect; null without it
+  int64_t patience_ms = 0;                                     // of calls without options
   ckpt::checkpoint::Places places() const { return {*store, mirror.get()}; }
 };
 struct ckpt_list : ckpt::api::Owned {

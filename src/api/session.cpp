@@ -32,7 +32,7 @@ ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint3
       return ckpt_session{{}, std::move(session), std::move(mirror)};
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-    CKPT_ASSIGN(ckpt_session session, make_apart<ckpt_session>(job, kPatienceMs, open));
+    CKPT_ASSIGN(ckpt_session session, make_apart<ckpt_session>(job, options_of(options).integer("timeout_ms"), open));
     *out = new ckpt_session(std::move(session));
     return Ok();
   });

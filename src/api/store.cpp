@@ -68,7 +68,9 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
     const auto open = [asked = std::string(uri), mirror = bag.str("mirror"), settings](Job&) {
       return open_places(asked, mirror, settings);
     };
-    CKPT_ASSIGN(ckpt_store opened, make_apart<ckpt_store>(std::make_shared<Job>(), kPatienceMs, open));
+    const int64_t patience_ms = bag.integer("timeout_ms");
+    CKPT_ASSIGN(ckpt_store opened, make_apart<ckpt_store>(std::make_shared<Job>(), patience_ms, open));
+    opened.patience_ms = patience_ms;
     *out = new ckpt_store(std::move(opened));
     return Ok();
   });
@@ -86,7 +88,7 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
       checkpoint::measure(kept.places(), entries);
       return entries;
     };
-    CKPT_ASSIGN(auto entries, make_apart<Entries>(std::make_shared<Job>(), kPatienceMs, list));
+    CKPT_ASSIGN(auto entries, make_apart<Entries>(std::make_shared<Job>(), store->patience_ms, list));
     *out = new ckpt_list{{}, std::move(entries)};
     return Ok();
   });
@@ -112,7 +114,7 @@ ckpt_status ckpt_store_runs(const ckpt_store* store, ckpt_runs** out, ckpt_error
     CKPT_TRY(usable(store, "store"));
     if (!out) return null_status("out");
     CKPT_ASSIGN(auto entries, make_apart<std::vector<session::RunEntry>>(
-                                  std::make_shared<Job>(), kPatienceMs,
+                                  std::make_shared<Job>(), store->patience_ms,
                                   [kept = store->store](Job&) { return session::list_runs(*kept); }));
     *out = new ckpt_runs{{}, std::move(entries)};
     return Ok();
@@ -167,9 +169,9 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
-    return run_apart(std::make_shared<Job>(), kPatienceMs, [kept = store->store, removed = std::string(id)](Job&) {
-      return commit::remove_by_id(*kept, removed);
-    });
+    return run_apart(
+        std::make_shared<Job>(), store->patience_ms,
+        [kept = store->store, removed = std::string(id)](Job&) { return commit::remove_by_id(*kept, removed); });
   });
 }
 

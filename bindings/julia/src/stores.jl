@@ -7,7 +7,8 @@ A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`), a pr
 (`"s3://bucket/run7"`), a directory that a web server shows (`"https://host/run7"`; read-only, and checkpoints are
 opened by their ids), or a store in the memory of this process (`"mem:NAME"`). Opening it creates nothing. Several
 tasks may use it at once. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `cache`, `cache_bytes`, `endpoint`,
-`region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `prune_grace_ms`, `http_header`.
+`region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `prune_grace_ms`, `http_header`,
+`timeout_ms` (also of lists and `remove`).
 """
 struct Store <: Resource
     handle::Handle{ckpt_store}

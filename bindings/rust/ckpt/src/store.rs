@@ -28,7 +28,7 @@ impl Store {
     /// A directory, `s3://bucket/prefix`, `mem:NAME`, or `https://host/dir`, which is read-only and whose checkpoints
     /// are opened by their ids. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `cache`,
     /// `cache_bytes`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `prune_grace_ms`,
-    /// `http_header`.
+    /// `http_header`, `timeout_ms` (also of lists and `remove`).
     pub fn open_with(uri: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (uri, bag) = (c_path(uri)?, options.bag()?);
         // SAFETY: texts and options live until the call returns.
