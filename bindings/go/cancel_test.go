@@ -94,7 +94,7 @@ func TestARankThatIsCancelledAlreadyTellsTheOthers(t *testing.T) {
 	is(t, saves[1].Run(done()), ckpt.ErrCancelled, context.Canceled)
 	err := saves[0].Run(context.Background())
 	is(t, err, ckpt.ErrAborted)
-	if detailOf(err, "rank") != "1" || detailOf(err, "found") != "CANCELLED" || errors.Is(err, context.Canceled) {
+	if detailOf(err, "rank") != "1" || detailOf(err, "status") != "CANCELLED" || errors.Is(err, context.Canceled) {
 		t.Errorf("rank 0 was told %v", err)
 	}
 	noCheckpoint(t, store)

@@ -95,7 +95,7 @@ func blame(reasons []error, err error) {
 	if !errors.As(err, &made) {
 		return
 	}
-	if made.Status == ErrCancelled || made.Status == ErrAborted && made.Detail("found") == ErrCancelled.Name() {
+	if made.Status == ErrCancelled || made.Status == ErrAborted && made.Detail("status") == ErrCancelled.Name() {
 		made.causes = append(made.causes, reasons...)
 	}
 }

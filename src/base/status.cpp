@@ -36,7 +36,7 @@ Status&& Status::with(std::string_view key, std::string value) && {
 }
 
 Status&& Status::in(std::string_view context) && {
-  if (!rep_) return std::move(*this);
+  if (!rep_ || rep_->message.starts_with(std::string(context) + ": ")) return std::move(*this);
   if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
   rep_->message = std::string(context) + ": " + rep_->message;
   return std::move(*this);

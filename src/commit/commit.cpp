@@ -9,6 +9,7 @@
 #include "commit/retention.h"
 #include "commit/trees.h"
 #include "format/names.h"
+#include "session/leftovers.h"
 
 namespace ckpt::commit {
 
@@ -63,10 +64,43 @@ static Status check_leader(Session& session, const Attempt& attempt) {
   return session.check_alive(attempt, kLeader);
 }
 
+// Rank 0 has another label for the save of this number. It and all others are told: they would wait for this rank.
+static Status check_label(Session& session, const Attempt& attempt) {
+  store::Store& store = session.store();
+  const auto records = store.list(format::kAttemptsDir);
+  if (!records.ok()) return Ok();  // another look may tell
+  for (const store::Entry& record : *records) {
+    const auto name = format::parse_attempt_name(record.name);
+    if (!name || name->token != session.plan().token || name->attempt != attempt.number || name->label == attempt.label)
+      continue;
+    const auto text = store.get(std::string(format::kAttemptsDir) + "/" + record.name, 4096);
+    if (!text.ok() || format::is_copy_record(as_text(*text))) continue;
+    Status differ =
+        Status(CKPT_MISMATCH, strformat("save {} of this session has label {} on rank 0 and {} on rank {}",
+                                        attempt.number, quoted(name->label), quoted(attempt.label), session.rank()))
+            .with("ranks", std::to_string(session.rank()))
+            .with("expected", name->label)
+            .with("found", attempt.label)
+            .with("rank", uint64_t{session.rank()})
+            .with("status", status_name(CKPT_MISMATCH));
+    (void)session::close_attempt(store, format::checkpoint_dir(name->label, name->token, name->attempt),
+                                 {.save_id = {},
+                                  .rank = session.rank(),
+                                  .status = CKPT_MISMATCH,
+                                  .reason = differ.message(),
+                                  .closed_by_token = 0,
+                                  .facts = differ.details()});
+    return differ;
+  }
+  return Ok();
+}
+
 static Status follow_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings,
                              const std::function<Status()>& go_on) {
   Turns turns;
   FaultWatch faults;
+  Status unread;  // why this rank does not know
+  int64_t pause_ms = 1000, look_ms = steady_ms() + pause_ms;
   for (Backoff backoff(settings.timeout_ms, session.world_size());; backoff.sleep()) {
     CKPT_TRY(go_on());
     const ContextScope within = backoff.within();
@@ -79,13 +113,22 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
         if (found.code() == CKPT_NOT_FOUND) return Ok();
         if (found.code() != CKPT_COMMIT_UNKNOWN) return found;
       }
-      if (faults.lasts(found.code() == CKPT_COMMIT_UNKNOWN)) return Status(CKPT_IO, found.message());
+      unread = found.code() == CKPT_COMMIT_UNKNOWN ? found : Ok();
+      if (faults.lasts(!unread.ok())) return Status(CKPT_IO, found.message());
     }
     CKPT_TRY(check_leader(session, attempt));
+    if (backoff.expired() || steady_ms() >= look_ms) {
+      CKPT_TRY(check_label(session, attempt));
+      look_ms = steady_ms() + (pause_ms *= 2);
+    }
     if (!backoff.expired()) continue;
     Status late =
-        Status(CKPT_TIMEOUT, strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
-            .with("ranks", "0");
+        unread.ok()
+            ? Status(CKPT_TIMEOUT,
+                     strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
+                  .with("ranks", "0")
+            : Status(CKPT_TIMEOUT, strformat("rank {} could not see within {} ms whether rank 0 opened {}: {}",
+                                             session.rank(), settings.timeout_ms, attempt.directory, unread.message()));
     const Closing to_explain(late);
     CKPT_TRY(session.check_fence());
     return late;
@@ -127,7 +170,7 @@ static Status give_up_open(Session& session, const Attempt& attempt, Status caus
   return Status(CKPT_COMMIT_UNKNOWN,
                 "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
                     not_closed.message() + ") after: " + cause.message())
-      .with("found", status_name(cause.code()));
+      .with("status", status_name(cause.code()));
 }
 
 // Nothing of this attempt changes its outcome any more: whatever tidying up meets, this is the answer.
@@ -139,7 +182,9 @@ static Status settled(Status outcome) {
 Status give_up(Session& session, const Attempt& attempt, Status cause, bool published) {
   const Closing telling(cause);
   if (cause.code() == CKPT_COMMIT_UNKNOWN) return settled(std::move(cause));
-  cause = std::move(cause).with("rank", uint64_t{session.rank()});
+  // All ranks get the same facts.
+  const ckpt_status code = cause.code();
+  cause = std::move(cause).with("rank", uint64_t{session.rank()}).with("status", status_name(code));
   Status closed = session.store().put_if_absent(format::slot_key(attempt.directory),
                                                 format::frame_tombstone({.save_id = attempt.save_id,
                                                                          .rank = session.rank(),

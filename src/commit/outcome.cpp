@@ -15,7 +15,7 @@ std::string attempt_record_key(const Session& session, const Attempt& attempt) {
 // What the rank that gave up knows, on all ranks.
 static Status with_facts(Status status, const format::Tombstone& tombstone) {
   for (const auto& [key, value] : tombstone.facts) status = std::move(status).with(key, value);
-  return std::move(status).with("rank", uint64_t{tombstone.rank});
+  return std::move(status).with("rank", uint64_t{tombstone.rank}).with("status", status_name(tombstone.status));
 }
 
 static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
@@ -24,10 +24,9 @@ static Status tombstone_status(const format::Tombstone& tombstone, const Session
                                          tombstone.closed_by_token));
   if (tombstone.status == CKPT_EXISTS) return with_facts(Status(CKPT_EXISTS, tombstone.reason), tombstone);
   if (tombstone.status == CKPT_GONE) return Status(CKPT_GONE, attempt.directory + " is being removed");
-  Status aborted(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory, tombstone.rank,
-                                         status_name(tombstone.status), tombstone.reason));
-  if (tombstone.status != CKPT_ABORTED) aborted = std::move(aborted).with("found", status_name(tombstone.status));
-  return with_facts(std::move(aborted), tombstone);
+  return with_facts(Status(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory,
+                                                   tombstone.rank, status_name(tombstone.status), tombstone.reason)),
+                    tombstone);
 }
 
 Status read_slot(const Session& session, const Attempt& attempt) {

@@ -1,5 +1,6 @@
 // What errors say, and which facts they have.
 #include <map>
+#include <thread>
 
 #include "api/tables.h"
 
@@ -85,11 +86,33 @@ TEST(Errors, HaveTheSameFactsOnAllRanks) {
   const auto differ = [&](uint32_t rank, ckpt_save* save) {
     add(save, "w", whole(CKPT_DTYPE_U8, {rank == 2 ? 4 : 8}), bytes.data(), rank == 2 ? 4 : 8);
   };
-  for (const Outcome& outcome : world.save("b", {}, differ)) {
+  const auto outcomes = world.save("b", {}, differ);
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.found, outcomes[0].found) << outcome.text;
     EXPECT_TRUE(outcome.status == CKPT_MISMATCH || outcome.status == CKPT_ABORTED) << outcome.text;
     EXPECT_NE(outcome.ranks.find('2'), std::string::npos) << outcome.text;
     EXPECT_EQ(outcome.tensor, "w") << outcome.text;
     EXPECT_EQ(outcome.rank, "0") << outcome.text;
+  }
+}
+
+TEST(Errors, OfRanksThatGiveOneSaveTwoLabelsNameBothAtOnce) {
+  const StorePlace place("dir");
+  World world(place.uri(), 3);
+  std::vector<Error> errors(3);
+  std::vector<ckpt_status> statuses(3);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < 3; rank++)
+    threads.emplace_back([&, rank] {
+      const Save save = new_save(world.sessions[rank], rank == 1 ? "step-2" : "step-1");
+      statuses[rank] = ckpt_save_run(save.get(), errors[rank]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(statuses, (std::vector<ckpt_status>{CKPT_ABORTED, CKPT_MISMATCH, CKPT_ABORTED}));
+  for (Error& error : errors) {
+    EXPECT_NE(error.text().find("\"step-1\" on rank 0 and \"step-2\" on rank 1"), std::string::npos) << error.text();
+    EXPECT_EQ(error.detail("expected") + error.detail("found"), "step-1step-2") << error.text();
+    EXPECT_EQ(error.detail("status") + error.detail("rank"), "MISMATCH1") << error.text();
   }
 }
 

@@ -222,7 +222,8 @@ Answer Client::ask(const Request& request) {
     if (used && repair(request, answer, *used, &tries)) continue;
     if (!is_passing(answer)) return answer;
     if (wait_to_try_again(answer, tries)) continue;
-    if (Status over = is_over(request); !over.ok()) answer.failure = std::move(over);
+    if (Status over = is_over(request); !over.ok())
+      answer.failure = Status(over.code(), over.message() + "; the last try: " + error(answer, request).message());
     return answer;
   }
 }

@@ -54,7 +54,7 @@ def _what_there_is(store: Store, selector: str, run: str) -> str:
         return f"; the store has no checkpoint of that run, but of {some(runs)}{only}"
     if every:
         return f"; what it has is not committed: {some(f'{info.id} ({info.state.name.lower()})' for info in every)}"
-    return "; the store has no checkpoint yet"
+    return ""  # the error says that there is none
 
 
 def shown(address: str) -> str:
