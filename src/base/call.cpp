@@ -115,7 +115,14 @@ Status Call::answer_if_left(Status answer) {
   return Ok();
 }
 
+void Call::keep_if_left(std::shared_ptr<const void> memory) {
+  if (!part_is_left_) return;
+  std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(memory));
+}
+
 Status Call::settle(Status answer) {
+  settled_ = true;
   std::lock_guard lock(mutex_);
   if_left_ = answer;
   has_answer_ = true;
@@ -139,6 +146,7 @@ void Call::end_outer(const Status& cause) const {
   const int64_t over = over_ms();
   for (Call* call = outer.get(); call; call = call->outer.get()) {
     (void)call->end(cause);
+    call->part_is_left_ = true;
     call->over_ms_ = std::min(call->over_ms_.load(), over);
   }
 }

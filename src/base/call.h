@@ -14,6 +14,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 
@@ -72,6 +74,9 @@ class Call : public std::enable_shared_from_this<Call> {
   Status answer_if_left(Status answer);
   // Its end is known, and only tidying up is left. Returns it.
   Status settle(Status answer);
+  bool is_settled() const { return settled_; }
+  // Lives as long as the call and all that is a part of it, if a part was left behind; else not at all.
+  void keep_if_left(std::shared_ptr<const void> memory);
 
   // A thread looks after this call, and leaves its threads behind if the kernel holds them (Job).
   void watch() { watched_ = true; }
@@ -89,12 +94,13 @@ class Call : public std::enable_shared_from_this<Call> {
   Status why_over() const;
 
   std::atomic<int64_t> patience_ms_{kNever}, over_ms_{kNever};
-  std::atomic<bool> cancelled_{false}, late_{false};
+  std::atomic<bool> cancelled_{false}, late_{false}, settled_{false}, part_is_left_{false};
   bool watched_ = false;
   mutable std::mutex mutex_;  // guards all below
   Status cause_;
   Status if_left_;
   bool has_answer_ = false;
+  std::vector<std::shared_ptr<const void>> kept_;
   const Busy* busy_ = nullptr;  // the first of what its threads are busy with
 };
 
@@ -171,6 +177,24 @@ class ContextScope {
 class CancelShield : ContextScope {
  public:
   CancelShield() : ContextScope(CallContext::current().shielded()) {}
+};
+
+// What parts of this thread's call read or write while it lives: memory of a load or a save inside the call. It
+// outlives a part that was left behind, and wakes up later.
+template <typename T>
+class Lasting {
+ public:
+  explicit Lasting(T value) : value_(std::make_shared<T>(std::move(value))) {}
+  Lasting(Lasting&&) noexcept = default;
+  ~Lasting() {
+    Call* const call = CallContext::current().call();
+    if (call && value_) call->keep_if_left(std::move(value_));
+  }
+  T& operator*() const { return *value_; }
+  T* operator->() const { return value_.get(); }
+
+ private:
+  std::shared_ptr<T> value_;
 };
 
 // The call has failed: what this thread does while it lives tells others, or tidies up.

@@ -58,10 +58,12 @@ Status Job::run_apart(int32_t done, std::function<Status(Job&)> work) {
   std::thread thread;
   if (!launch(&thread, done, std::move(work))) return work_on(done, work_);
   (void)await(CKPT_JOB_COMMITTED, -1);
-  if (left_)
+  if (left_) {
     thread.detach();
-  else
+  } else {
     thread.join();
+    work_ = nullptr;  // the job may live on; what the work had need not
+  }
   std::lock_guard lock(mutex_);
   return status_;
 }

@@ -100,9 +100,9 @@ Status run_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body
   return job->run_apart(CKPT_JOB_DONE, [body = std::move(body)](Job& running) mutable -> Status {
     CKPT_TRY(running.check());
     Status ended = body(running);
-    // What is told of a store that does not answer is no answer.
+    // What is told of a store that does not answer is no answer, but for what was known before.
     Status over = running.check();
-    return over.code() == CKPT_TIMEOUT ? over : ended;
+    return over.code() == CKPT_TIMEOUT && !running.call->is_settled() ? over : ended;
   });
 }
 template <typename T, typename Body>

@@ -344,16 +344,18 @@ Result<PartReader> Checkpoint::part(uint32_t number) const {
   return part;
 }
 
+// A disk may hold whoever opens it: nobody else waits for the lock meanwhile.
 Result<Bytes> Checkpoint::map_part(uint32_t number) const {
-  std::lock_guard lock(mutex_);
-  auto& mapped = mapped_[number];
-  if (!mapped) {
-    auto file = open_part_file(number);
-    if (!file.ok()) return at_part(std::move(file).status(), number);
-    CKPT_TRY((*file)->keep_map());
-    mapped = file.take();
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = mapped_.find(number); found != mapped_.end()) return found->second->map();
   }
-  return mapped->map();
+  auto file = open_part_file(number);
+  if (!file.ok()) return at_part(std::move(file).status(), number);
+  CKPT_TRY((*file)->keep_map());
+  CKPT_TRY((*file)->map().status());
+  std::lock_guard lock(mutex_);
+  return mapped_.try_emplace(number, file.take()).first->second->map();  // another thread may have been faster
 }
 
 Status Checkpoint::check_part(uint32_t number, std::string_view name) const {

@@ -64,7 +64,8 @@ static Status check_leader(Session& session, const Attempt& attempt) {
   return session.check_alive(attempt, kLeader);
 }
 
-// Rank 0 has another label for the save of this number. It and all others are told: they would wait for this rank.
+// Rank 0, or one that refused it, has another label for the save of this number. It and all others are told: they would
+// wait for this rank.
 static Status check_label(Session& session, const Attempt& attempt) {
   store::Store& store = session.store();
   const auto records = store.list(format::kAttemptsDir);
@@ -75,15 +76,22 @@ static Status check_label(Session& session, const Attempt& attempt) {
       continue;
     const auto text = store.get(std::string(format::kAttemptsDir) + "/" + record.name, 4096);
     if (!text.ok() || format::is_copy_record(as_text(*text))) continue;
-    Status differ =
-        Status(CKPT_MISMATCH, strformat("save {} of this session has label {} on rank 0 and {} on rank {}",
-                                        attempt.number, quoted(name->label), quoted(attempt.label), session.rank()))
-            .with("ranks", std::to_string(session.rank()))
-            .with("expected", name->label)
-            .with("found", attempt.label)
-            .with("rank", uint64_t{session.rank()})
-            .with("status", status_name(CKPT_MISMATCH));
-    (void)session::close_attempt(store, format::checkpoint_dir(name->label, name->token, name->attempt),
+    const std::string directory = format::checkpoint_dir(name->label, name->token, name->attempt);
+    if (store.traits().directories) {  // else it is a record that somebody is writing, or was killed writing
+      const auto there = store.has_directory(directory);
+      if (!there.ok() || !*there) continue;
+    }
+    const auto slot = checkpoint::peek_slot(store, directory);
+    const uint32_t other = slot.ok() && !slot->committed ? slot->tombstone.rank : 0;
+    Status differ = Status(CKPT_MISMATCH,
+                           strformat("save {} of this session has label {} on rank {} and {} on rank {}",
+                                     attempt.number, quoted(name->label), other, quoted(attempt.label), session.rank()))
+                        .with("ranks", std::to_string(session.rank()))
+                        .with("expected", name->label)
+                        .with("found", attempt.label)
+                        .with("rank", uint64_t{session.rank()})
+                        .with("status", status_name(CKPT_MISMATCH));
+    (void)session::close_attempt(store, directory,
                                  {.save_id = {},
                                   .rank = session.rank(),
                                   .status = CKPT_MISMATCH,
@@ -117,20 +125,19 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
       if (faults.lasts(!unread.ok())) return Status(CKPT_IO, found.message());
     }
     CKPT_TRY(check_leader(session, attempt));
-    if (backoff.expired() || steady_ms() >= look_ms) {
+    if (steady_ms() >= look_ms) {
       CKPT_TRY(check_label(session, attempt));
       look_ms = steady_ms() + (pause_ms *= 2);
     }
     if (!backoff.expired()) continue;
-    Status late =
-        unread.ok()
-            ? Status(CKPT_TIMEOUT,
-                     strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms))
-                  .with("ranks", "0")
-            : Status(CKPT_TIMEOUT, strformat("rank {} could not see within {} ms whether rank 0 opened {}: {}",
-                                             session.rank(), settings.timeout_ms, attempt.directory, unread.message()));
+    const std::string text =
+        unread.ok() ? strformat("rank 0 did not open {} within {} ms", attempt.directory, settings.timeout_ms)
+                    : strformat("rank {} could not see within {} ms whether rank 0 opened {}: {}", session.rank(),
+                                settings.timeout_ms, attempt.directory, unread.message());
+    Status late = Status(CKPT_TIMEOUT, text).with("ranks", "0");
     const Closing to_explain(late);
     CKPT_TRY(session.check_fence());
+    CKPT_TRY(check_label(session, attempt));
     return late;
   }
 }

@@ -72,7 +72,9 @@ struct ImportWork {
 static Result<client::CheckpointInfo> import_under(Job& job, ImportWork& work) {
   ImportRequest& request = work.request;
   const std::string wanted = request.options.is_set("run") ? request.options.str("run") : "";
-  CKPT_ASSIGN(ForeignCheckpoint from, read_path(work.path, request.options, &job, kKept));
+  CKPT_ASSIGN(ForeignCheckpoint read, read_path(work.path, request.options, &job, kKept));
+  const Lasting<ForeignCheckpoint> lasting(std::move(read));  // the save reads its files
+  ForeignCheckpoint& from = *lasting;
   CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
   CKPT_ASSIGN(const ImportTurn turn, take_turn(work.store.store, wanted, request.options.integer("timeout_ms"), job));
   CKPT_TRY(request.options.set_str("run", turn.run));
@@ -110,7 +112,8 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
     const Options given = options_for(options, "export");
     auto write = [own = *reader, to = std::string(path), given](Job& running) -> Status {
       const Borrowed<client::Reader> from(&own);
-      CKPT_ASSIGN(const State state, State::make(*from, given));
+      CKPT_ASSIGN(State state, State::make(*from, given));
+      const Lasting<State> lasting(state);
       return export_checkpoint({state, to, given, running});
     };
     return run_apart(job, given.integer("timeout_ms"), std::move(write));

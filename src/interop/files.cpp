@@ -17,6 +17,10 @@
 
 #include "base/call.h"
 
+#ifndef MADV_POPULATE_READ  // of Linux 5.14; glibc before 2.35 does not name it
+#define MADV_POPULATE_READ 22
+#endif
+
 namespace ckpt::interop {
 
 namespace {
@@ -307,11 +311,12 @@ Output::~Output() {
   if (!parent_) return;
   std::optional<Closing> failed;
   if (!is_published_) failed.emplace(Status(CKPT_CANCELLED, "the export has failed"));
-  const Busy busy("removal of what is left of", target_);
   if (directory_) {
     remove_own_files(directory_.get(), 1);
+    const Busy busy("removal of what is left of", target_);
     ::unlinkat(parent_.get(), (locked_name_ + kDirectoryEnding).c_str(), AT_REMOVEDIR);
   }
+  const Busy busy("removal of what is left of", target_);
   if (!locked_name_.empty()) ::unlinkat(parent_.get(), locked_name_.c_str(), 0);
 }
 

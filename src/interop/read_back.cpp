@@ -24,7 +24,7 @@ constexpr uint64_t kStep = 8 << 20;
 class Comparison {
  public:
   Comparison(const State& state, ForeignCheckpoint& files, const ReadOptions& options)
-      : state_(state), files_(files), options_(options), left_(kStep), right_(kStep) {}
+      : state_(state), files_(files), options_(options), left_(std::vector<std::byte>(kStep)), right_(kStep) {}
 
   Status compare(const ForeignTensor& tensor, const std::string& name) {
     const Result<ckpt_tensor_info> info = state_.tensor(name);
@@ -39,7 +39,7 @@ class Comparison {
       if (piece.lies_apart(tensor.shape) && files_.files.place(piece.bytes).ok()) apart.push_back(piece.bytes);
     CKPT_TRY(files_.files.spill(apart));
     uint64_t at = 0;
-    TensorStream stream(state_, client_options(Options()), left_,
+    TensorStream stream(state_, client_options(Options()), *left_,
                         [&](std::span<const TensorStream::Piece>, Bytes piece) {
                           return piece.empty() ? Ok() : compare_piece(tensor, piece, &at);
                         });
@@ -114,8 +114,10 @@ class Comparison {
     const uint64_t window = std::max<uint64_t>(kStep / (sizeof(uint64_t) + sum.row_bytes), 1);
     CKPT_ASSIGN(const client::Share share, result(reader.share(table, client::Rowset::all().window(window))));
     CKPT_ASSIGN(const client::ShareInfo info, result(share.info()));
-    std::vector<uint64_t> ids(info.most_rows);
-    std::vector<std::byte> rows(info.most_rows * sum.row_bytes);
+    const Lasting lasting_ids(std::vector<uint64_t>(info.most_rows));
+    const Lasting lasting_rows(std::vector<std::byte>(info.most_rows * sum.row_bytes));
+    std::vector<uint64_t>& ids = *lasting_ids;
+    std::vector<std::byte>& rows = *lasting_rows;
     for (uint64_t i = 0; i < info.window_count; i++) {
       CKPT_TRY(options_.check());
       CKPT_ASSIGN(const uint64_t count, result(share.window_rows(i)));
@@ -147,7 +149,8 @@ class Comparison {
   const State& state_;
   ForeignCheckpoint& files_;
   const ReadOptions& options_;
-  std::vector<std::byte> left_, right_;
+  Lasting<std::vector<std::byte>> left_;  // loads write to it
+  std::vector<std::byte> right_;
 };
 
 // ---- what a tree holds ----
@@ -377,11 +380,11 @@ Status compare_tables(ForeignCheckpoint& files, Comparison& comparison, Expectat
 }
 
 Status compare_object(const client::Reader& saved, const client::ObjectInfo& info, Bytes expected) {
-  std::vector<std::byte> found(info.size);
+  const Lasting found(std::vector<std::byte>(info.size));
   CKPT_ASSIGN(client::Load load, result(client::Load::create(saved)));
-  CKPT_TRY(done(load.add_object(info.name, info.rank, client::MutableMemory(found.data(), found.size()))));
+  CKPT_TRY(done(load.add_object(info.name, info.rank, client::MutableMemory(found->data(), found->size()))));
   CKPT_TRY(done(load.run()));
-  return std::ranges::equal(found, expected) ? Ok() : Status(CKPT_CORRUPT, "it is not what was to be written");
+  return std::ranges::equal(*found, expected) ? Ok() : Status(CKPT_CORRUPT, "it is not what was to be written");
 }
 
 Status compare_objects(const client::Reader& saved, ForeignCheckpoint& files) {

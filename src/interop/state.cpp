@@ -39,7 +39,16 @@ class CheckpointFile final : public store::Reader {
   uint64_t size() const override { return size_; }
   Result<Bytes> map() const override { return Status(CKPT_UNSUPPORTED, "a checkpoint is not mapped"); }
 
+  // By way of memory of its own: `out` may not live as long as a load that was left behind.
   Status read_at(uint64_t offset, MutableBytes out) const override {
+    const Lasting own(std::make_unique_for_overwrite<std::byte[]>(out.size()));
+    CKPT_TRY(load(offset, {own->get(), out.size()}));
+    std::memcpy(out.data(), own->get(), out.size());
+    return Ok();
+  }
+
+ private:
+  Status load(uint64_t offset, MutableBytes out) const {
     CKPT_ASSIGN(client::Load load, result(client::Load::create(reader_, options_)));
     auto at = std::upper_bound(tensors_.begin(), tensors_.end(), offset,
                                [](uint64_t place, const Tensor& tensor) { return place < tensor.offset; });
@@ -57,7 +66,6 @@ class CheckpointFile final : public store::Reader {
     return done(load.run());
   }
 
- private:
   struct Tensor {
     uint64_t offset, bytes, elements;
     std::string name;

@@ -52,13 +52,19 @@ Status write_export(const ExportRequest& request, const ExportPlan& plan) {
               plan.is_directory ? Output::begin_directory(request.path) : Output::begin_file(request.path));
   for (const ExportFile& file : plan.files) request.job.counters.bytes_total += file.bytes;
   // Not touched before it is needed, so a small export costs no memory.
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes);
-  for (const ExportFile& file : plan.files) {
-    CKPT_ASSIGN(OutputFile made, plan.is_directory ? output.file(file.name) : output.file());
-    CKPT_TRY(write_file(request, file, std::move(made), {buffer.get(), TensorStream::kBufferBytes}));
-  }
-  CKPT_TRY(request.job.check());
-  return output.publish();
+  const Lasting buffer(std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes));
+  auto write = [&]() -> Status {
+    for (const ExportFile& file : plan.files) {
+      CKPT_ASSIGN(OutputFile made, plan.is_directory ? output.file(file.name) : output.file());
+      CKPT_TRY(write_file(request, file, std::move(made), {buffer->get(), TensorStream::kBufferBytes}));
+    }
+    CKPT_TRY(request.job.check());
+    return output.publish();
+  };
+  Status written = write();
+  // What is left of it is removed now, however long that takes.
+  Call* const call = CallContext::current().call();
+  return written.ok() || !call ? written : call->settle(std::move(written));
 }
 
 }  // namespace ckpt::interop

@@ -240,11 +240,11 @@ TEST(AliasOnDisk, AViewOfAFewElementsOfALargeTensorTakesNoMoreMemoryThanTheBudge
 
 TEST_P(Alias, OfNothingOrBeyondItsTargetIsRefusedByItsName) {
   World world(place.uri(), 1);
-  Bytes data = pattern(400, 3);
+  Bytes data = pattern(400, 3), nibbles(50);
   auto refused = [&](const std::string& label, const char* target, const ckpt_tensor_desc* view) {
     Save save = new_save(world.sessions[0], label);
     add(save.get(), "w", whole(CKPT_DTYPE_F32, {100}), data);
-    add(save.get(), "nibbles", whole(CKPT_DTYPE_U4, {100}), Bytes(50));
+    add(save.get(), "nibbles", whole(CKPT_DTYPE_U4, {100}), nibbles);
     Error error;
     ckpt_status status = ckpt_save_add_alias(save.get(), "alias", target, view, error);
     if (status == CKPT_OK) status = ckpt_save_run(save.get(), error);

@@ -351,7 +351,7 @@ TEST_P(Async, ARankThatWaitedInVainForRank0AbortsTheSaveForAll) {
   EXPECT_EQ(ckpt_save_run(early.get(), error), CKPT_TIMEOUT) << error.text();
   EXPECT_EQ(ckpt_save_run(late.get(), error), CKPT_ABORTED) << "at once, not at the deadline of ten minutes";
   EXPECT_EQ(error.detail("rank"), "1");
-  EXPECT_EQ(error.detail("found"), "TIMEOUT");
+  EXPECT_EQ(error.detail("status"), "TIMEOUT");
 }
 
 TEST_P(Async, OfTwoSavesInTheBackgroundTheOneStartedLastIsTheNewest) {

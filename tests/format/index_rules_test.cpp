@@ -63,7 +63,7 @@ TEST(RootRules, PagesFollowEachOtherAndTheRootFollowsThem) {
                        {[](auto& at) { at.page(1).offset -= 64; }, why},
                        {[](auto& at) { at.page(0).offset = 64; }, why},
                        {[](auto& at) { at.page(1).size = 0; }, why},
-                       {[](auto& at) { at.page(1).size = ~0u; }, why},
+                       {[](auto& at) { at.page(1).size = ~0u; }, "at most 2147483647 are allowed"},
                        {[](auto& at) { at.page(1).pad = 1; }, why},
                        {[](auto& at) { at.part_page(0).offset += 64; }, "a page of parts does not follow that before"},
                        {[](auto& at) { at.part_page(0).size -= 64; }, "its root begins at"}});

@@ -106,8 +106,9 @@ void Session::Impl::wait_at_most(const Settings& over, std::chrono::milliseconds
   const Settings& given = over.count("timeout_ms") ? over : settings;
   const auto found = given.find("timeout_ms");
   std::chrono::milliseconds limit = std::chrono::minutes(30);
-  // What is no number is refused together with the other ranks.
-  if (found != given.end()) limit = std::chrono::milliseconds(std::atoll(found->second.text().c_str()));
+  // What is no number, or below 1, is refused together with the other ranks.
+  const long long asked = found == given.end() ? 0 : std::atoll(found->second.text().c_str());
+  if (asked > 0) limit = std::chrono::milliseconds(asked);
   if (group()) group()->wait_at_most(std::max(limit, least));
 }
 

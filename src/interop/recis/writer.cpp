@@ -63,11 +63,11 @@ class ShardBody final : public FileBody {
     CKPT_ASSIGN(const client::Share share,
                 result(request_.reader.reader().share(table.name, table.rows(shard_, shards_))));
     CKPT_ASSIGN(const client::ShareInfo info, result(share.info()));
-    std::vector<uint64_t> ids(info.most_rows);
-    CKPT_TRY(put_column(file, share, info.window_count, ids, nullptr, {}));
+    const Lasting ids(std::vector<uint64_t>(info.most_rows));
+    CKPT_TRY(put_column(file, share, info.window_count, *ids, nullptr, {}));
     for (const TableColumn& column : table.columns) {
-      std::vector<std::byte> rows(info.most_rows * column.row_bytes);
-      CKPT_TRY(put_column(file, share, info.window_count, ids, &column, rows));
+      const Lasting rows(std::vector<std::byte>(info.most_rows * column.row_bytes));
+      CKPT_TRY(put_column(file, share, info.window_count, *ids, &column, *rows));
     }
     return Ok();
   }

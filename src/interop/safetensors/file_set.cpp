@@ -362,6 +362,7 @@ Result<std::optional<Index>> index_in(const std::string& directory) {
   const std::string path = directory + '/' + kIndexFile;
   if (!is_directory(directory, nullptr) || !is_file(path, nullptr)) return std::optional<Index>();
   CKPT_ASSIGN(const InputFile file, InputFile::open(path, nullptr));
+  CKPT_TRY(file.bytes().need(0, file.bytes().size()));
   CKPT_ASSIGN(Index index, parse_index_of_set(as_text(file.addresses()), path));
   return std::optional(std::move(index));
 }

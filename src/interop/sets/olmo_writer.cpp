@@ -142,11 +142,12 @@ class KeyedFile {
     return Ok();
   }
 
-  // Widest elements first, so that each lies at a multiple of its size, else as the state has them.
+  // Tensors, widest elements first, so that each lies at a multiple of its size; then pickles, whose elements are
+  // bytes.
   Result<ExportFile> file(std::string name) {
     std::ranges::stable_sort(leaves_, [](const Leaf& a, const Leaf& b) {
-      const uint32_t bits_a = dtype_bits(a.tensor.dtype), bits_b = dtype_bits(b.tensor.dtype);
-      return bits_a != bits_b ? bits_a > bits_b : a.pickle.empty() && !b.pickle.empty();
+      if (a.pickle.empty() != b.pickle.empty()) return a.pickle.empty();  // the body writes them last
+      return dtype_bits(a.tensor.dtype) > dtype_bits(b.tensor.dtype);
     });
     ExportFile out;
     std::vector<Tensor> tensors;

@@ -272,7 +272,7 @@ const ZipEntry* ZipReader::find(std::string_view name) const {
 
 Status ZipReader::need_all(uint64_t most) const {
   std::vector<ByteRange> ranges;
-  for (const ZipEntry& entry : entries_) ranges.push_back({entry.begin, std::min(entry.stored, most)});
+  for (const ZipEntry& entry : entries_) ranges.push_back({entry.begin, entry.begin + std::min(entry.stored, most)});
   return bytes_.need(std::move(ranges));
 }
 

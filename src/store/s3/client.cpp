@@ -204,6 +204,13 @@ void Client::count(const Request& request, const Answer& answer, bool again) {
   count_request(kind, again, size_of(request.body), answer.http.received + answer.http.text.size());
 }
 
+// Of a request whose time is up: what came of it before.
+static Status with_last_try(const Status& over, const Status& last) {
+  Status status(over.code(), over.message() + "; the last try: " + last.message());
+  for (const auto& [key, value] : over.details()) status = std::move(status).with(key, value);
+  return status;
+}
+
 Answer Client::ask(const Request& request) {
   const std::string where = path(request.key);
   const Busy busy(request.verb.c_str(), where);
@@ -222,8 +229,7 @@ Answer Client::ask(const Request& request) {
     if (used && repair(request, answer, *used, &tries)) continue;
     if (!is_passing(answer)) return answer;
     if (wait_to_try_again(answer, tries)) continue;
-    if (Status over = is_over(request); !over.ok())
-      answer.failure = Status(over.code(), over.message() + "; the last try: " + error(answer, request).message());
+    if (Status over = is_over(request); !over.ok()) answer.failure = with_last_try(over, error(answer, request));
     return answer;
   }
 }

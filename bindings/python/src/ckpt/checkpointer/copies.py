@@ -44,9 +44,11 @@ class Copies:
             made = self._copied(child, here)
             yield key, made
             for new in self._names(here)[1:]:
-                name = new.rpartition("/")[2]
-                if name == str(key):
+                parent, _, name = new.rpartition("/")
+                if name == str(key) and len(self._names(path)) > 1:
                     continue  # what holds it was copied
+                if parent not in (path, *self._names(path)):
+                    raise value_error(f"rename: {here!r} becomes {new!r}: only the last name may change")
                 if name in value:
                     raise value_error(f"rename: {here!r} becomes {new!r}, which the checkpoint has, too")
                 yield name, made
