@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <vector>
+
 namespace ckpt {
 namespace {
 
@@ -19,6 +22,40 @@ TEST(Backoff, PausesDoubleAndAllPollersTogetherAskNoMoreThanAFewThousandTimesASe
     backoff.reset();
     EXPECT_EQ(backoff.next_pause_ms(), first);
   }
+}
+
+// A load inside an export, say: it wakes up when the export has ended.
+TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
+  std::promise<void> disk, ended;
+  const auto answers = disk.get_future().share();
+  auto outer = std::make_shared<Job>();
+  const Status told = run_apart(outer, 60000, [&](Job&) {
+    const Lasting<std::vector<int>> memory(std::vector<int>(1000));
+    return run_apart(std::make_shared<Job>(), 100, [&ended, answers, to = memory->data()](Job&) {
+      {
+        const Busy busy("read", "a disk that hangs");
+        answers.wait();
+      }
+      to[999] = 1;
+      ended.set_value();
+      return Ok();
+    });
+  });
+  EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
+  outer.reset();
+  disk.set_value();
+  ended.get_future().wait();
+}
+
+TEST(Job, WhatWasSettledIsToldThoughTidyingUpTakesLong) {
+  const auto slow = std::make_shared<Job>();
+  const Status told = run_apart(slow, 100, [](Job& job) {
+    Status refused = job.call->settle(Status(CKPT_MISMATCH, "refused"));
+    const Busy busy("telling", "others");
+    while (job.check().ok()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return refused;
+  });
+  EXPECT_EQ(told.code(), CKPT_MISMATCH) << told.message();
 }
 
 }  // namespace

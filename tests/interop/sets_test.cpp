@@ -331,11 +331,14 @@ TEST_F(Sets, AnOlmoDirectoryIsWrittenWithItsConfiguration) {
 TEST_F(Sets, OlmosSafetensorsHoldEachTensorAndValueUnderItsKeys) {
   const std::string optim = R"({"state":{},"1":{},"param_groups":[{"lr":0.1,"betas":{"$":"tuple","items":[1,2]}}],)"
                             R"("by_id":{"$":"dict","items":[[7,)" +
-                            leaf("optim/by_id/7") + "]]}}";
+                            leaf("optim/by_id/7") + R"(]]},"few":)" + leaf("optim/few") + "}";
   const std::string tree = R"({"model":{"a.b":)" + leaf("model/a.b") + R"(,"none":)" + leaf("model/none") +
                            R"(},"optim":)" + optim + R"(,"train":{"rng":[)" + leaf("train/rng/0") + "]}}";
-  save("s", {{floats("model/a.b", {2, 2}, 1), floats("model/none", {0}, 2), floats("optim/by_id/7", {3}, 3),
-              floats("train/rng/0", {1}, 4)},
+  save("s", {{floats("model/a.b", {2, 2}, 1),
+              floats("model/none", {0}, 2),
+              floats("optim/by_id/7", {3}, 3),
+              floats("train/rng/0", {1}, 4),
+              {"optim/few", CKPT_DTYPE_F4_E2M1FN, {6}, pattern(3, 5)}},
              {},
              tree});
   write_file(path("c.yaml"), "x: y\n");
@@ -350,6 +353,7 @@ TEST_F(Sets, OlmosSafetensorsHoldEachTensorAndValueUnderItsKeys) {
             (std::vector<std::string>{"config.yaml", "model.safetensors", "optim.safetensors", "train.pt"}));
   const std::string label = imported("o");
   EXPECT_EQ(values(label, "optim/by_id/7", 12), floats("", {3}, 3).data);
+  EXPECT_EQ(values(label, "optim/few", 3), pattern(3, 5)) << "of less than a byte, like the pickles' elements";
   const std::string again = tree_of(label, "import");
   for (const char* part : {R"("state":{})", R"("betas":{"$":"tuple","items":[1,2]})", R"("1":{})"})
     EXPECT_NE(again.find(part), std::string::npos) << part << again;

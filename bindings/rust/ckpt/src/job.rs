@@ -83,7 +83,8 @@ impl RawJob {
         // SAFETY: the handle is alive.
         let result = check(|err| unsafe { sys::ckpt_job_wait(self.handle.get(), state.0, milliseconds, err) });
         self.let_go();
-        if result.is_ok() && self.save.is_some() && self.state() == JobState::COMMITTED && !self.told.swap(true, Ordering::Relaxed) {
+        let committed = self.save.is_some() && self.state() == JobState::COMMITTED;
+        if result.is_ok() && committed && !self.told.swap(true, Ordering::Relaxed) {
             Report::print_anew(self.report());
         }
         result
