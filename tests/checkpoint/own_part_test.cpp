@@ -179,7 +179,7 @@ TEST_F(OwnPart, NeedsNoLookupThatADiskCanHoldForEver) {
   });
   {
     const auto opening = std::make_shared<Call>();
-    opening->bound(100);
+    opening->bound(500);
     const ContextScope on{CallContext(opening.get())};
     checkpoint = *Checkpoint::open(shell, {"latest", "main", false});
   }
