@@ -267,7 +267,7 @@ def test_what_is_not_found_is_told_with_what_there_is(saved: Path, tmp_path: Pat
         with pytest.raises(ckpt.NotFoundError, match=said):
             call(path)
     ckpt.Session(ckpt.Store(tmp_path / "new")).close()
-    with pytest.raises(ckpt.NotFoundError, match="no checkpoint yet"):
+    with pytest.raises(ckpt.NotFoundError, match="the store is empty"):
         call(tmp_path / "new")
     (saved / "step-5.1.1" / "MANIFEST").unlink()
     with pytest.raises(ckpt.NotFoundError, match=r"not committed: 'step-5\.1\.1 \(open\)'"):
