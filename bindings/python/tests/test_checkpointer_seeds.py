@@ -348,6 +348,8 @@ def test_olmo_rename_of_one_that_became_several(path: Path) -> None:
     keeper = ckpt.Checkpointer(path, signals=())
     with pytest.raises(ValueError, match="which the checkpoint has, too"):
         restore(keeper, state, rename={"model/0.norm.weight": ["model/0.attn.weight", "model/0.out"]})
+    with pytest.raises(ValueError, match="only the last name may change"):
+        restore(keeper, state, rename={"model/0.norm.weight": ["model/0.attn.weight", "other/0.ff.weight"]})
     with pytest.raises(ValueError, match="has no new name"):
         restore(keeper, state, rename={"model/0.norm.weight": []})
 
