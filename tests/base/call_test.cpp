@@ -136,7 +136,7 @@ TEST(Call, AWaitEndsWithTheTimeOfWhoeverWaits) {
 void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 TEST(Call, EachOperationHasAllOfItsTimeAndOneThatTakesLongerEndsAllOthers) {
-  constexpr int64_t kTime = 1500;
+  static constexpr int64_t kTime = 1500;
   Job job;
   job.call->bound(kTime);
   const Status told = job.run(CKPT_JOB_DONE, [](Job& self) -> Status {
