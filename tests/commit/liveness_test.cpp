@@ -305,7 +305,8 @@ TEST_F(Heartbeat, ASignThatAnEarlierSaveLeftSaysNothingOfThisOne) {
   }
 }
 
-// A save that takes less than an interval: one put of each rank and its removal, and nobody looks.
+// A save that takes less than an interval: at most one put of each rank and its removal, and nobody looks. A rank may
+// be done before its first sign of life.
 TEST_F(Heartbeat, CostsEachRankTheSameWhateverTheWorldSize) {
   for (const uint32_t world : {2u, 16u}) {
     bucket = std::make_shared<store::Bucket>(store::Weakness{.list_delay_ms = 2});
@@ -325,7 +326,9 @@ TEST_F(Heartbeat, CostsEachRankTheSameWhateverTheWorldSize) {
     save_on_all(ranks, 1);
     ranks.clear();
     const int each = static_cast<int>(world);
-    EXPECT_EQ(asked, (std::map<std::string, int>{{"put_over", each}, {"remove", each}}));
+    EXPECT_LE(asked["put_over"], each);
+    EXPECT_EQ(asked["remove"], each);
+    EXPECT_EQ(asked.size(), 2u);
   }
 }
 

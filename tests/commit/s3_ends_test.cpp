@@ -140,8 +140,8 @@ TEST_P(S3Ends, WaitingForRanksEndsWithItsTimeWhateverTheServerDoes) {
   const auto leader = *session::Session::open(through_proxy(), 0, 2, nullptr, quiet);
   const auto follower = *session::Session::open(through_proxy(), 1, 2, leader->string().c_str(), quiet);
   const std::vector<float> values = values_of(1, 0, 2);
-  // Rank 0 waits for the part of rank 1, and rank 1 for rank 0 to begin.
-  for (const auto& [session, asked] : {std::pair(leader, "/PART_001"), std::pair(follower, "attempts")}) {
+  // Rank 1 waits for rank 0 to begin, and rank 0 for the part of rank 1.
+  for (const auto& [session, asked] : {std::pair(follower, "attempts"), std::pair(leader, "/PART_001")}) {
     auto save = *save::Save::make(session, strformat("of-{}", session->rank()), 1, soon);
     ASSERT_TRUE(save->add_tensor("w", rows_of(session->rank(), 2), values.data(), values.size() * sizeof(float)).ok());
     stall_second("GET", asked);
