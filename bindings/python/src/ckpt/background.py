@@ -128,6 +128,11 @@ class Running:
         return self._error is not None and not self._told
 
     @property
+    def anew(self) -> bool:
+        """Whether it does not go on from what the run has, and nobody was told."""
+        return bool(self._anew)
+
+    @property
     def stats(self) -> JobStats:
         """Counters of the work so far."""
         try:
@@ -209,7 +214,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.running: Running | None = None  # in flight, or failed and not told
+        self.running: Running | None = None  # in flight, or with something that is not told yet
 
     def wait(self, timeout_ms: int = -1) -> None:
         """Waits for the save in flight. Raises its failure, once."""
@@ -222,8 +227,8 @@ class Turn:
         running.tell()
 
     def forget(self, running: Running) -> None:
-        """Lets go of a save that has ended, unless its failure is still to be told."""
-        if self.running is running and not running.failed:
+        """Lets go of a save that has ended, unless its failure, or that it begins anew, is still to be told."""
+        if self.running is running and not running.failed and not running.anew:
             self.running = None
 
     def cancel(self, why: str) -> None:
