@@ -10,11 +10,7 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
   return guard(err, [&]() -> Status {
     if (!out || !session || !label) return null_status("out, session or label");
     if (session->forked()) return forked_status();
-    // What is refused is told to the other ranks, on a disk that may hang.
-    auto make = [own = session->session, name = std::string(label), step, given = options_of(options)](Job&) {
-      return save::Save::make(own, name, step, given);
-    };
-    CKPT_ASSIGN(auto save, make_apart<std::shared_ptr<save::Save>>(std::make_shared<Job>(), kFreeMs, std::move(make)));
+    CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, options_of(options)));
     CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
     *out = new ckpt_save{{}, std::move(save), session->mirror};
     return Ok();

@@ -311,12 +311,9 @@ Output::~Output() {
   if (!parent_) return;
   std::optional<Closing> failed;
   if (!is_published_) failed.emplace(Status(CKPT_CANCELLED, "the export has failed"));
-  if (directory_) {
-    remove_own_files(directory_.get(), 1);
-    const Busy busy("removal of what is left of", target_);
-    ::unlinkat(parent_.get(), (locked_name_ + kDirectoryEnding).c_str(), AT_REMOVEDIR);
-  }
+  if (directory_) remove_own_files(directory_.get(), 1);
   const Busy busy("removal of what is left of", target_);
+  if (directory_) ::unlinkat(parent_.get(), (locked_name_ + kDirectoryEnding).c_str(), AT_REMOVEDIR);
   if (!locked_name_.empty()) ::unlinkat(parent_.get(), locked_name_.c_str(), 0);
 }
 

@@ -30,7 +30,9 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
   Status configured = save->configure(options);
   if (configured.ok()) return save;
   save->begun_ = true;
-  return save->refuse(std::move(configured));
+  // Only what is refused asks the store, to tell the other ranks, on a disk that may hang.
+  constexpr int64_t kTellMs = 2000;
+  return run_apart(std::make_shared<Job>(), kTellMs, [save, configured](Job&) { return save->refuse(configured); });
 }
 
 Save::~Save() {

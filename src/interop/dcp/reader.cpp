@@ -262,6 +262,7 @@ class CatalogueMaker {
     for (size_t i = 0; i < ends.size(); i++)
       if (users[i]) wanted.push_back(catalogue_.metadata.files[i]);
     expect_files(catalogue_.directory, wanted, options_.folder);
+    lost_.resize(ends.size());
     for (size_t i = 0; i < ends.size(); i++) {
       const std::string path = catalogue_.directory + catalogue_.metadata.files[i];
       uint64_t size = 0;
@@ -269,7 +270,6 @@ class CatalogueMaker {
         catalogue_.files.push_back(SIZE_MAX);
         continue;
       }
-      lost_.resize(i + 1);
       lost_[i] = add_file(path, *users[i], &size);
       if (!lost_[i].ok()) {
         if (!may_be_left_out(lost_[i].code())) return lost_[i];
@@ -283,7 +283,6 @@ class CatalogueMaker {
                 .with("found", size);
       }
     }
-    lost_.resize(ends.size());
     return Ok();
   }
 
