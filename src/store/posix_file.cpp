@@ -194,8 +194,9 @@ Result<Fd> Root::open(std::string_view key, int flags, Links links) const {
     Result<Fd> found = open_once(key, flags, links);
     if (found.status().code() != CKPT_NOT_FOUND || !appears(key)) return found;
   }
-  return Status(CKPT_IO, strformat("open {}: its directory lists it, and it cannot be found: this mount remembers absent "
-                                   "names, and must not (NFS: -o lookupcache=pos; see docs/file-systems.md)",
+  return Status(CKPT_IO, strformat("open {}: its directory lists it, and it cannot be found: this mount "
+                                   "remembers absent names, and must not (NFS: -o lookupcache=pos; see "
+                                   "docs/file-systems.md)",
                                    path(key)))
       .with("path", path(key));
 }
