@@ -3,7 +3,8 @@
 
   claims.py NAME WORK BUILD sample|long
 
-WORK has the file `mounts` (lines "MOUNT NODE FOLDER") and the process id of each node. Prints a line
+WORK has the file `mounts` (lines "MOUNT NODE FOLDER") and the process id of each node. Mounts: A and B of two nodes; C
+and D, where there are such, on which ranks do not see each other's locks; S, the folder of the server. Prints a line
 "NAME/CLAIM ... ok" for each claim, or FAILED and what went wrong, and at the end "N passed, N failed".
 """
 import itertools
@@ -115,7 +116,8 @@ class Volume:
         return json.loads(ls.log.read_text())["checkpoints"]
 
     def files(self, mount, store):
-        """All names below the store, as that node sees them."""
+        """All names below the store: as the server has them, or where that is not to be seen, as that node sees them."""
+        mount = "S" if "S" in self.mounts else mount
         find = self.start("find", mount, ["find", self.path(mount, store), "-printf", "%P\\n"])
         find.end(60)
         return find.lines()
@@ -153,8 +155,226 @@ def worlds(volume, times):
         yield from (what + problem for problem in problems)
 
 
+def first_start(volume, times):
+    """The nodes ask for the store before rank 0 makes it, as each first start of a training does."""
+    for i in range(times):
+        store, mounts = f"first.{i}", "BA" if i % 2 else "AB"
+        for mount in "AB":  # ls of what is not there ends with 2
+            yield from volume.tool(mount, "ls", volume.path(mount, store)).wrong(30, (2,))
+        yield from all_wrong(volume.save(mounts, store, string=i % 4 < 2, count=2), 90)
+        yield from all_wrong(volume.load(mounts[1], store, 2), 60)
+
+
+def follower(volume, times):
+    """Never a wrong byte, never a step back, and what was committed is seen within 5 s."""
+    store = "follower"
+    follows = volume.run("B", "follow", store, until=times)
+    time.sleep(0.5)
+    problems = all_wrong([volume.run("A", "save", store, count=times, keep_last=2, pace_ms=20)], 30 + times * 3)
+    ended = time.monotonic()
+    yield from problems
+    if problems:
+        return
+    yield from follows.wrong(70)
+    if time.monotonic() - ended > 5:
+        yield f"B saw step {times} {time.monotonic() - ended:.1f} s after its save had returned"
+    yield from (line for line in follows.lines() if line.startswith("ODD"))
+
+
+def committed(volume, mount, store):
+    return sorted(int(one["step"]) for one in volume.listed(mount, store) if one["state"] == "committed")
+
+
+def fences(volume, times):
+    """A second session begins while the first saves. The first commits nothing more, and says why."""
+    for i in range(times):
+        store, mounts = f"fences.{i}", (("A", "B"), ("AB", "AB"), ("A", "B"), ("AB", "BA"))[i % 4]
+        first = volume.save(mounts[0], store, name="first session's ", count=900)
+        if not first[0].await_line("ACK", 40, 2):
+            yield from all_wrong(first, 40)
+            continue
+        time.sleep(volume.random.uniform(0, 1))
+        problems = all_wrong(volume.save(mounts[1], store, name="second session's ", first=1001, count=2), 60)
+        problems += all_wrong(first, 40, (4,))
+        problems += [f"{rank.name}: {rank.lines()[-1]}" for rank in first if " FENCED " not in rank.lines()[-1]]
+        expected = sorted(first[0].steps("ACK")) + [1001, 1002]
+        for mount in "AB":
+            end = time.monotonic() + 5
+            while (found := committed(volume, mount, store)) != expected and time.monotonic() < end:
+                time.sleep(0.1)
+            if found != expected:
+                problems.append(f"{mount} lists {found}, and {expected} were committed")
+        yield from (f"fence {i}: " + problem for problem in problems)
+
+
+def leftovers(volume, mount, store):
+    """What older sessions and removals may not leave: FORMAT has what may be there."""
+    names = volume.files(mount, store)
+    tokens = [int(name.split("/")[2]) for name in names if name.startswith(".ckpt/owners/") and name[13:].isdigit()]
+    newest = str(max(tokens, default=0))
+    for name in names:
+        parts = name.split("/")
+        old_attempt = (len(parts) == 1 and name.count(".") >= 2 and name.split(".")[-2] != newest
+                       and f"{name}/MANIFEST" not in names)
+        if old_attempt or name.startswith(".ckpt/trash/") or parts[-1].startswith(".nfs"):
+            yield f"{mount} still has {name}"
+        if name.startswith(".ckpt/attempts/"):
+            yield f"{mount} still has the record {name}"
+
+
+def kills(volume, times):
+    """A rank dies while it saves. What was committed loads whole, and the next session goes on at once."""
+    for i in range(times):
+        store, first, mounts = f"kills.{i // 10}", 1 + 1000 * i, volume.random.choice(("AB", "BA", "ABB"))
+        ranks = volume.save(mounts, store, first=first, count=900, keep_last=3)
+        if not ranks[0].await_line("ACK", 40):
+            yield from all_wrong(ranks, 40)
+            continue
+        time.sleep(volume.random.uniform(0, 1.5))
+        victim = volume.random.randrange(len(ranks))
+        ranks[victim].kill()
+        done = max(ranks[0].steps("ACK"))
+        problems = all_wrong(volume.load(other(mounts[victim]), store, done), 40)
+        following = volume.save(mounts[1::-1], store, name="next session's ", first=first + 900, keep_last=3)
+        problems += all_wrong(following, 26)
+        problems += all_wrong([rank for rank in ranks if rank is not ranks[victim]], 40, (4,))
+        if not problems:
+            problems += leftovers(volume, mounts[1], store)
+        yield from (f"kill {i} of rank {victim} of {mounts}: " + problem for problem in problems)
+
+
+def removal(volume, times):
+    """What is removed is gone, with nothing left of it, whichever node had it open before."""
+    for i in range(times):
+        store, (mount, reader) = f"removal.{i}", "BA" if i % 2 else "AB"
+        problems = all_wrong([volume.run(mount, "save", store, count=4)], 60)
+        problems += all_wrong(volume.load(reader, store, 4), 40)
+        for words in (["rm", volume.path(mount, store) + "@step:4"],
+                      ["prune", volume.path(mount, store), "--keep-last", "1", "--write"]):
+            problems += all_wrong([volume.tool(mount, *words)], 40)
+            problems += [f"after ckpt {words[0]}: {left}" for left in leftovers(volume, mount, store)]
+        found = committed(volume, mount, store)
+        if found != [3]:
+            problems.append(f"steps {found} are left, expected 3")
+        yield from (f"removal {i}: " + problem for problem in problems)
+
+
+def removal_while_read(volume, times):
+    """What the other node reads is kept, or read on: no wrong byte, no SIGBUS."""
+    for i in range(times):
+        store, (mount, reader) = f"read.{i}", "BA" if i % 2 else "AB"
+        go = volume.work / f"go.{i}"
+        problems = all_wrong([volume.run(mount, "save", store, count=2)], 60)
+        holder = volume.run(reader, "hold", store, go=go)
+        if not holder.await_line("HELD"):
+            yield from holder.wrong(10)
+            continue
+        removing = volume.tool(mount, "rm", volume.path(mount, store) + "@step:2")
+        removed = removing.end(40) == 0
+        if not removed and "read" not in " ".join(removing.lines()):
+            problems.append(f"ckpt rm: {removing.lines()}")
+        if removed == (2 in committed(volume, mount, store)):
+            problems.append(f"ckpt rm says that it is {'removed' if removed else 'kept'}, ls does not: {removing.lines()}")
+        problems += all_wrong([volume.run(mount, "save", store, first=3, count=2, keep_last=1)], 60)
+        go.touch()
+        status = holder.end(60)
+        if status and not (removed and holder.lines()[-1].startswith("FAILED GONE")):
+            problems.append(f"{holder.name}, {'removed' if removed else 'kept'}: {status}: {holder.lines()[-2:]}")
+        problems += all_wrong([volume.run(mount, "save", store, first=5, keep_last=1)], 60)
+        problems += leftovers(volume, mount, store)
+        yield from (f"removal {i} while {reader} reads: " + problem for problem in problems)
+
+
+def late_ranks(volume, times, mounts="CD"):
+    """Rank 1 comes 5 s late to each save, while no rank can see another's lock. It is not gone."""
+    if mounts[0] not in volume.mounts:
+        mounts = "AB"
+    string = volume.work / f"string.late.{mounts}.{next(volume.numbers)}"
+    ranks = [volume.run(mount, "save", f"late.{mounts}", f"rank {rank}", rank=rank, world=2, string=string, count=times,
+                        late_ms=5000 * rank, on=1) for rank, mount in enumerate(mounts)]
+    yield from all_wrong(ranks, 60 + times * 30)
+    yield from (line for line in ranks[0].lines() if line.startswith("FAILED"))
+
+
+# ---- the long form only ----
+def late_after_restart(volume, times):
+    """The same after a restart of the server, which may have forgotten the locks."""
+    ranks = [volume.run(mount, "save", "restarted", f"rank {rank}", rank=rank, world=2, count=times, late_ms=5000 * rank,
+                        on=1, string=volume.work / "string.restarted") for rank, mount in enumerate("AB")]
+    ranks[0].await_line("ACK", 60, 2)
+    volume.server("stop")
+    time.sleep(2)
+    volume.server("start")
+    yield from all_wrong(ranks, 60 + times * 30)
+    yield from (line for line in ranks[0].lines() if line.startswith("FAILED"))
+
+
+def sound(volume, store, at_least, first):
+    """The store has what was committed, whole, and goes on."""
+    problems = all_wrong(volume.load("BA", store, at_least, 30_000), 90)
+    problems += all_wrong([volume.tool("A", "verify", volume.path("A", store) + "@latest")], 60)
+    return problems + all_wrong(volume.save("BA", store, name="next session's ", first=first, count=2), 90)
+
+
+def restarts(volume, times):
+    """The server stops in mid-save for 3 s, or for longer than the saves may take."""
+    for i in range(times):
+        store, outage = f"restarts.{i}", 35 if i % 2 else 3
+        ranks = volume.save("AB", store, count=900, on=1)
+        if not ranks[0].await_line("ACK", 40, 2):
+            yield from all_wrong(ranks, 40)
+            continue
+        time.sleep(volume.random.uniform(0, 1))
+        volume.server("stop")
+        time.sleep(outage)
+        volume.server("start")
+        acked = len(ranks[0].steps("ACK"))
+        problems = []
+        try:
+            ranks[0].await_line("ACK", 90, acked + 3)  # it goes on, or it has ended by an error of ckpt
+        except Failed as failed:
+            problems.append(str(failed))
+        for line in (line for rank in ranks for line in rank.lines() if line.startswith("FAILED") and " after " in line):
+            if float(line.split(" after ")[1].split()[0]) > 32:
+                problems.append(f"later than timeout_ms and 10 s: {line}")
+        for rank in ranks:
+            rank.kill()
+        problems += sound(volume, store, max(ranks[0].steps("ACK")), 2001)
+        yield from (f"outage {i} of {outage} s: " + problem for problem in problems)
+
+
+def full_disk(volume, times):
+    """A save that finds no space ends with NO_SPACE on one rank and a reason on all; then the store goes on."""
+    for i in range(times):
+        store = f"full.{i}"
+        problems = all_wrong(volume.save("AB", store), 60)
+        # What is left is less than one save needs.
+        fill = volume.start("fill", "A", ["dd", "if=/dev/zero", "of=" + volume.path("A", "fill"), "bs=512k"])
+        fill.end(300)
+        if "No space left" not in " ".join(fill.lines()) and "quota" not in " ".join(fill.lines()):
+            raise Failed(f"the disk could not be filled: {fill.lines()}")
+        ranks = volume.save("AB", store, first=2)
+        problems += all_wrong(ranks, 60, (4,))
+        said = [rank.lines()[-1] for rank in ranks]
+        if not any("NO_SPACE" in line for line in said):
+            problems.append(f"nobody said NO_SPACE: {said}")
+        volume.start("rm", "A", ["rm", volume.path("A", "fill")]).end(60)
+        time.sleep(5)  # some servers count what was removed a moment later
+        yield from (f"full disk {i}: " + problem for problem in problems + sound(volume, store, 1, 11))
+
+
 CLAIMS = (  # name, claim, how often in the short form and in the long one
     ("worlds", worlds, 4, 50),
+    ("first start", first_start, 2, 10),
+    ("follower", follower, 20, 200),
+    ("fences", fences, 2, 20),
+    ("kills", kills, 4, 50),
+    ("removal", removal, 2, 6),
+    ("removal while it is read", removal_while_read, 1, 6),
+    ("late ranks", late_ranks, 2, 4),
+    ("late ranks after a restart", late_after_restart, 0, 6),
+    ("restarts", restarts, 0, 6),
+    ("full disk", full_disk, 0, 3),
 )
 
 

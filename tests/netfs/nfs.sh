@@ -61,6 +61,7 @@ setup() {
   rpc.nfsd 4
   make_client A 1 >&2
   make_client B 2 >&2
+  echo "S A /mnt/srv"
   mount_by A A "$options"
   mount_by B B "$options"
   # Where locks do not meet: two clients that ask the server for none; two mounts of one client.
