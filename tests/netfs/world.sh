@@ -4,11 +4,11 @@
 #
 #   world.sh NAME WORK BUILD sample|long
 #
-# WORK is an empty folder of this machine. NAME.sh beside this file knows the file system: `setup` starts the servers
+# WORK is an empty folder of this machine; servers keep what they store in DATA, a small disk. NAME.sh beside this file knows the file system: `setup` starts the servers
 # and prints for each mount a line "MOUNT NODE FOLDER", `stop` and `start` are the servers' restart.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-export NAME=$1 WORK=$2 LC_ALL=C.UTF-8
+export NAME=$1 WORK=$2 DATA=$2/data ADDRESS=10.99.0.1 LC_ALL=C.UTF-8
 export SYSTEM=$here/${NAME/%[34]/}.sh
 
 # make_node NAME: a process in whose namespaces the programs of a node run. It has a host name and a boot id of its
@@ -27,6 +27,13 @@ make_node() {
 
 mount --make-rshared /
 ip link set lo up
+# User-mode Linux has all this.
+if [[ $NAME != nfs* ]]; then
+  ip addr add $ADDRESS/32 dev lo
+  mount -t tmpfs tmpfs /run
+  mkdir "$DATA"
+  mount -o loop "$WORK/disk" "$DATA"
+fi
 began=$SECONDS
 if ! "$SYSTEM" setup >"$WORK/mounts" 2>"$WORK/setup.txt"; then
   echo "$NAME/set-up ... FAILED"
