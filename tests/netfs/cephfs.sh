@@ -44,7 +44,7 @@ setup() {
   } >&2
   for mount in A B; do
     mkdir "$WORK/$mount"
-    timeout 60 ceph-fuse --id admin "$WORK/$mount" >&2
+    timeout 60 ceph-fuse --id admin --pid-file "$folder/run/$mount.pid" "$WORK/$mount" >&2
     echo "$mount $mount $WORK/$mount"
   done
 }
