@@ -117,7 +117,7 @@ class Volume:
         return json.loads(ls.log.read_text())["checkpoints"]
 
     def files(self, mount, store):
-        """All names below the store: as the server has them, or where that is not to be seen, as that node sees them."""
+        """All names below the store: as the server has them, or if that is not to be seen, as that node sees them."""
         mount = "S" if "S" in self.mounts else mount
         find = self.start("find", mount, ["find", self.path(mount, store), "-printf", "%P\\n"])
         find.end(60)
@@ -280,7 +280,7 @@ def removal_while_read(volume, times):
         if not removed and "read" not in " ".join(removing.lines()):
             problems.append(f"ckpt rm: {removing.lines()}")
         if removed == (2 in committed(volume, mount, store)):
-            problems.append(f"ckpt rm says that it is {'removed' if removed else 'kept'}, ls does not: {removing.lines()}")
+            problems.append(f"removed: {removed}, but ls says else; ckpt rm: {removing.lines()}")
         problems += all_wrong([volume.run(mount, "save", store, first=3, count=2, keep_last=1)], 60)
         go.touch()
         status = holder.end(60)

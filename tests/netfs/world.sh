@@ -4,8 +4,9 @@
 #
 #   world.sh NAME WORK BUILD sample|long
 #
-# WORK is an empty folder of this machine; servers keep what they store in DATA, a small disk. NAME.sh beside this file knows the file system: `setup` starts the servers
-# and prints for each mount a line "MOUNT NODE FOLDER", `stop` and `start` are the servers' restart.
+# WORK is an empty folder of this machine; servers keep what they store in DATA, a small disk. Beside this file is a
+# script for each file system: `setup` starts the servers and prints for each mount a line "MOUNT NODE FOLDER"; `stop`
+# and `start` are the servers' restart.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export NAME=$1 WORK=$2 DATA=$2/data ADDRESS=10.99.0.1 LC_ALL=C.UTF-8
