@@ -1,0 +1,117 @@
+#include "store/mount.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <vector>
+
+namespace ckpt::store {
+
+static std::vector<std::string_view> fields_of(std::string_view text, char separator) {
+  std::vector<std::string_view> fields;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    fields.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return fields;
+}
+
+// The kernel writes blanks and backslashes as "\040".
+static std::string unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); i++) {
+    const std::string_view code = text.substr(i, 4);
+    const bool escaped = code.size() == 4 && code[0] == '\\' && code.find_first_not_of("01234567", 1) == code.npos;
+    if (!escaped) {
+      plain += text[i];
+      continue;
+    }
+    plain += static_cast<char>((code[1] - '0') * 64 + (code[2] - '0') * 8 + (code[3] - '0'));
+    i += 3;
+  }
+  return plain;
+}
+
+// "36 35 98:0 / /data rw,relatime shared:1 - ext4 /dev/sda1 rw"
+Mount parse_mount(std::string_view line) {
+  const auto words = fields_of(line, ' ');
+  const auto dash = std::find(words.begin(), words.end(), "-");
+  if (words.size() < 10 || words.end() - dash < 4) return {};
+  return {.type = unescaped(dash[1]),
+          .source = unescaped(dash[2]),
+          .point = unescaped(words[4]),
+          .options = std::string(words[5]) + "," + std::string(dash[3])};
+}
+
+// Since Linux 5.8 the kernel tells the number of the mount; before, only that of the file system.
+static std::string number_of(int fd, size_t* column) {
+  struct statx found = {};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &found) != 0) return "";
+  *column = found.stx_mask & STATX_MNT_ID ? 0 : 2;
+  if (*column == 0) return std::to_string(found.stx_mnt_id);
+  return std::to_string(found.stx_dev_major) + ":" + std::to_string(found.stx_dev_minor);
+}
+
+Mount find_mount(int fd) {
+  size_t column = 0;
+  const std::string number = number_of(fd, &column);
+  std::ifstream mounts("/proc/self/mountinfo");
+  Mount found;
+  for (std::string line; !number.empty() && std::getline(mounts, line);)
+    if (const auto words = fields_of(line, ' '); words.size() > column && words[column] == number)
+      found = parse_mount(line);
+  return found;
+}
+
+bool Mount::has(std::string_view option) const {
+  const auto all = fields_of(options, ',');
+  return std::find(all.begin(), all.end(), option) != all.end();
+}
+
+static bool is_nfs(const Mount& mount) { return mount.type == "nfs" || mount.type == "nfs4"; }
+
+bool Mount::shared() const {
+  static constexpr std::array kLocal = {"ext2",     "ext3",     "ext4",      "xfs",    "btrfs", "tmpfs",
+                                        "ramfs",    "overlay",  "zfs",       "f2fs",   "vfat",  "exfat",
+                                        "bcachefs", "squashfs", "hugetlbfs", "jfs",    "ntfs",  "ntfs3",
+                                        "fuseblk",  "nilfs2",   "reiserfs",  "rootfs", "erofs"};
+  return std::find(kLocal.begin(), kLocal.end(), type) == kLocal.end();
+}
+
+// Each as its documents say; what was tried here is in docs/file-systems.md.
+Mount::Locks Mount::locks() const {
+  static constexpr std::array kForAll = {"ceph",     "fuse.ceph",    "fuse.ceph-fuse", "fuse.glusterfs",
+                                         "fuse.mfs", "fuse.moosefs", "fuse.juicefs",   "gpfs",
+                                         "ocfs2",    "gfs2",         "wekafs",         "fuse.lizardfs"};
+  static constexpr std::array kOfThisMachine = {"fuse.sshfs",  "fuse.s3fs",     "fuse.rclone",  "fuse.gcsfuse",
+                                                "fuse.goofys", "fuse.mount-s3", "fuse.geesefs", "fuse.blobfuse2"};
+  if (!shared()) return Locks::kForAll;
+  if (is_nfs(*this))
+    return has("nolock") || has("local_lock=all") || has("local_lock=flock") ? Locks::kOfThisMachine : Locks::kForAll;
+  if (type == "lustre") return has("flock") ? Locks::kForAll : Locks::kOfThisMachine;
+  if (type == "cifs" || type == "smb3") return has("nobrl") ? Locks::kOfThisMachine : Locks::kForAll;
+  if (std::find(kForAll.begin(), kForAll.end(), type) != kForAll.end()) return Locks::kForAll;
+  if (std::find(kOfThisMachine.begin(), kOfThisMachine.end(), type) != kOfThisMachine.end())
+    return Locks::kOfThisMachine;
+  return Locks::kUnknown;
+}
+
+std::string Mount::harmful() const {
+  if (is_nfs(*this))
+    for (const char* option : {"nocto", "nolock", "local_lock=all", "local_lock=flock"})
+      if (has(option)) return option;
+  if (type == "lustre")
+    for (const char* option : {"localflock", "noflock"})
+      if (has(option)) return option;
+  if (type == "cifs" || type == "smb3")
+    for (const char* option : {"cache=loose", "nobrl"})
+      if (has(option)) return option;
+  return "";
+}
+
+}  // namespace ckpt::store

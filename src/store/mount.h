@@ -1,0 +1,34 @@
+// What is mounted where a file lies, and what that promises to several machines: by the kernel's words alone, since one
+// machine cannot try it. docs/file-systems.md has the sources of each row.
+// Pure, but for find_mount. The tool compiles it, too, so it needs nothing else of the engine.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ckpt::store {
+
+struct Mount {
+  std::string type;     // "ext4", "nfs4", "fuse.sshfs"; "" if the kernel does not tell
+  std::string source;   // "server:/export"
+  std::string point;    // "/data"
+  std::string options;  // of the mount and of its file system, with commas between them
+
+  // An option without a value, or "name=value".
+  bool has(std::string_view option) const;
+  // Whether other machines may change the files, too.
+  bool shared() const;
+  // Who sees a lock of flock(2): all that have the file open; only this machine, so that others do not keep it; nobody
+  // can tell, so it is as good as the latter.
+  enum class Locks { kForAll, kOfThisMachine, kUnknown };
+  Locks locks() const;
+  // An option of the mount that breaks what ckpt needs; "" if there is none.
+  std::string harmful() const;
+};
+
+// One line of /proc/self/mountinfo. An empty type if it is none.
+Mount parse_mount(std::string_view line);
+// The mount of an open file or directory.
+Mount find_mount(int fd);
+
+}  // namespace ckpt::store
