@@ -71,16 +71,21 @@ class PosixStore final : public Store {
   std::atomic<bool> left_trash_{false};   // what this process had open itself
 };
 
+// A disk may hold whoever asks: nobody else waits for the lock meanwhile.
 Traits PosixStore::traits() const {
-  std::lock_guard lock(mounting_);
-  if (traits_) return *traits_;
+  {
+    std::lock_guard lock(mounting_);
+    if (traits_) return *traits_;
+  }
   const Result<Fd> root = root_.open("", O_PATH);
   if (!root.ok()) return {};
+  const Busy busy("inspection", root_.path());
   const Mount mount = find_mount(root->get());
   Traits traits;
   traits.shared = mount.shared();
   traits.common_locks = mount.locks() == Mount::Locks::kForAll;
-  return traits_.emplace(traits);
+  std::lock_guard lock(mounting_);
+  return traits_ ? *traits_ : traits_.emplace(traits);
 }
 
 Status PosixStore::prepare() {

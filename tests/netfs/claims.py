@@ -244,6 +244,8 @@ def kills(volume, times):
         following = volume.save(mounts[1::-1], store, name="next session's ", first=first + 900, keep_last=3)
         problems += all_wrong(following, 26)
         problems += all_wrong([rank for rank in ranks if rank is not ranks[victim]], 40, (4,))
+        # A rank that lived may have opened an attempt just after the next session had tidied up: one more start.
+        problems += all_wrong(volume.save(mounts[0], store, name="last session's ", first=first + 950, keep_last=3), 26)
         if not problems:
             problems += leftovers(volume, mounts[1], store)
         yield from (f"kill {i} of rank {victim} of {mounts}: " + problem for problem in problems)
