@@ -90,6 +90,7 @@ Status retire_directory(const Root& root, std::string_view key, std::string_view
   std::erase_if(files, [&](const std::string& name) {
     struct stat found;
     Fd file = open_unused(directory.get(), name);
+    const Busy busy("inspection", root.path(), key);
     return file && fstat(file.get(), &found) == 0 && static_cast<uint64_t>(found.st_size) >= kRecycleFrom;
   });
   if (files.size() == count) return finish_removal(root, key, directory.get(), std::move(files));
