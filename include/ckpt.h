@@ -461,9 +461,10 @@ CKPT_API ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* 
 CKPT_API const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key); /* or NULL */
 
 /* A read-only view of a whole tensor, without a copy, for as long as the reader lives. Checksums are verified first
- * unless verify=0. A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot. Options:
- * timeout_ms, verify, threads. Statuses: NOT_FOUND, UNSUPPORTED (its bytes are not stored raw and in one piece),
- * CORRUPT, GONE, IO. */
+ * unless verify=0. A mapped file on a failing disk can end the process with SIGBUS; ckpt_load cannot. So can another
+ * machine that removes the checkpoint, where it does not see this one's locks (NFS with nolock, sshfs, others): such
+ * a store is not mapped without map_unlocked=1. Options: timeout_ms, verify, map_unlocked, threads. Statuses:
+ * NOT_FOUND, UNSUPPORTED (its bytes are not stored raw and in one piece, or no lock keeps them), CORRUPT, GONE, IO. */
 CKPT_API ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const ckpt_options* options,
                                      const void** data, uint64_t* size, ckpt_error** err);
 

@@ -176,8 +176,9 @@ func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]by
 }
 
 // Map returns a view of a whole tensor without a copy. It verifies the checksums first unless verify=0. A mapped file
-// on a failing disk can end the process with SIGBUS; a Load cannot. Options: timeout_ms, verify, threads. Errors:
-// ErrNotFound, ErrUnsupported (the bytes are not stored raw and in one piece), ErrCorrupt, ErrGone, ErrIO.
+// on a failing disk can end the process with SIGBUS; a Load cannot. Nor is a store mapped where locks are not seen by
+// other machines, unless map_unlocked=1. Options: timeout_ms, verify, map_unlocked, threads. Errors: ErrNotFound,
+// ErrUnsupported (the bytes are not stored raw and in one piece, or no lock keeps them), ErrCorrupt, ErrGone, ErrIO.
 func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*MappedTensor, error) {
 		var data unsafe.Pointer

@@ -265,9 +265,11 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
     if (!tensor || !data || !size) return null_status("tensor, data or size");
     CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
-    const auto map = [kept = reader->checkpoint, name = std::string(tensor), verify = bag.integer("verify") != 0,
-                      threads = resolve_threads(bag.integer("threads"))](Job&) {
-      return load::map_tensor(*kept, name, verify, threads);
+    const load::MapOptions how{.verify = bag.integer("verify") != 0,
+                               .unlocked = bag.integer("map_unlocked") != 0,
+                               .threads = resolve_threads(bag.integer("threads"))};
+    const auto map = [kept = reader->checkpoint, name = std::string(tensor), how](Job&) {
+      return load::map_tensor(*kept, name, how);
     };
     CKPT_ASSIGN(Bytes bytes, make_apart<Bytes>(std::make_shared<Job>(), bag.integer("timeout_ms"), map));
     checkpoint::note_loaded(reader->checkpoint->summary(), reader->checkpoint->summary().step);

@@ -42,8 +42,8 @@ bool Job::launch(std::thread* thread, int32_t done, std::function<Status(Job&)> 
   be_part_of_outer();
   work_ = std::move(work);
   const std::shared_ptr<Job> self = weak_from_this().lock();
+  if (self) call->watch();
   can_be_left_ = self != nullptr;
-  if (can_be_left_) call->watch();
   return start_thread(thread, [this, self, done] { (void)work_on(done, work_); });
 }
 

@@ -83,7 +83,7 @@ class Job : public std::enable_shared_from_this<Job> {
   int32_t reached_ = CKPT_JOB_NEW;  // of the states before the end
   std::atomic<bool> taken_{false};
   mutable std::atomic<bool> left_{false};
-  bool can_be_left_ = false;
+  std::atomic<bool> can_be_left_{false};
   mutable Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;

@@ -27,17 +27,26 @@ std::string_view without_file_scheme(std::string_view text) {
   return text.starts_with(kScheme) ? text.substr(kScheme.size()) : text;
 }
 
-void need_directory(const std::string& path) {
+// A client of a network file system remembers what was absent; the library asks the server.
+fs::file_status status_of(const std::string& path) {
   std::error_code code;
-  fs::file_status status = fs::status(path, code);
+  const fs::file_status status = fs::status(path, code);
+  if (fs::exists(status)) return status;
+  try {
+    (void)ckpt::Store::open(path).list();
+  } catch (const ckpt::Error& error) {
+    if (error.status() == CKPT_NOT_FOUND) return status;
+  }
+  return fs::status(path, code);
+}
+
+void need_directory(const std::string& path) {
+  const fs::file_status status = status_of(path);
   if (!fs::exists(status)) fail(CKPT_NOT_FOUND, "no such directory: " + path);
   if (!fs::is_directory(status)) invalid("a file is neither a store nor a checkpoint: " + path);
 }
 
-bool exists(const std::string& path) {
-  std::error_code code;
-  return fs::exists(path, code);
-}
+bool exists(const std::string& path) { return fs::exists(status_of(path)); }
 
 // Whether a name ends in a token and an attempt: "step-100.7.1".
 bool is_named_as_checkpoint(std::string_view name) {

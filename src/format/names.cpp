@@ -246,6 +246,16 @@ std::string refusal_key(uint64_t token, uint32_t rank) {
 }
 std::optional<uint32_t> parse_refusal_name(std::string_view name) { return parse_suffix<uint32_t>(name, "refused."); }
 
+std::string question_key(uint64_t token, uint32_t rank, uint64_t number) {
+  return below(session_dir(token), strformat("ask.{}.{}", rank, number));
+}
+std::string answer_key(uint64_t token, uint32_t rank, uint64_t number) {
+  return below(session_dir(token), strformat("here.{}.{}", rank, number));
+}
+std::optional<uint64_t> parse_answer_name(std::string_view name, uint32_t rank) {
+  return parse_suffix<uint64_t>(name, strformat("here.{}.", rank));
+}
+
 std::string beats_dir(uint64_t token) { return below(kBeatsDir, std::to_string(token)); }
 std::string beat_key(uint64_t token, uint32_t rank, std::string_view attempt) {
   return below(beats_dir(token), std::to_string(rank) + "." + std::string(attempt));

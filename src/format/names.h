@@ -87,6 +87,10 @@ std::string claim_key(uint64_t token, uint32_t rank);     // ".ckpt/sessions/7/r
 std::optional<uint32_t> parse_claim_name(std::string_view name);
 std::string refusal_key(uint64_t token, uint32_t rank);  // ".ckpt/sessions/7/refused.3": why that rank does not come
 std::optional<uint32_t> parse_refusal_name(std::string_view name);
+// ".ckpt/sessions/7/ask.3.1", "….here.3.1": the first question to rank 3 whether it lives, and its answer.
+std::string question_key(uint64_t token, uint32_t rank, uint64_t number);
+std::string answer_key(uint64_t token, uint32_t rank, uint64_t number);
+std::optional<uint64_t> parse_answer_name(std::string_view name, uint32_t rank);  // the number
 std::string beats_dir(uint64_t token);  // ".ckpt/beats/7": of ranks that save, see session/liveness.h
 // ".ckpt/beats/7/3.step-100.7.1": of one attempt, so that what an earlier one left says nothing of this one.
 std::string beat_key(uint64_t token, uint32_t rank, std::string_view attempt);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "base/text.h"
 #include "checkpoint/chunk_io.h"
 #include "format/names.h"
 
@@ -26,8 +27,19 @@ static Status check_mapped(Bytes file, std::span<const fb::Chunk> chunks, unsign
   });
 }
 
-Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, bool verify,
-                         unsigned threads) {
+// A page whose file another machine has removed cannot be read: the kernel ends the process.
+static Status check_kept(const store::Store& store, std::string_view name) {
+  if (store.traits().common_locks) return Ok();
+  return Status(CKPT_UNSUPPORTED,
+                strformat("tensor {} of {} is not mapped: locks of this mount are not seen by other machines, and one "
+                          "that removes the checkpoint would end this process by SIGBUS; load it, or set option "
+                          "map_unlocked=1 where nothing is removed meanwhile",
+                          quoted(name), store.uri()))
+      .with("tensor", std::string(name));
+}
+
+Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, const MapOptions& options) {
+  if (!options.unlocked) CKPT_TRY(check_kept(checkpoint.store(), name));
   CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint.find(name));
   if (!named.tensor)
     return Status(CKPT_NOT_FOUND, "tensor \"" + std::string(name) + "\": not in the checkpoint")
@@ -44,8 +56,8 @@ Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_v
     end += chunk.stored_size();
   }
   CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(pieces[0].part));
-  if (verify)
-    if (Status status = check_mapped(bytes, chunks, threads); !status.ok())
+  if (options.verify)
+    if (Status status = check_mapped(bytes, chunks, options.threads); !status.ok())
       return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), pieces[0].part);
   return bytes.subspan(chunks[0].offset(), end - chunks[0].offset());
 }

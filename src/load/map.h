@@ -5,9 +5,14 @@
 
 namespace ckpt::load {
 
-// See ckpt_reader_map. The bytes live as long as the checkpoint. NOT_FOUND; UNSUPPORTED for a view, and for a tensor
-// that is compressed or in several pieces; CORRUPT.
-Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, bool verify,
-                         unsigned threads);
+struct MapOptions {
+  bool verify = true;
+  bool unlocked = false;  // also where another machine may remove what this one has locked
+  unsigned threads = 1;
+};
+
+// See ckpt_reader_map. The bytes live as long as the checkpoint. NOT_FOUND; UNSUPPORTED for a view, for a tensor that
+// is compressed or in several pieces, and where no lock keeps the file; CORRUPT.
+Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, const MapOptions& options);
 
 }  // namespace ckpt::load

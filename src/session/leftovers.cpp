@@ -79,6 +79,7 @@ Status close_older_attempts(store::Store& store, const SessionPlan& plan) {
 static Status forget_session(store::Store& store, uint64_t token, const std::string& key) {
   if (store.traits().tells_age) (void)store.remove_directory(format::beats_dir(token));
   Status removed = store.remove_directory(format::session_dir(token));
+  if (removed.code() == CKPT_CONFLICT) return Ok();  // a process of it lives, and has its claim open: the next start's
   if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return removed;
   return forget(store, key);
 }

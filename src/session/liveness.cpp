@@ -1,7 +1,6 @@
 #include "session/liveness.h"
 
 #include <fstream>
-#include <thread>
 
 #include "base/text.h"
 #include "format/names.h"
@@ -27,14 +26,8 @@ Status Liveness::hold(const std::shared_ptr<store::Store>& store, const SessionP
   rank_ = rank;
   if (store->traits().tells_age && plan.heartbeat_ms != 0 && plan.world_size > 1)
     heartbeat_ = std::make_unique<store::Heartbeat>(store, static_cast<int64_t>(plan.heartbeat_ms));
-  const std::string claim = format::claim_key(plan.token, rank);
-  for (int tries = 0;; tries++) {
-    auto lock = store->try_lock_exclusive(claim);
-    if (lock.ok()) lock_ = lock.take();
-    // Another rank looks at it, which takes a moment.
-    if (lock.ok() || lock.status().code() != CKPT_CONFLICT || tries == 500) return std::move(lock).status();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  CKPT_ASSIGN(presence_, Presence::hold(store, plan, rank));
+  return Ok();
 }
 
 std::shared_ptr<void> Liveness::begin_save(const SessionPlan& plan, std::string_view attempt) {
@@ -47,12 +40,54 @@ Liveness::Seen Liveness::look(const store::Store& store, const std::string& clai
     visible_.insert(rank);
     return Seen::kAlive;
   }
-  if (!lock.ok() || !(*lock)->protects()) return Seen::kUnknown;  // it has not come yet, or nobody can tell
+  if (!lock.ok()) return Seen::kUnknown;              // it has not come yet, or nobody can tell
+  if (store.traits().shared) return Seen::kUnlocked;  // and is asked
+  if (!(*lock)->protects()) return Seen::kUnknown;
   if (visible_.contains(rank)) return Seen::kUnlocked;
   auto record = store.get(claim, 4096);
   const std::string here = machine();
   const bool same = record.ok() && !here.empty() && as_text(*record).find(here) != std::string_view::npos;
   return same ? Seen::kUnlocked : Seen::kUnknown;
+}
+
+// So long a rank that answered is not asked again.
+static constexpr int64_t kTrustMs = 30000;
+
+// The number of the next question: those before were answered.
+static Result<uint64_t> next_question(const store::Store& store, const SessionPlan& plan, uint32_t rank) {
+  CKPT_ASSIGN(const auto files, store.list(format::session_dir(plan.token)));
+  uint64_t next = 1;
+  for (const store::Entry& file : files)
+    if (auto number = format::parse_answer_name(file.name, rank)) next = std::max(next, *number + 1);
+  return next;
+}
+
+static Status gone(uint32_t rank, std::string_view why) {
+  return Status(CKPT_ABORTED, strformat("rank {} is gone: {}", rank, why)).with("ranks", std::to_string(rank));
+}
+
+// Its lock is free. Where other machines reach the store, that is no death: it is asked. What cannot be read or written
+// now is tried again.
+Status Liveness::check_unlocked(store::Store& store, const SessionPlan& plan, uint32_t rank) {
+  if (!store.traits().shared) return gone(rank, "its process has ended, or has closed its session");
+  Question& question = questions_[rank];
+  if (question.number == 0) {
+    const auto number = next_question(store, plan, rank);
+    if (!number.ok()) return Ok();
+    const Status put = store.put_if_absent(format::question_key(plan.token, rank, *number), as_bytes("?\n"));
+    if (put.ok() || put.code() == CKPT_EXISTS) question = {*number, steady_ms()};
+    return Ok();
+  }
+  const auto answered = store.exists(format::answer_key(plan.token, rank, question.number));
+  if (!answered.ok()) return Ok();
+  const int64_t most_ms = Presence::answer_ms(plan.world_size);
+  if (*answered)
+    question = {0, 0, steady_ms()};
+  else if (steady_ms() - question.asked_ms > most_ms)
+    return gone(rank, strformat("its lock is free, and it did not answer within {} ms: its process has ended, stands "
+                                "still, or has closed its session",
+                                most_ms));
+  return Ok();
 }
 
 // What cannot be read now is looked at again.
@@ -86,7 +121,7 @@ Status Liveness::check_beats(const store::Store& store, const SessionPlan& plan,
       .with("ranks", list_ranks(gone));
 }
 
-Status Liveness::check(const store::Store& store, const SessionPlan& plan, std::string_view attempt,
+Status Liveness::check(store::Store& store, const SessionPlan& plan, std::string_view attempt,
                        std::span<const uint32_t> ranks) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || Clock::now() < next_) return Ok();
@@ -96,13 +131,14 @@ Status Liveness::check(const store::Store& store, const SessionPlan& plan, std::
   if (heartbeat_) return begins ? Ok() : check_beats(store, plan, attempt, ranks);
   for (size_t i = 0; !begins && i < std::min(ranks.size(), kAtATime); i++) {
     const uint32_t rank = ranks[turn_++ % ranks.size()];
+    if (const auto question = questions_.find(rank); question != questions_.end())
+      if (question->second.heard_ms != 0 && steady_ms() - question->second.heard_ms < kTrustMs) continue;
     if (look(store, format::claim_key(plan.token, rank), rank) != Seen::kUnlocked) {
       unlocked_.erase(rank);
+      questions_.erase(rank);
       continue;
     }
-    if (unlocked_.insert(rank).second) continue;
-    return Status(CKPT_ABORTED, strformat("rank {} is gone: its process has ended, or has closed its session", rank))
-        .with("ranks", std::to_string(rank));
+    if (!unlocked_.insert(rank).second) CKPT_TRY(check_unlocked(store, plan, rank));
   }
   return Ok();
 }

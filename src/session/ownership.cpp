@@ -115,6 +115,15 @@ static Status fenced_by(const SessionPlan& plan, uint64_t token) {
       .with("found", token);
 }
 
+// The list of the run's owners lacks our own record, which is there.
+static Status old_list(const store::Store& store, const SessionPlan& plan) {
+  const std::string path = store.path(format::run_dir(plan.run));
+  return Status(CKPT_IO, strformat("list {}: it is old, and lacks the record of session {}, which is there: this mount "
+                                   "remembers lists, and must not (sshfs: -o dir_cache=no; see docs/file-systems.md)",
+                                   path, plan.token))
+      .with("path", path);
+}
+
 // Normally only a higher token fences. But if .ckpt was deleted by hand, the next session starts from the checkpoints'
 // tokens and may get our token or a lower one. Then our own record is missing, and the run has another one.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded) {
@@ -131,6 +140,11 @@ Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded)
       other = std::max(other.value_or(0), session->token);
   }
   if (recorded) *recorded = own;
+  if (other && !own && *other < plan.token) {
+    const std::string record = format::run_dir(plan.run) + "/" + format::run_session_name(plan.token, plan.session_id);
+    if (auto there = store.exists(record); !there.ok() || *there)
+      return there.ok() ? old_list(store, plan) : there.status();
+  }
   return other && (!own || *other >= plan.token) ? fenced_by(plan, *other) : Ok();
 }
 

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 
 #include "store/io_queue.h"
 #include "store/keys.h"
+#include "store/mount.h"
 #include "store/posix_directory.h"
 #include "store/posix_file.h"
 #include "store/posix_orphans.h"
@@ -29,6 +32,7 @@ class PosixStore final : public Store {
 
   std::string uri() const override { return root_.path(); }
   std::string path(std::string_view key) const override { return root_.path(key); }
+  Traits traits() const override;
   Status make_root() override { return store::make_root(root_); }
   Status prepare() override;
   Status make_directory(std::string_view key) override;
@@ -46,6 +50,7 @@ class PosixStore final : public Store {
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
+  void finish_removals() override;
   void sweep(std::string_view directory) override;
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override;
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override;
@@ -61,7 +66,22 @@ class PosixStore final : public Store {
   const StoreOptions options_;
   std::mutex probing_;
   bool probed_ = false;
+  mutable std::mutex mounting_;
+  mutable std::optional<Traits> traits_;  // once the root is there
+  std::atomic<bool> left_trash_{false};   // what this process had open itself
 };
+
+Traits PosixStore::traits() const {
+  std::lock_guard lock(mounting_);
+  if (traits_) return *traits_;
+  const Result<Fd> root = root_.open("", O_PATH);
+  if (!root.ok()) return {};
+  const Mount mount = find_mount(root->get());
+  Traits traits;
+  traits.shared = mount.shared();
+  traits.common_locks = mount.locks() == Mount::Locks::kForAll;
+  return traits_.emplace(traits);
+}
 
 Status PosixStore::prepare() {
   std::unique_lock lock(probing_, std::defer_lock);
@@ -94,7 +114,14 @@ Status PosixStore::probe_with(const std::string& key) {
   // Kept open until the end, so that nobody takes it for an orphan.
   CKPT_ASSIGN(auto first, PosixWriter::create(root_, key, {.durable = false}));
   CKPT_TRY(first->write_at(0, as_bytes("first")));
-  CKPT_TRY(first->publish(5));
+  Status published = first->publish(5);
+  const std::string* error = published.detail("errno");
+  if (error && *error == std::to_string(EIO) && traits().shared)  // rclone's answer to a link
+    return Status(CKPT_UNSUPPORTED, strformat("store {}: the file system could write a file, but not give it its name "
+                                              "if absent: it has neither exclusive rename nor links ({})",
+                                              root_.path(), published.message()))
+        .with("path", root_.path());
+  CKPT_TRY(std::move(published));
   Status again = put(key, as_bytes("second"), false);
   if (!again.ok() && again.code() != CKPT_EXISTS) return again;
   CKPT_ASSIGN(std::vector<std::byte> found, get(key, 16));
@@ -160,8 +187,12 @@ Status PosixStore::remove(std::string_view key, bool sync) {
   CKPT_ASSIGN(Fd directory, root_.open_directory(directory_of(key)));
   std::string name(last_of(key));
   const Busy busy("removal", root_.path(), key);
-  if (retry([&] { return unlinkat(directory.get(), name.c_str(), 0); }) != 0)
-    return errno == EISDIR ? not_a_file(root_.path(key)) : fail(errno, "remove", root_.path(key));
+  const auto unlink = [&] {
+    return retry([&] { return unlinkat(directory.get(), name.c_str(), 0); }) == 0 ? 0 : errno;
+  };
+  int error = unlink();
+  if (error == ENOENT && root_.appears(key)) error = unlink();
+  if (error != 0) return error == EISDIR ? not_a_file(root_.path(key)) : fail(error, "remove", root_.path(key));
   return sync ? sync_directory(directory.get(), root_.path(directory_of(key))) : Ok();
 }
 
@@ -187,9 +218,17 @@ Status PosixStore::retire(std::string_view directory, std::string_view slot, Byt
   CKPT_TRY(make_directory(kTrashDir));
   CKPT_TRY(move_directory(root_, directory, trash));
   Status status = delete_retired(trash, slot);
+  if (status.code() == CKPT_CONFLICT) {
+    left_trash_ = true;
+    return Ok();
+  }
   // NOT_FOUND: another session has emptied the trash meanwhile. After any other error the next session deletes the
   // rest.
   return status.code() == CKPT_NOT_FOUND ? Ok() : status;
+}
+
+void PosixStore::finish_removals() {
+  if (left_trash_.exchange(false)) empty_trash();
 }
 
 // Finishes what crashes interrupted. What cannot be deleted now harms nobody; the next session tries again.

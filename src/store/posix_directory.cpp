@@ -76,8 +76,7 @@ Status make_directory(const Root& root, std::string_view key) {
   return Ok();
 }
 
-// Through its directory, which is opened: an NFS client asks the server then whether the directory changed, and forgets
-// the names that it remembered as absent. Otherwise it would believe these for up to a minute (acdirmax).
+// Through its directory, which is opened: an NFS client asks the server then whether the directory changed.
 Result<bool> exists(const Root& root, std::string_view key) {
   auto directory = root.open_directory(directory_of(key), Root::Links::kFirst);
   if (directory.status().code() == CKPT_NOT_FOUND) return false;
@@ -86,7 +85,7 @@ Result<bool> exists(const Root& root, std::string_view key) {
   const std::string name(last_of(key));
   const Busy busy("inspection", root.path(), key);
   if (retry([&] { return fstatat(directory->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW); }) == 0) return true;
-  if (errno == ENOENT || errno == ESTALE) return false;
+  if (errno == ENOENT || errno == ESTALE) return root.appears(key);
   return fail(errno, "inspect", root.path(key));
 }
 
@@ -110,6 +109,7 @@ static const dirent* next_entry(DIR* stream, const std::string& path) {
 // But what must be looked at has to be there.
 template <typename Visit>
 static Status for_each_entry(Fd directory, const std::string& path, bool sizes, Visit&& visit) {
+  forget_listing(directory.get());
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(open_stream(directory.get(), path), close_stream);
   if (!stream) return fail(errno, "list", path);
   const int fd = directory.release();  // the stream closes it
@@ -193,6 +193,9 @@ Status move_directory(const Root& root, std::string_view from, std::string_view 
   return sync_directory(from_parent.get(), root.path(directory_of(from)));
 }
 
+// What the client of NFS keeps of a removed file that a process of this machine has open; it goes when that closes it.
+static bool is_kept_open(const std::string& name) { return name.starts_with(".nfs"); }
+
 // The names of all files; IO if one of them is a directory.
 static Result<std::vector<std::string>> files_of(const Root& root, std::string_view key) {
   CKPT_ASSIGN(Fd directory, root.open_directory(key));
@@ -228,12 +231,18 @@ Status finish_removal(const Root& root, std::string_view key, int directory, std
   CKPT_ASSIGN(Fd parent, root.open_directory(directory_of(key)));
   // A writer that is still at work may add a file between a pass and the rmdir, but not for ever.
   for (int pass = 0; pass < 16; pass++) {
-    for (const std::string& file : files) CKPT_TRY(unlink_file(directory, file, path));
+    for (const std::string& file : files)
+      if (!is_kept_open(file)) CKPT_TRY(unlink_file(directory, file, path));
     const Busy busy("removal", path);
     if (retry([&] { return unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR); }) == 0)
       return sync_directory(parent.get(), root.path(directory_of(key)));
     if (errno != ENOTEMPTY && errno != EEXIST) return fail(errno, "remove directory", path);
     CKPT_ASSIGN(files, files_of(root, key));
+    if (!files.empty() && std::all_of(files.begin(), files.end(), is_kept_open))
+      return Status(CKPT_CONFLICT, strformat("remove directory {}: a process of this machine has a removed file open, "
+                                             "which NFS keeps as {}",
+                                             path, files[0]))
+          .with("path", path);
   }
   return fail(ENOTEMPTY, "remove directory", path);
 }

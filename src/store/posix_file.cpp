@@ -177,7 +177,7 @@ static int open_through_link(int root, std::string_view key, int flags) {
   return !directory || rest.empty() ? directory.release() : open_beneath(directory.get(), rest, flags);
 }
 
-Result<Fd> Root::open(std::string_view key, int flags, Links links) const {
+Result<Fd> Root::open_once(std::string_view key, int flags, Links links) const {
   const Busy busy("open", path_, key);
   int how = key.empty() ? flags : O_PATH | O_DIRECTORY;
   Fd root(retry([&] { return ::open(path_.c_str(), how | O_CLOEXEC); }));
@@ -187,6 +187,18 @@ Result<Fd> Root::open(std::string_view key, int flags, Links links) const {
   if (!found && errno == ELOOP && links == Links::kFirst) found = Fd(open_through_link(root.get(), key, flags));
   if (!found) return fail(errno, "open", path(key));
   return found;
+}
+
+Result<Fd> Root::open(std::string_view key, int flags, Links links) const {
+  for (int tries = 0; tries < 4; tries++) {
+    Result<Fd> found = open_once(key, flags, links);
+    if (found.status().code() != CKPT_NOT_FOUND || !appears(key)) return found;
+  }
+  return Status(CKPT_IO, strformat("open {}: its directory lists it, and it cannot be found: this mount "
+                                   "remembers absent names, and must not (NFS: -o lookupcache=pos; see "
+                                   "docs/file-systems.md)",
+                                   path(key)))
+      .with("path", path(key));
 }
 
 Result<Fd> Root::open_directory(std::string_view key, Links links) const {

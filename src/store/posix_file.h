@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/call.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "store/posix_fresh.h"
 
 namespace ckpt::store {
 
@@ -65,21 +67,27 @@ int rename_exclusive(int directory, const char* from, const char* to, bool* from
 // said, and then only that of the first element of a key: a checkpoint's directory that was moved and linked.
 class Root {
  public:
-  explicit Root(std::string path) : path_(std::move(path)) {}
+  explicit Root(std::string path) : path_(std::move(path)), names_(std::make_shared<FreshNames>()) {}
 
   const std::string& path() const { return path_; }
   std::string path(std::string_view key) const;
 
-  // Opens what exists ("" is the root). `flags` must not have O_CREAT; O_CLOEXEC is added.
+  // Opens what exists ("" is the root). `flags` must not have O_CREAT; O_CLOEXEC is added. NOT_FOUND once the server
+  // of a network file system was asked.
   enum class Links { kRefused, kFirst };
   Result<Fd> open(std::string_view key, int flags, Links links = Links::kRefused) const;
   // For listing and for fsync.
   Result<Fd> open_directory(std::string_view key, Links links = Links::kRefused) const;
+  // What seemed absent is there, as the server of a network file system says: ask again.
+  bool appears(std::string_view key) const { return names_->appears(path(key)); }
   // Whether `key` still leads to the file behind `fd`. An error means that this is unknown.
   Result<bool> leads_to(std::string_view key, int fd) const;
 
  private:
+  Result<Fd> open_once(std::string_view key, int flags, Links links) const;
+
   std::string path_;  // absolute; no '/' at its end, unless it is "/"
+  std::shared_ptr<FreshNames> names_;
 };
 
 }  // namespace ckpt::store

@@ -55,6 +55,11 @@ struct Traits {
   bool directories = true;
   // Of several processes that put a file if it is absent, one gets OK. If not, only one process may write.
   bool exclusive = true;
+  // Other machines reach its files by mounts of their own: a lock that is free may only have been forgotten by a
+  // server.
+  bool shared = false;
+  // All of them see each lock. If not, another machine may remove what this one has locked.
+  bool common_locks = true;
   // It can tell what it holds. If not, a checkpoint is found by its id alone.
   bool lists = true;
   // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <chrono>
 #include <filesystem>
@@ -122,7 +123,7 @@ static bool await_attached(int end) {
 }
 
 bool Program::trace(const std::vector<std::string>& arguments) {
-  static int number = 0;
+  static std::atomic<int> number = 0;
   log_path_ = "/tmp/ckpt-strace." + std::to_string(getpid()) + "." + std::to_string(number++);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();

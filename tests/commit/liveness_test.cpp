@@ -13,6 +13,8 @@
 #include "checkpoint/engine.h"
 #include "format/names.h"
 #include "s3/server.h"
+#include "session/presence.h"
+#include "store/shell_store.h"
 #include "store/weak_store.h"
 
 namespace ckpt::commit {
@@ -128,6 +130,69 @@ TEST_F(Liveness, ARankThatClosedItsSessionIsGone) {
   auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());
   other.reset();
   expect_gone(save_step(leader, 1, kLong), "1");
+}
+
+// ---- where other machines reach the store ----
+
+// One whose locks nobody sees: a server forgot them, or each machine has its own.
+class Forgetful final : public store::ShellStore {
+ public:
+  using ShellStore::ShellStore;
+  store::Traits traits() const override {
+    store::Traits traits = inner_->traits();
+    traits.shared = true;
+    traits.common_locks = false;
+    return traits;
+  }
+  Result<std::unique_ptr<store::Lock>> lock_shared(std::string_view key) const override {
+    CKPT_ASSIGN(const bool there, inner_->exists(key));
+    if (!there) return store::not_found(path(key));
+    return std::make_unique<store::Lock>();
+  }
+};
+
+TEST_F(Liveness, ASlowRankWhoseLockWasForgottenIsAskedAndAnswers) {
+  auto store = std::make_shared<Forgetful>(fresh_memory_store());
+  auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(session::Presence::answer_ms(2) + 4000));
+    EXPECT_TRUE(save_step(other, 1, kLong).ok());
+  });
+  const Status told = save_step(leader, 1, kLong);
+  late.join();
+  EXPECT_TRUE(told.ok()) << told.message();
+  EXPECT_TRUE(*store->exists(format::answer_key(leader->plan().token, 1, 1)));
+}
+
+TEST_F(Liveness, ARankThatDoesNotAnswerIsGone) {
+  auto store = std::make_shared<Forgetful>(fresh_memory_store());
+  auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());
+  other.reset();
+  const Status told = save_step(leader, 1, kLong);
+  expect_gone(told, "1");
+  EXPECT_NE(told.message().find("did not answer"), std::string::npos) << told.message();
+}
+
+TEST_F(Liveness, AMountThatShowsAnOldListIsNamedAndNobodyIsFencedByAnOlderSession) {
+  auto inner = fresh_memory_store();
+  open_session(inner, 0, 1);
+  const auto old = inner->list(format::run_dir("main")).take();
+  class Old final : public store::ShellStore {
+   public:
+    Old(std::shared_ptr<store::Store> inner, std::vector<store::Entry> old)
+        : ShellStore(std::move(inner)), old_(std::move(old)) {}
+    Result<std::vector<store::Entry>> list(std::string_view directory) const override {
+      return directory == format::run_dir("main") ? old_ : inner_->list(directory);
+    }
+
+   private:
+    const std::vector<store::Entry> old_;
+  };
+  auto leader = open_session(inner, 0, 2);
+  const auto joined =
+      session::Session::open(std::make_shared<Old>(inner, old), 1, 2, leader->string().c_str(), Options());
+  EXPECT_EQ(joined.status().code(), CKPT_IO) << joined.status().message();
+  EXPECT_NE(joined.status().message().find("remembers lists"), std::string::npos) << joined.status().message();
 }
 
 // ---- without locks ----

@@ -249,7 +249,7 @@ std::optional<uint64_t> map_tensors(const Checkpoint& checkpoint) {
     if (!page.ok()) return std::nullopt;
     walk(**page);
     for (const fb::Tensor& tensor : (*page)->tensors) {
-      must_blame_the_bytes(load::map_tensor(checkpoint, (*page)->text(tensor.name()), true, 1).status());
+      must_blame_the_bytes(load::map_tensor(checkpoint, (*page)->text(tensor.name()), {}).status());
       auto pieces = checkpoint.pieces({*page, &tensor});
       must_blame_the_bytes(pieces.status());
       good = good && pieces.ok();

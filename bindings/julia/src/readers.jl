@@ -114,7 +114,8 @@ function attr(reader::Reader, key::AbstractString; tensor = nothing)
 end
 
 """
-    map_tensor(reader, name; order = :reversed, bits = false, verify = true, threads, timeout_ms) -> MappedTensor
+    map_tensor(reader, name; order = :reversed, bits = false, verify = true, map_unlocked, threads,
+               timeout_ms) -> MappedTensor
 
 A whole tensor without a copy. Its bytes must be stored uncompressed and in one piece; otherwise it throws UNSUPPORTED.
 Checksums are verified first unless `verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes

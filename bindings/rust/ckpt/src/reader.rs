@@ -151,7 +151,8 @@ impl Reader {
     }
 
     /// A read-only view of a whole tensor, without a copy. `UNSUPPORTED` unless its bytes are stored raw and in one
-    /// piece. Checksums are verified first unless `verify=0`. Options: `timeout_ms`, `verify`, `threads`.
+    /// piece. Checksums are verified first unless `verify=0`. Options: `timeout_ms`, `verify`,
+    /// `map_unlocked`, `threads`.
     ///
     /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`] cannot.
     ///
