@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -35,10 +34,10 @@ using ckpt::store::Mount;
 
 struct Report {
   std::string directory, kernel, host;
-  Mount mount;
-  std::vector<Promise> promises;
-  Speed speed;
-  std::optional<Peers> peers;
+  Mount mount = {};
+  std::vector<Promise> promises = {};
+  Speed speed = {};
+  std::optional<Peers> peers = {};
 
   std::string broken() const {
     std::vector<std::string> names;
@@ -62,39 +61,32 @@ std::string delay_text(const Delays& delays) {
 std::string locks_text(const Mount& mount) {
   if (!mount.shared()) return "only this machine has the files: a dead rank is found by its lock";
   if (mount.locks() == Mount::Locks::kForAll)
-    return "locks cross machines: a dead rank is found by its lock within seconds";
+    return "by its options, locks cross machines: a rank whose lock is free and that does not answer is gone";
   return std::string(mount.locks() == Mount::Locks::kOfThisMachine ? "locks do not cross machines"
                                                                    : "nobody can tell whether locks cross machines") +
-         ": ckpt asks a silent rank by a file, and maps are refused";
+         ": ckpt asks a silent rank by a file, and refuses maps";
 }
 
-void judge(const Report& report, const Peers& peers, const Add& add) {
-  const Mount& mount = report.mount;
+void judge(const Mount& mount, const Peers& peers, std::vector<Promise>& to) {
+  const auto add = [&](const char* name, State state, const std::string& found) { to.push_back({name, state, found}); };
   const Delays &names = peers.names[2], &removals = peers.removals[2];
-  add({"peers_exclusive", peers.fair_races == peers.races ? State::kHolds : State::kBroken,
-       format("{} of {} names were made by exactly one", peers.fair_races, peers.races)});
-  const bool late = names.worst() > 1000;
-  add({"peers_names",
-       names.missed > 0 ? State::kBroken
-       : late           ? State::kWithout
-                        : State::kHolds,
-       "seen after " + delay_text(names) + (late ? "; each step of a save takes as long" : "")});
-  add({"peers_removals", removals.missed > 0 ? State::kWithout : State::kHolds, "seen after " + delay_text(removals)});
-  const bool promised = !mount.shared() || mount.locks() == Mount::Locks::kForAll;
+  const State late = names.worst() > 1000 ? State::kWithout : State::kHolds;
+  add("peers_exclusive", peers.fair_races == peers.races ? State::kHolds : State::kBroken,
+      format("{} of {} names were made by exactly one", peers.fair_races, peers.races));
+  add("peers_names", names.missed > 0 ? State::kBroken : late,
+      "seen after " + delay_text(names) + (late == State::kHolds ? "" : "; each step of a save takes as long"));
+  add("peers_removals", removals.missed > 0 ? State::kWithout : State::kHolds, "seen after " + delay_text(removals));
   if (peers.locks_unseen == 0)
-    add({"peers_locks", State::kHolds, "seen; their end is seen after " + delay_text(peers.unlocks)});
-  else
-    add({"peers_locks", promised ? State::kBroken : State::kWithout,
-         format("{} of {} are not seen", peers.locks_unseen, peers.locks_unseen + peers.locks_seen)});
+    return add("peers_locks", State::kHolds, "seen, their end after " + delay_text(peers.unlocks));
+  const bool promised = mount.locks() == Mount::Locks::kForAll;
+  add("peers_locks", promised ? State::kBroken : State::kWithout,
+      format("{} of {} are not seen{}", peers.locks_unseen, peers.locks_unseen + peers.locks_seen,
+             promised ? ", though they should be: do not map checkpoints here" : ""));
 }
 
 // -1 ms: nothing was seen.
 Json to_json(const Delays& d) {
   return {{"count", d.ms.size()}, {"missed", d.missed}, {"median_ms", d.median()}, {"worst_ms", d.worst()}};
-}
-
-Json to_json(const Promise& one) {
-  return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
 }
 
 Json to_json(const Peers& peers) {
@@ -109,12 +101,8 @@ Json to_json(const Peers& peers) {
 }
 
 Json to_json(const Report& report) {
-  const Mount& mount = report.mount;
-  const Speed& speed = report.speed;
-  Json json = {{"directory", report.directory},
-               {"version", ckpt_version_string()},
-               {"kernel", report.kernel},
-               {"host", report.host}};
+  const auto& [directory, kernel, host, mount, promises, speed, peers] = report;
+  Json json = {{"directory", directory}, {"version", ckpt_version_string()}, {"kernel", kernel}, {"host", host}};
   json.add("mount", {{"type", mount.type},
                      {"source", mount.source},
                      {"point", mount.point},
@@ -122,106 +110,96 @@ Json to_json(const Report& report) {
                      {"shared", mount.shared()},
                      {"locks", locks_text(mount)},
                      {"harmful", mount.harmful()}});
-  json.add("promises", Json::array(report.promises, [](const Promise& one) { return to_json(one); }));
+  json.add("promises", Json::array(promises, [](const Promise& one) -> Json {
+             return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
+           }));
   json.add("speed", {{"bytes", speed.bytes},
                      {"write_direct", speed.write_direct},
                      {"write_synced", speed.write_synced},
                      {"read", speed.read}});
-  json.add("peers", report.peers ? to_json(*report.peers) : Json(nullptr));
+  json.add("peers", peers ? to_json(*peers) : Json(nullptr));
   json.add("holds", report.broken().empty());
   return json;
 }
 
-void print_head(const Report& report) {
-  const Mount& mount = report.mount;
-  print(format("ckpt {}, {}, host {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), report.kernel, report.host,
-               escaped(report.directory), mount.type, escaped(mount.source), escaped(mount.point),
-               escaped(mount.options), locks_text(mount)));
-}
-
-void print_promise(const Promise& one) {
+std::string found_text(const Promise& one) {
   static constexpr Color kColors[] = {Color::kGreen, Color::kYellow, Color::kRed};
   const auto state = static_cast<size_t>(one.state);
   const std::string text = one.found.empty() ? kStates[state] : padded(kStates[state], 9) + escaped(one.found);
-  print(format("{}{}\n", padded(one.name, 18), colored(text, kColors[state])));
-  std::fflush(stdout);
+  return padded(one.name, 18) + colored(text, kColors[state]) + "\n";
 }
 
-void print_end(const Report& report) {
-  const auto rate = [](double speed) { return speed > 0 ? human_rate(speed) : "refused"; };
-  if (const Speed& speed = report.speed; speed.bytes > 0)
-    print(format("\n{}: direct writes {}, writes with a sync {}, reads {}\n", human_bytes(speed.bytes),
-                 rate(speed.write_direct), rate(speed.write_synced), rate(speed.read)));
-  if (const auto& peers = report.peers) {
+void print_report(const Report& report) {
+  const auto& [directory, kernel, host, mount, promises, speed, peers] = report;
+  std::string text = format("ckpt {}, {}, host {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), kernel, host,
+                            escaped(directory), mount.type, escaped(mount.source), escaped(mount.point),
+                            escaped(mount.options), locks_text(mount));
+  for (const Promise& one : promises) text += found_text(one);
+  const auto rate = [](double bytes) { return bytes > 0 ? human_rate(bytes) : "refused"; };
+  if (speed.bytes > 0)
+    text += format("\n{}: direct writes {}, writes with a sync {}, reads {}\n", human_bytes(speed.bytes),
+                   rate(speed.write_direct), rate(speed.write_synced), rate(speed.read));
+  if (peers) {
     for (size_t i = 0; i < peers->ids.size(); i++)
-      print(format("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i])));
+      text += format("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i]));
     for (size_t view = 0; view < 3; view++)
-      print(format("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
-                   delay_text(peers->removals[view])));
-    print("their clocks are compared to within " + ms_text(peers->clock_error) + "\n");
+      text += format("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
+                     delay_text(peers->removals[view]));
+    text += "their clocks are compared to within " + ms_text(peers->clock_error) + "\n";
   }
-  print(report.broken().empty() ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n");
+  print(text +
+        (report.broken().empty() ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n"));
 }
 
 // The folder in which is tried.
 struct Folder {
-  explicit Folder(const std::string& directory) : path(directory + "/" + kPrefix + make_id()) {
-    struct stat found{};
-    const bool absent = stat(directory.c_str(), &found) != 0 && errno == ENOENT;
-    if (absent) fail(CKPT_NOT_FOUND, "no such directory: " + directory);
-    if (mkdir(path.c_str(), 0700) == 0) return;
-    fail(CKPT_IO, "cannot make a folder in " + directory + ": " + std::generic_category().message(errno));
-  }
-  Folder(const Folder&) = delete;
+  std::string path;
   ~Folder() {
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);
   }
-  const std::string path;
 };
 
-void meet(const Args& args, Report& report, Watch& watch, const Add& add) try {
-  const std::string broken = report.broken(), about = report.kernel + ", " + report.mount.type + " " +
-                                                      report.mount.options + (broken.empty() ? "" : ", BROKEN: ");
-  report.peers = meet_peers(args.directory, *args.peers, Ms(args.timeout * 1000), about + broken, watch);
-  if (report.peers->first) judge(report, *report.peers, add);
+std::string make_folder(const std::string& directory) {
+  std::string path = directory + "/" + kPrefix + make_id();
+  if (mkdir(path.c_str(), 0700) == 0) return path;
+  if (errno == ENOENT) fail(CKPT_NOT_FOUND, "no such directory: " + directory);
+  fail(CKPT_IO, "cannot make a folder in " + directory + ": " + std::generic_category().message(errno));
+}
+
+void meet(const Args& args, Report& report, Watch& watch) try {
+  std::string about = report.kernel + ", " + report.mount.type + " " + report.mount.options;
+  if (const std::string broken = report.broken(); !broken.empty()) about += ", BROKEN: " + broken;
+  report.peers = meet_peers(args.directory, *args.peers, Ms(args.timeout * 1000), about, watch);
+  judge(report.mount, *report.peers, report.promises);
 } catch (const Refused& refused) {
-  add({"peers", State::kBroken, refused.text});
+  report.promises.push_back({"peers", State::kBroken, refused.text});
 }
 
 int run(const Args& args) try {
   Watch watch(Ms(args.timeout * 1000 + 10000));
   utsname kernel{};
   uname(&kernel);
-  Report report;
-  report.directory = args.directory;
-  report.kernel = format("{} {} {}", kernel.sysname, kernel.release, kernel.machine);
-  report.host = kernel.nodename;
-  const bool prints = !args.json && !args.peers;  // of several, the first prints all at the end
-  const Add add = [&](const Promise& one) {
-    report.promises.push_back(one);
-    if (prints) print_promise(one);
-  };
+  Report report = {args.directory, format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), kernel.nodename};
   {
-    const Folder folder(args.directory);
+    const Folder folder{make_folder(args.directory)};
     report.mount = ckpt::store::find_mount(must_open(folder.path, O_RDONLY | O_DIRECTORY).get());
-    if (prints) print_head(report);
     if (const std::string harmful = report.mount.harmful(); !harmful.empty())
-      add({"mount_options", State::kWithout, harmful + " does harm: see docs/file-systems.md"});
-    probe(folder.path, watch, add);
+      report.promises.push_back({"mount_options", State::kWithout, harmful + " does harm: see docs/file-systems.md"});
+    probe(folder.path, watch, report.promises);
     if (!args.peers) report.speed = probe_speed(folder.path, watch);
     watch.begin("removal of files");
     remove_leftovers(args.directory);
   }
-  if (args.peers) meet(args, report, watch, add);
-  const bool holds = report.broken().empty(), reports = !holds || !report.peers || report.peers->first;
-  if (args.json && reports) print_json(to_json(report));
-  if (!args.json && !reports) print("see what " + report.peers->ids[0] + " prints\n");
-  if (!args.json && reports && !prints) {
-    print_head(report);
-    std::for_each(report.promises.begin(), report.promises.end(), print_promise);
-  }
-  if (!args.json && reports) print_end(report);
+  const bool alone_holds = report.broken().empty();
+  if (args.peers) meet(args, report, watch);
+  const bool holds = report.broken().empty(), reports = !alone_holds || !report.peers || report.peers->first;
+  if (args.json && reports)
+    print_json(to_json(report));
+  else if (reports)
+    print_report(report);
+  else if (!args.json)
+    print("see what " + report.peers->ids[0] + " prints\n");
   return holds ? kExitOk : kExitNo;
 } catch (const Refused& refused) {
   fail(CKPT_IO, args.directory + ": " + refused.text);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "cli/text.h"
@@ -22,124 +23,121 @@ using Texts = std::map<std::string, std::string>;  // by id
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
+std::string short_id(const std::string& id) { return id.substr(0, id.rfind('-')); }
+// Of "hello.ID" or "ack.ID.ID" the first.
+std::string id_of(const std::string& file) {
+  const size_t begin = std::min(file.find('.'), file.size() - 1) + 1;
+  return file.substr(begin, file.find('.', begin) - begin);
+}
 
-std::string short_id(const std::string& id) { return id.substr(0, id.rfind('-', id.rfind('-') - 1)); }
-
-class Meeting {
- public:
-  Meeting(std::string folder, size_t count, Ms timeout, Watch& watch)
-      : folder_(std::move(folder)), count_(count), timeout_(timeout), watch_(watch) {}
+struct Meeting {
   void join();
   Texts exchange(const std::string& text);
   void end() const;
   void remove_mine() const;
-
-  std::string path(const std::string& kind, const std::string& id) const { return folder_ + "/" + kind + "." + id; }
-  const std::string& me() const { return me_; }
-  const std::vector<std::string>& ids() const { return ids_; }           // of all, sorted
-  const std::map<std::string, double>& least() const { return least_; }  // ms from a stamp of each until it was seen
-
- private:
   void wait_for_all(const char* what, Texts& came, const std::function<void()>& look) const;
+  std::string path(const std::string& kind, const std::string& id) const { return folder + "/" + kind + "." + id; }
 
-  const std::string folder_, me_ = make_id();
-  const size_t count_;
-  const Ms timeout_;
-  Watch& watch_;
-  std::vector<std::string> ids_;
-  std::map<std::string, double> least_;
-  size_t steps_ = 0;
+  const std::string folder;
+  const size_t count;
+  const Ms timeout;
+  Watch& watch;
+  const std::string me = make_id();
+  std::vector<std::string> ids = {};         // of all, sorted
+  std::map<std::string, double> least = {};  // ms from a stamp of each until it was seen
+  size_t steps = 0;
 };
 
 void Meeting::wait_for_all(const char* what, Texts& came, const std::function<void()>& look) const {
-  wait_until(timeout_, [&] { return watch_.begin("meeting of the peers"), look(), came.size() >= count_; });
-  if (came.size() == count_) return;
-  std::vector<std::string> names;
-  for (const auto& [id, text] : came) names.push_back(short_id(id));
-  throw Refused{
-      format("{} of {} {} within {} s: {}", came.size(), count_, what, timeout_.count() / 1000, joined(names))};
+  std::set<std::string> ever;  // also those who left when their time was over
+  wait_until(timeout, [&] {
+    watch.begin("meeting of the peers"), look();
+    for (const auto& [id, text] : came) ever.insert(short_id(id));
+    return came.size() >= count;
+  });
+  if (came.size() == count) return;
+  const std::vector<std::string> names(ever.begin(), ever.end());
+  throw Refused{format("{} of {} {} within {} s: {}", ever.size(), count, what, timeout.count() / 1000, joined(names))};
 }
 
 // A file of a killed run says hello, too. So who is here has to answer: acknowledge a name that is new.
 void Meeting::join() {
-  Texts here, answered = {{me_, ""}};
+  Texts here, answered = {{me, ""}};
   wait_for_all("came", here, [&] {
     // The last of an earlier meeting may remove the folder at any time.
-    if (mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) done(-1, "creation of a folder");
-    if (const OpenFile hello(path("hello", me_), O_WRONLY | O_CREAT); !hello.is_open()) {
-      if (errno == ENOENT) return;
-      done(-1, "creation of a file");
-    }
-    for (const char* view : kViews) mkdir(path(view, me_).c_str(), 0700);
-    here = {{me_, ""}};
-    for (const std::string& name : names_in(folder_)) {
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) done(-1, "creation of a folder");
+    if (!OpenFile(path("hello", me), O_WRONLY | O_CREAT).is_open())
+      return errno == ENOENT ? void() : void(done(-1, "creation of a file"));
+    for (const char* view : kViews) mkdir(path(view, me).c_str(), 0700);
+    here = {{me, ""}};
+    for (const std::string& name : names_in(folder)) {
       const std::string id = id_of(name);
-      if (name == "ack." + id + "." + me_) here[id];
-      if (answered.try_emplace(id).second) must_open(path("ack", me_ + "." + id), O_WRONLY | O_CREAT);
+      if (name == "ack." + id + "." + me) here[id];
+      if (answered.try_emplace(id).second) must_open(path("ack", me + "." + id), O_WRONLY | O_CREAT);
     }
   });
-  for (const auto& [id, text] : here) ids_.push_back(id);
+  for (const auto& [id, text] : here) ids.push_back(id);
 }
 
 // What each says, as soon as all have said it.
 Texts Meeting::exchange(const std::string& text) {
-  const std::string kind = "s" + std::to_string(++steps_);
-  std::ofstream draft(path("draft", me_));
+  const std::string kind = "s" + std::to_string(++steps);
+  std::ofstream draft(path("draft", me));
   draft << print_format("%.3f ", now_ms()) << text << "\nend" << std::flush;
   draft.close();
-  done(draft ? rename(path("draft", me_).c_str(), path(kind, me_).c_str()) : -1, "write");
+  done(draft ? rename(path("draft", me).c_str(), path(kind, me).c_str()) : -1, "write");
   Texts said;
   wait_for_all("still answered", said, [&] {
-    for (const std::string& name : names_in(folder_)) {
+    for (const std::string& name : names_in(folder)) {
       const std::string id = id_of(name);
-      if (name != kind + "." + id || said.contains(id) || !std::binary_search(ids_.begin(), ids_.end(), id)) continue;
+      if (name != kind + "." + id || said.contains(id) || !std::binary_search(ids.begin(), ids.end(), id)) continue;
       const double seen = now_ms();
-      std::ifstream file(folder_ + "/" + name);
+      std::ifstream file(folder + "/" + name);
       std::string line, end;
       double at = 0;
       if (!(file >> at && file.get() && std::getline(file, line) && file >> end && end == "end")) continue;
       said[id] = line;
-      const auto known = least_.try_emplace(id, seen - at).first;
-      known->second = std::min(known->second, seen - at);
+      double& known = least.try_emplace(id, seen - at).first->second;
+      known = std::min(known, seen - at);
     }
   });
-  unlink(path("s" + std::to_string(steps_ - 1), me_).c_str());
+  unlink(path("s" + std::to_string(steps - 1), me).c_str());
   return said;
 }
 
 // Who has said bye reads nothing any more. The first waits for that, and removes all, also what killed runs left.
 void Meeting::end() const {
-  must_open(path("bye", me_), O_WRONLY | O_CREAT);
+  must_open(path("bye", me), O_WRONLY | O_CREAT);
+  if (ids[0] != me) return;
   Texts gone;
-  const auto look = [&] {
-    for (const std::string& name : names_in(folder_))
+  wait_for_all("said bye", gone, [&] {
+    for (const std::string& name : names_in(folder))
       if (name == "bye." + id_of(name)) gone[id_of(name)];
-  };
-  if (ids_[0] != me_) return;
-  wait_for_all("said bye", gone, look);
+  });
   std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  std::filesystem::remove_all(folder, ignored);
 }
 
 void Meeting::remove_mine() const try {
   std::error_code ignored;
-  for (const std::string& name : names_in(folder_))
-    if (id_of(name) == me_) std::filesystem::remove_all(folder_ + "/" + name, ignored);
-  rmdir(folder_.c_str());
+  for (const std::string& name : names_in(folder))
+    if (id_of(name) == me) std::filesystem::remove_all(folder + "/" + name, ignored);
+  rmdir(folder.c_str());
 } catch (const Refused&) {
-  // The next run removes it.
+  // A later run removes it.
 }
 
-struct Said {  // what one did, and when
+// What one did, and when.
+struct Said {
   double at = 0;
-  bool seen = true;
-  int flag = 0;  // what came of it; -1: it does not count
+  int result = 0;
 };
+constexpr double kUnseen = -1, kNotTried = -2;  // instead of a time
 
 class Cycles {
  public:
   Cycles(Meeting& meeting, Peers& peers) : meeting_(meeting), peers_(peers) {}
-  bool run(size_t number, View view, Delays& names, Delays& removals);
+  bool run(size_t number, View view);
   void settle();
 
  private:
@@ -159,78 +157,71 @@ class Cycles {
 
 std::vector<Said> Cycles::tell(const Said& said, Delays* to, size_t writer) {
   std::vector<Said> all;
-  for (const auto& [id, text] : meeting_.exchange(print_format("%.3f %d %d", said.at, said.seen ? 1 : 0, said.flag)))
-    std::istringstream(text) >> all.emplace_back().at >> all.back().seen >> all.back().flag;
+  for (const auto& [id, text] : meeting_.exchange(print_format("%.3f %d", said.at, said.result)))
+    std::istringstream(text) >> all.emplace_back().at >> all.back().result;
   for (size_t i = 0; i < all.size() && to != nullptr; i++) {
-    if (i == writer || all[i].flag < 0) continue;
-    if (all[i].seen) samples_.push_back({to, writer, i, all[i].at - all[writer].at});
-    if (!all[i].seen) to->missed++;
+    if (i != writer && all[i].at > 0) samples_.push_back({to, writer, i, all[i].at - all[writer].at});
+    if (i != writer && all[i].at == kUnseen) to->missed++;
   }
   return all;
 }
 
 bool Cycles::race(const std::string& folder, size_t number) const {
-  const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting_.me();
+  const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting_.me;
   if (number % 2 == 0) return OpenFile(prize, O_WRONLY | O_CREAT | O_EXCL).is_open();
   return must_open(own, O_WRONLY | O_CREAT).is_open() && name_exclusively(own, prize);
 }
 
 // One makes a name whose file it has locked, lets the lock go and removes the name; the others look for it in one way
 // alone. False when all has taken long enough.
-bool Cycles::run(size_t number, View view, Delays& names, Delays& removals) {
-  const size_t writer = number / 3 % meeting_.ids().size();
-  const std::string &id = meeting_.ids()[writer], name = "x" + std::to_string(number);
-  const std::string folder = meeting_.path(kViews[static_cast<size_t>(view)], id);
-  const std::string made = folder + "/made", there = folder + "/" + name;
-  const bool mine = id == meeting_.me();
+bool Cycles::run(size_t number, View view) {
+  const size_t writer = number / 3 % meeting_.ids.size(), way = static_cast<size_t>(view);
+  const std::string &id = meeting_.ids[writer], name = "x" + std::to_string(number);
+  const std::string folder = meeting_.path(kViews[way], id), made = folder + "/made", there = folder + "/" + name;
+  const bool mine = id == meeting_.me;
   OpenFile file;
   if (mine) flock((file = must_open(made, O_RDWR | O_CREAT)).get(), LOCK_EX | LOCK_NB);
   if (!mine) is_there(folder, view, name);  // now it is known to be absent
-  const bool late = Clock::now() - begin_ > std::chrono::seconds(30);
-  for (const Said& said : tell({.flag = late ? 1 : 0}))
-    if (said.flag == 1) return false;
+  for (const Said& said : tell({.result = Clock::now() - begin_ > std::chrono::seconds(30)}))
+    if (said.result == 1) return false;
 
   const bool won = race(folder, number);
   const auto act = [&](const std::function<void()>& write, const std::function<bool()>& see) {
-    if (mine) usleep(20000);  // until the others look
-    Said said{.at = now_ms()};
-    if (mine) write();
-    if (!mine) said.seen = wait_until(Ms(view == View::kListing ? 30000 : 5000), see), said.at = now_ms();
-    return said;
+    if (!mine) return wait_until(Ms(view == View::kListing ? 30000 : 5000), see) ? now_ms() : kUnseen;
+    usleep(20000);  // until the others look
+    const double at = now_ms();
+    return write(), at;
   };
-  Said named =
-      act([&] { done(rename(made.c_str(), there.c_str()), "rename"); }, [&] { return is_there(folder, view, name); });
-  if (!mine && named.seen) file = OpenFile(there, O_RDONLY);
   const auto locks = [&] { return flock(file.get(), LOCK_SH | LOCK_NB) == 0; };
-  named.flag = !mine && file.is_open() && !locks() && errno == EWOULDBLOCK ? 1 : 0;
-  const std::vector<Said> saw = tell(named, &names, writer);
+  Said named = {.at = act([&] { done(rename(made.c_str(), there.c_str()), "rename"); },
+                          [&] { return is_there(folder, view, name); })};
+  if (!mine && named.at > 0) file = OpenFile(there, O_RDONLY);
+  if (!mine && file.is_open() && !locks() && errno == EWOULDBLOCK) named.result = 1;
+  const std::vector<Said> saw = tell(named, &peers_.names[way], writer);
   for (size_t i = 0; i < saw.size(); i++)
-    if (i != writer && saw[i].seen) saw[i].flag == 1 ? peers_.locks_seen++ : peers_.locks_unseen++;
+    if (i != writer && saw[i].at > 0) saw[i].result == 1 ? peers_.locks_seen++ : peers_.locks_unseen++;
 
-  Said unlocked = act([&] { file = OpenFile(); }, [&] { return named.flag == 0 || locks(); });
-  if (!mine && named.flag == 0) unlocked.flag = -1;
+  const double unlocked = act([&] { file = OpenFile(); }, [&] { return named.result == 0 || locks(); });
   file = OpenFile();
-  tell(unlocked, &peers_.unlocks, writer);
-
-  Said removed = act([&] { done(unlink(there.c_str()), "removal"); },
-                     [&] { return !named.seen || !is_there(folder, view, name); });
-  if (!named.seen) removed.flag = -1;
-  tell(removed, &removals, writer);
-  const std::vector<Said> racers = tell({.flag = won ? 1 : 0});
-  const auto winners = std::count_if(racers.begin(), racers.end(), [](const Said& said) { return said.flag == 1; });
-  peers_.races++, peers_.fair_races += winners == 1 ? 1 : 0;
+  tell({.at = mine || named.result == 1 ? unlocked : kNotTried}, &peers_.unlocks, writer);
+  const double removed = act([&] { done(unlink(there.c_str()), "removal"); },
+                             [&] { return named.at == kUnseen || !is_there(folder, view, name); });
+  tell({.at = named.at == kUnseen ? kNotTried : removed}, &peers_.removals[way], writer);
+  const std::vector<Said> racers = tell({.result = won});
+  const auto winners = std::count_if(racers.begin(), racers.end(), [](const Said& said) { return said.result == 1; });
+  peers_.races++, peers_.fair_races += winners == 1;
   return true;
 }
 
 // Two clocks differ by half of what the least delays of both ways differ.
 void Cycles::settle() {
   std::string mine;
-  for (const auto& [id, ms] : meeting_.least()) mine += print_format("%.3f ", ms);
+  for (const auto& [id, ms] : meeting_.least) mine += print_format("%.3f ", ms);
   std::vector<std::vector<double>> least;
   for (const auto& [id, text] : meeting_.exchange(mine)) {
     std::istringstream numbers(text);
     least.emplace_back(std::istream_iterator<double>(numbers), std::istream_iterator<double>());
-    if (least.back().size() != meeting_.ids().size()) throw Refused{short_id(id) + " met others"};
+    if (least.back().size() != meeting_.ids.size()) throw Refused{short_id(id) + " met others"};
   }
   for (const auto& [to, writer, observer, ms] : samples_) {
     const double there = least[observer][writer], back = least[writer][observer];
@@ -243,7 +234,7 @@ void Cycles::settle() {
 }  // namespace
 
 Peers meet_peers(const std::string& directory, size_t count, Ms timeout, const std::string& about, Watch& watch) {
-  Meeting meeting(directory + "/" + kMeeting, count, timeout, watch);
+  Meeting meeting{directory + "/" + kPrefix + "peers", count, timeout, watch};
   Peers peers;
   try {
     meeting.join();
@@ -252,9 +243,9 @@ Peers meet_peers(const std::string& directory, size_t count, Ms timeout, const s
     Cycles cycles(meeting, peers);
     for (size_t number = 0, more = 1; more != 0 && number < 15; number++)  // five by each view
       if (const size_t view = 2 - number % 3; peers.names[view].missed == 0)
-        more = cycles.run(number, static_cast<View>(view), peers.names[view], peers.removals[view]) ? 1 : 0;
+        more = cycles.run(number, static_cast<View>(view)) ? 1 : 0;
     cycles.settle();
-    peers.first = meeting.ids()[0] == meeting.me();
+    peers.first = meeting.ids[0] == meeting.me;
     meeting.end();
   } catch (const Refused&) {
     meeting.remove_mine();

@@ -1,6 +1,5 @@
 #include "cli/mount_probe.h"
 
-#include <dirent.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,11 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "cli/text.h"
@@ -43,8 +40,10 @@ struct Pages {
   ~Pages() { std::free(data); }
   unsigned char* const data;
 };
-void write_small(const OpenFile& file) {
+OpenFile make_small(const std::string& path) {
+  OpenFile file = must_open(path, kMake);
   need(done(pwrite(file.get(), Pages(kSmall).data, kSmall, 0), "write") == kSmall, "a short write");
+  return done(fsync(file.get()), "sync"), std::move(file);
 }
 void need_small(const OpenFile& file) {
   const Pages found(kSmall, 0);
@@ -56,99 +55,12 @@ int rename_exclusively(const char* from, const char* to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
 }
 
-struct Probes {
-  const std::string& folder;
-  Watch& watch;
-  const Add& add;
-
-  std::string at(const char* name) const { return folder + "/" + name; }
-  // `otherwise`: what ckpt does without it. `call` returns what it found, if that needs words, and throws Refused.
-  void attempt(const char* name, const std::string& otherwise, const std::function<std::string()>& call) const {
-    watch.begin(name);
-    try {
-      add({name, State::kHolds, call()});
-    } catch (const Refused& refused) {
-      add({name, refused.state, refused.text + (refused.state == State::kWithout ? "; " + otherwise : "")});
-    }
-  }
-  const char* exclusive(const std::string& to, int (*name)(const char* from, const char* to)) const;
-  void try_names() const;
-  void try_data() const;
-  void try_rest() const;
-};
-
-const char* Probes::exclusive(const std::string& to, int (*name)(const char* from, const char* to)) const {
-  must_open(at("one"), kMake), must_open(at("two"), kMake);
-  want(name(at("one").c_str(), to.c_str()) == 0);
-  need(name(at("two").c_str(), to.c_str()) != 0, "a name that was there got another file");
+std::string exclusive(const std::string& folder, const std::string& to, int (*name)(const char*, const char*)) {
+  const std::string one = folder + "/one", two = folder + "/two";
+  must_open(one, kMake), must_open(two, kMake);
+  want(name(one.c_str(), to.c_str()) == 0);
+  need(name(two.c_str(), to.c_str()) != 0, "a name that was there got another file");
   return need(errno == EEXIST, "second time: " + words(errno)), "";
-}
-
-void Probes::try_names() const {
-  attempt("exclusive_create", "", [&] {
-    must_open(at("once"), kMake | O_EXCL);
-    need(!OpenFile(at("once"), kMake | O_EXCL).is_open(), "O_EXCL made a name that was there");
-    return need(errno == EEXIST, "O_EXCL: " + words(errno)), "";
-  });
-  attempt("exclusive_rename", "ckpt uses links", [&] { return exclusive(at("renamed"), rename_exclusively); });
-  attempt("exclusive_link", "ckpt renames", [&] {
-    try {
-      return exclusive(at("linked"), ::link);
-    } catch (const Refused& refused) {
-      need(OpenFile(at("renamed"), O_RDONLY).is_open(), refused.text + ", nor renameat2: nothing can be committed");
-      throw;
-    }
-  });
-  attempt("lock", "ckpt asks a silent rank by a file, and refuses maps", [&] {
-    const OpenFile one = must_open(at("locked"), kMake), two = must_open(at("locked"), O_RDWR);
-    want(flock(one.get(), LOCK_EX | LOCK_NB) == 0);
-    need(flock(two.get(), LOCK_SH | LOCK_NB) != 0, "a second descriptor gets a lock that is held");
-    done(flock(one.get(), LOCK_UN), "unlock");
-    return done(flock(two.get(), LOCK_EX | LOCK_NB), "lock that was let go"), "";
-  });
-  // Also by a descriptor that asked when there was none.
-  attempt("names_seen", "", [&] {
-    const OpenFile other = must_open(folder, kFolder);
-    struct stat found{};
-    need(fstatat(other.get(), "new", &found, 0) != 0, "a name is there that nobody made");
-    must_open(at("new"), kMake | O_EXCL);
-    const auto begin = Clock::now();
-    const auto seen = [&] {
-      return fstatat(other.get(), "new", &found, 0) == 0 && is_there(folder, View::kListing, "new");
-    };
-    need(wait_until(Ms(10000), seen), "not within 10 s");
-    return format("after {} ms", std::chrono::duration_cast<Ms>(Clock::now() - begin).count());
-  });
-}
-
-void Probes::try_data() const {
-  attempt("direct_write", "ckpt writes through the page cache", [&] {
-    const OpenFile file = must_open(at("direct"), O_WRONLY | O_CREAT);
-    want(fcntl(file.get(), F_SETFL, O_DIRECT) == 0);
-    want(pwrite(file.get(), Pages(kSmall).data, kSmall, 0) == kSmall);
-    return need_small(must_open(at("direct"), O_RDONLY)), "";
-  });
-  attempt("sync_file", "", [&] {
-    const OpenFile file = must_open(at("data"), kMake);
-    write_small(file);
-    done(fsync(file.get()), "sync");
-    return need_small(must_open(at("data"), O_RDONLY)), "";
-  });
-  attempt("sync_folder", "the server does it by itself",
-          [&] { return want(fsync(must_open(folder, kFolder).get()) == 0), ""; });
-  attempt("direct_read", "ckpt reads through the page cache", [&] {
-    const OpenFile file(at("data"), O_RDONLY | O_DIRECT);
-    want(file.is_open() && pread(file.get(), Pages(kPage).data, kPage, 0) >= 0);
-    return need_small(file), "";
-  });
-  attempt("map", "ckpt cannot map checkpoints", [&] {
-    const OpenFile file = must_open(at("data"), O_RDONLY);
-    void* address = mmap(nullptr, kSmall, PROT_READ, MAP_SHARED, file.get(), 0);
-    need(address != MAP_FAILED, words(errno), State::kWithout);
-    const bool same = memcmp(address, Pages(kSmall).data, kSmall) == 0;
-    munmap(address, kSmall);
-    return need(same, "other bytes than were written"), "";
-  });
 }
 
 uint64_t free_bytes(const std::string& folder) {
@@ -157,53 +69,110 @@ uint64_t free_bytes(const std::string& folder) {
   return uint64_t{found.f_bavail} * found.f_frsize;
 }
 
-void Probes::try_rest() const {
-  attempt("removal_of_open", "who loads what is pruned gets an error", [&] {
-    OpenFile file = must_open(at("gone"), kMake);
-    write_small(file);
-    done(fsync(file.get()), "sync");
-    done(unlink(at("gone").c_str()), "removal");
-    std::string hidden;
-    for (const std::string& name : names_in(folder))
-      if (name.starts_with(".nfs") || name.starts_with(".fuse_hidden") || name == "gone") hidden = name;
-    const ssize_t count = pread(file.get(), Pages(kPage).data, kPage, 0);
-    need(count == kPage, "a reader gets " + (count < 0 ? words(errno) : "nothing"), State::kWithout);
-    file = OpenFile();
-    const bool gone = wait_until(Ms(2000), [&] { return !is_there(folder, View::kListing, hidden); });
-    need(gone, hidden + " stays when it is closed", State::kWithout);
-    return hidden.empty() ? "" : "its name is " + hidden.substr(0, hidden.find('0')) + "… until it is closed";
-  });
-  attempt("space", "", [&] { return human_bytes(free_bytes(folder)) + " are free"; });
-}
+struct Probe {
+  const char* name;
+  const char* otherwise;                       // what ckpt does where it does not hold
+  std::string (*call)(const std::string& in);  // returns what it found, if that needs words; throws Refused
+};
+using Text = std::string;
+constexpr Probe kProbes[] = {
+    {"exclusive_create", "",
+     [](const Text& in) -> Text {
+       must_open(in + "/once", kMake | O_EXCL);
+       need(!OpenFile(in + "/once", kMake | O_EXCL).is_open(), "O_EXCL made a name that was there");
+       return need(errno == EEXIST, "O_EXCL: " + words(errno)), "";
+     }},
+    {"exclusive_rename", "ckpt uses links",
+     [](const Text& in) { return exclusive(in, in + "/renamed", rename_exclusively); }},
+    {"exclusive_link", "ckpt renames",
+     [](const Text& in) {
+       try {
+         return exclusive(in, in + "/linked", ::link);
+       } catch (const Refused& refused) {
+         need(OpenFile(in + "/renamed", O_RDONLY).is_open(),
+              refused.text + ", nor renameat2: nothing can be committed");
+         throw;
+       }
+     }},
+    {"lock", "ckpt asks a silent rank by a file; do not map checkpoints here",
+     [](const Text& in) -> Text {
+       const OpenFile one = must_open(in + "/locked", kMake), two = must_open(in + "/locked", O_RDWR);
+       want(flock(one.get(), LOCK_EX | LOCK_NB) == 0);
+       need(flock(two.get(), LOCK_SH | LOCK_NB) != 0, "a second descriptor gets a lock that is held");
+       done(flock(one.get(), LOCK_UN), "unlock");
+       return done(flock(two.get(), LOCK_EX | LOCK_NB), "lock that was let go"), "";
+     }},
+    {"names_seen", "",  // also by a descriptor that asked when there was none
+     [](const Text& in) {
+       const OpenFile other = must_open(in, kFolder);
+       struct stat found{};
+       need(fstatat(other.get(), "new", &found, 0) != 0, "a name is there that nobody made");
+       must_open(in + "/new", kMake | O_EXCL);
+       const auto begin = Clock::now();
+       const auto seen = [&] {
+         return fstatat(other.get(), "new", &found, 0) == 0 && is_there(in, View::kListing, "new");
+       };
+       need(wait_until(Ms(10000), seen), "not within 10 s");
+       return format("after {} ms", std::chrono::duration_cast<Ms>(Clock::now() - begin).count());
+     }},
+    {"direct_write", "ckpt writes through the page cache",
+     [](const Text& in) -> Text {
+       const OpenFile file = must_open(in + "/direct", O_WRONLY | O_CREAT);
+       want(fcntl(file.get(), F_SETFL, O_DIRECT) == 0);
+       want(pwrite(file.get(), Pages(kSmall).data, kSmall, 0) == kSmall);
+       return need_small(must_open(in + "/direct", O_RDONLY)), "";
+     }},
+    {"sync_file", "",
+     [](const Text& in) -> Text {
+       make_small(in + "/data");
+       return need_small(must_open(in + "/data", O_RDONLY)), "";
+     }},
+    {"sync_folder", "the server does it by itself",
+     [](const Text& in) -> Text { return want(fsync(must_open(in, kFolder).get()) == 0), ""; }},
+    {"direct_read", "ckpt reads through the page cache",
+     [](const Text& in) -> Text {
+       const OpenFile file(in + "/data", O_RDONLY | O_DIRECT);
+       want(file.is_open() && pread(file.get(), Pages(kPage).data, kPage, 0) >= 0);
+       return need_small(file), "";
+     }},
+    {"map", "ckpt cannot map checkpoints",
+     [](const Text& in) -> Text {
+       const OpenFile file = must_open(in + "/data", O_RDONLY);
+       void* address = mmap(nullptr, kSmall, PROT_READ, MAP_SHARED, file.get(), 0);
+       need(address != MAP_FAILED, words(errno), State::kWithout);
+       const bool same = memcmp(address, Pages(kSmall).data, kSmall) == 0;
+       munmap(address, kSmall);
+       return need(same, "other bytes than were written"), "";
+     }},
+    {"removal_of_open", "who loads what is pruned gets an error",
+     [](const Text& in) -> Text {
+       OpenFile file = make_small(in + "/gone");
+       done(unlink((in + "/gone").c_str()), "removal");
+       Text hidden;
+       for (const Text& name : names_in(in))
+         if (name.starts_with(".nfs") || name.starts_with(".fuse_hidden") || name == "gone") hidden = name;
+       const ssize_t count = pread(file.get(), Pages(kPage).data, kPage, 0);
+       need(count == kPage, "a reader gets " + (count < 0 ? words(errno) : "nothing"), State::kWithout);
+       file = OpenFile();
+       const bool gone = wait_until(Ms(2000), [&] { return !is_there(in, View::kListing, hidden); });
+       need(gone, hidden + " stays when it is closed", State::kWithout);
+       return hidden.empty() ? "" : "its name is " + hidden.substr(0, hidden.find('0')) + "… until it is closed";
+     }},
+    {"space", "", [](const Text& in) { return human_bytes(free_bytes(in)) + " are free"; }},
+};
 
-// Bytes in a second by `call(file, offset)`, then a sync if `flags` are for writing; 0 if it was refused.
-double rate_of(const std::string& path, int flags, int more, size_t bytes,
-               const std::function<ssize_t(int, off_t)>& call) {
-  const OpenFile file = must_open(path, flags);
-  if (more != 0 && fcntl(file.get(), F_SETFL, more) != 0) return 0;
+// Bytes in a second, with a sync at the end; 0 if it is refused.
+double rate_of(const std::string& path, int flags, uint64_t bytes) {
+  const OpenFile file(path, flags);
+  const Pages pages(kStep);
+  const auto call = [&](off_t at) {
+    return (flags & O_RDWR) != 0 ? pwrite(file.get(), pages.data, kStep, at) : pread(file.get(), pages.data, kStep, at);
+  };
   const auto begin = Clock::now();
-  for (size_t at = 0; at < bytes; at += kStep)
-    if (call(file.get(), static_cast<off_t>(at)) != kStep) return 0;
-  if (flags != O_RDONLY && fsync(file.get()) != 0) return 0;
+  for (uint64_t at = 0; at < bytes; at += kStep)
+    if (call(static_cast<off_t>(at)) != kStep) return 0;
+  if (fsync(file.get()) != 0) return 0;
   return static_cast<double>(bytes) / std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
-}
-
-// By which processes are told apart that have the same number: the boot of the kernel, and the namespace.
-std::string machine_id() {
-  struct stat numbers{};
-  stat("/proc/self/ns/pid", &numbers);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return print_format("%08x", static_cast<unsigned>(std::hash<std::string>()(boot + std::to_string(numbers.st_ino))));
-}
-
-bool is_left_over(const std::string& id, const std::string& path) {
-  const size_t last = id.rfind('-'), machine = id.rfind('-', last - 1), process = id.rfind('-', machine - 1);
-  if (machine == id.npos || process == id.npos) return false;
-  const int number = std::atoi(id.c_str() + process + 1);
-  if (id.substr(machine + 1, last - machine - 1) == machine_id()) return kill(number, 0) != 0 && errno == ESRCH;
-  struct stat found{};
-  return lstat(path.c_str(), &found) == 0 && found.st_mtime < time(nullptr) - 3600;
 }
 
 }  // namespace
@@ -231,15 +200,12 @@ OpenFile must_open(const std::string& path, int flags) {
 }
 
 std::vector<std::string> names_in(const std::string& path) {
-  OpenFile folder = must_open(path, kFolder);
-  posix_fadvise(folder.get(), 0, 0, POSIX_FADV_DONTNEED);  // makes an NFS client ask its server
-  DIR* listing = fdopendir(folder.release());
+  posix_fadvise(must_open(path, kFolder).get(), 0, 0, POSIX_FADV_DONTNEED);  // makes an NFS client ask its server
   std::vector<std::string> names;
-  for (const dirent* entry = nullptr; errno = 0, (entry = readdir(listing)) != nullptr;)
-    if (const std::string_view name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
-  const int error = errno;
-  closedir(listing);
-  need(error == 0, "listing: " + words(error));
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename());
+  need(!error, "listing: " + error.message());
   return names;
 }
 
@@ -268,55 +234,47 @@ std::string make_id() {
   gethostname(host, sizeof host - 1);
   for (char& c : host) c = c == '\0' || std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   const auto chance = static_cast<unsigned>(Clock::now().time_since_epoch().count() >> 8 & 0xffffff);
-  return format("{}-{}-{}-{}", host, getpid(), machine_id(), print_format("%06x", chance));
-}
-
-std::string id_of(const std::string& file) {
-  const size_t begin = std::min(file.find('.'), file.size() - 1) + 1;
-  return file.substr(begin, file.find('.', begin) - begin);
+  return format("{}-{}-{}", host, getpid(), print_format("%06x", chance));
 }
 
 void remove_leftovers(const std::string& directory) {
-  std::error_code ignored;
   for (const std::string& name : names_in(directory)) {
     const std::string path = directory + "/" + name;
-    if (name.starts_with(kPrefix) && is_left_over(name.substr(kPrefix.size()), path))
-      std::filesystem::remove_all(path, ignored);
-    if (name != kMeeting) continue;
-    for (const std::string& file : names_in(path))
-      if (is_left_over(id_of(file), path + "/" + file)) std::filesystem::remove_all(path + "/" + file, ignored);
-    rmdir(path.c_str());
+    struct stat found{};
+    const bool old =
+        name.starts_with(kPrefix) && lstat(path.c_str(), &found) == 0 && found.st_mtime < time(nullptr) - 3600;
+    std::error_code ignored;
+    if (old) std::filesystem::remove_all(path, ignored);
   }
 }
 
-void probe(const std::string& folder, Watch& watch, const Add& add) {
-  const Probes probes{folder, watch, add};
-  probes.try_names();
-  probes.try_data();
-  probes.try_rest();
+void probe(const std::string& folder, Watch& watch, std::vector<Promise>& promises) {
+  for (const auto& [name, otherwise, call] : kProbes) {
+    watch.begin(name);
+    try {
+      promises.push_back({name, State::kHolds, call(folder)});
+    } catch (const Refused& refused) {
+      const std::string then = refused.state == State::kWithout ? format("; {}", otherwise) : "";
+      promises.push_back({name, refused.state, refused.text + then});
+    }
+  }
 }
 
-Speed probe_speed(const std::string& folder, Watch& watch) try {
-  const Pages pages(kStep);
-  const auto write = [&](int file, off_t at) { return pwrite(file, pages.data, kStep, at); };
-  const auto read = [&](int file, off_t at) { return pread(file, pages.data, kStep, at); };
+Speed probe_speed(const std::string& folder, Watch& watch) {
+  watch.begin("speed");
   const std::string path = folder + "/fast";
   const uint64_t free = free_bytes(folder);
   if (free < 20 * kStep) return {};
-  watch.begin("speed");
   // As much as takes about two seconds.
-  const double first = rate_of(path, kMake, 0, kStep, write);
-  const uint64_t most = std::min({uint64_t{256} << 20, static_cast<uint64_t>(first * 2), free / 10});
-  Speed speed{.bytes = std::max<size_t>(1, most / kStep) * kStep};
-  speed.write_direct = rate_of(folder + "/direct", kMake, O_DIRECT, speed.bytes, write);
-  speed.write_synced = rate_of(path, kMake, 0, speed.bytes, write);
+  const auto most = std::min({uint64_t{256} << 20, static_cast<uint64_t>(rate_of(path, kMake, kStep) * 2), free / 10});
+  Speed speed{.bytes = std::max<uint64_t>(1, most / kStep) * kStep};
+  speed.write_direct = rate_of(folder + "/direct", kMake | O_DIRECT, speed.bytes);
+  speed.write_synced = rate_of(path, kMake, speed.bytes);
   watch.begin("speed of reads");
-  posix_fadvise(must_open(path, O_RDONLY).get(), 0, 0, POSIX_FADV_DONTNEED);
-  speed.read = rate_of(path, O_RDONLY, O_DIRECT, speed.bytes, read);
-  if (speed.read == 0) speed.read = rate_of(path, O_RDONLY, 0, speed.bytes, read);
+  posix_fadvise(OpenFile(path, O_RDONLY).get(), 0, 0, POSIX_FADV_DONTNEED);
+  speed.read = rate_of(path, O_RDONLY | O_DIRECT, speed.bytes);
+  if (speed.read == 0) speed.read = rate_of(path, O_RDONLY, speed.bytes);
   return speed;
-} catch (const Refused&) {
-  return {};
 }
 
 }  // namespace cli

@@ -23,7 +23,6 @@ struct Promise {
   State state = State::kHolds;
   std::string found;
 };
-using Add = std::function<void(const Promise&)>;
 
 // Ends the process when one step takes too long: a server that hangs hangs its callers.
 class Watch {
@@ -52,12 +51,11 @@ class OpenFile {
  public:
   OpenFile() = default;
   OpenFile(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}  // may fail
-  OpenFile(OpenFile&& other) noexcept : fd_(other.release()) {}
+  OpenFile(OpenFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   OpenFile& operator=(OpenFile&& other) noexcept { return std::swap(fd_, other.fd_), *this; }
   ~OpenFile() { is_open() ? ::close(fd_) : 0; }
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;
@@ -72,18 +70,17 @@ bool wait_until(Ms limit, const std::function<bool()>& holds);
 // As ckpt names a file, where nothing has that name.
 bool name_exclusively(const std::string& from, const std::string& to);
 
-std::string make_id();  // "nodeA-4711-0f3c9a2e-71b2f0": host, process, where its number is good, chance
-std::string id_of(const std::string& file);  // "hello.ID" or "ack.ID.ID": its first
-inline const std::string kPrefix = ".ckpt-check.", kMeeting = kPrefix + "peers";
-// Removes what killed runs left: those of this machine, and what is an hour old.
+std::string make_id();  // "nodeA-4711-71b2f0": host, process, chance
+inline const std::string kPrefix = ".ckpt-check.";
+// Removes what killed runs left an hour ago or earlier.
 void remove_leftovers(const std::string& directory);
 
 struct Speed {
-  size_t bytes = 0;                                     // of the file; 0: not measured
+  uint64_t bytes = 0;                                   // of the file; 0: not measured
   double write_direct = 0, write_synced = 0, read = 0;  // bytes in a second; 0: refused
 };
 // What one machine can try alone, in an empty folder.
-void probe(const std::string& folder, Watch& watch, const Add& add);
+void probe(const std::string& folder, Watch& watch, std::vector<Promise>& promises);
 Speed probe_speed(const std::string& folder, Watch& watch);
 
 }  // namespace cli

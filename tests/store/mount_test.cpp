@@ -63,11 +63,17 @@ TEST(Mount, OthersAreAsTheirDocumentsSay) {
   EXPECT_EQ(of("lustre", "rw", "rw,localflock").harmful(), "localflock");
   EXPECT_EQ(of("cifs", "rw", "rw,nobrl").locks(), Locks::kOfThisMachine);
   EXPECT_EQ(of("cifs", "rw", "rw,cache=loose").harmful(), "cache=loose");
-  for (const char* type : {"gpfs", "ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mfs"})
+  for (const char* type : {"gfs2", "ocfs2"}) {
+    EXPECT_EQ(of(type, "rw").locks(), Locks::kForAll);
+    EXPECT_EQ(of(type, "rw", "rw,localflocks").locks(), Locks::kOfThisMachine);
+    EXPECT_EQ(of(type, "rw", "rw,localflocks").harmful(), "localflocks");
+  }
+  EXPECT_EQ(parse_mount("1 2 0:5 / /m rw - fuse mfs#10.0.0.1:9421 rw").locks(), Locks::kForAll);
+  for (const char* type : {"ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mfs"})
     EXPECT_EQ(of(type, "rw").locks(), Locks::kForAll) << type;
-  for (const char* type : {"fuse.sshfs", "fuse.s3fs", "fuse.rclone"})
+  for (const char* type : {"gpfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone"})
     EXPECT_EQ(of(type, "rw").locks(), Locks::kOfThisMachine) << type;
-  for (const char* type : {"beegfs", "9p", "fuse.nobody_knows", ""})
+  for (const char* type : {"beegfs", "wekafs", "9p", "fuse", "fuse.nobody_knows", ""})
     EXPECT_EQ(of(type, "rw").locks(), Locks::kUnknown) << type;
 }
 
