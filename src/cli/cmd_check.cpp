@@ -33,10 +33,9 @@ constexpr Words kWords = {
 using ckpt::store::Mount;
 
 struct Report {
-  std::string directory, kernel, host;
+  std::string directory, system;
   Mount mount = {};
   std::vector<Promise> promises = {};
-  Speed speed = {};
   std::optional<Peers> peers = {};
 
   std::string broken() const {
@@ -69,7 +68,7 @@ std::string locks_text(const Mount& mount) {
 
 void judge(const Mount& mount, const Peers& peers, std::vector<Promise>& to) {
   const auto add = [&](const char* name, State state, const std::string& found) { to.push_back({name, state, found}); };
-  const Delays &names = peers.names[2], &removals = peers.removals[2];
+  const Delays &names = peers.names[kListing], &removals = peers.removals[kListing];
   const State late = names.worst() > 1000 ? State::kWithout : State::kHolds;
   add("peers_exclusive", peers.fair_races == peers.races ? State::kHolds : State::kBroken,
       format("{} of {} names were made by exactly one", peers.fair_races, peers.races));
@@ -101,8 +100,8 @@ Json to_json(const Peers& peers) {
 }
 
 Json to_json(const Report& report) {
-  const auto& [directory, kernel, host, mount, promises, speed, peers] = report;
-  Json json = {{"directory", directory}, {"version", ckpt_version_string()}, {"kernel", kernel}, {"host", host}};
+  const auto& [directory, system, mount, promises, peers] = report;
+  Json json = {{"directory", directory}, {"version", ckpt_version_string()}, {"system", system}};
   json.add("mount", {{"type", mount.type},
                      {"source", mount.source},
                      {"point", mount.point},
@@ -113,42 +112,28 @@ Json to_json(const Report& report) {
   json.add("promises", Json::array(promises, [](const Promise& one) -> Json {
              return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
            }));
-  json.add("speed", {{"bytes", speed.bytes},
-                     {"write_direct", speed.write_direct},
-                     {"write_synced", speed.write_synced},
-                     {"read", speed.read}});
   json.add("peers", peers ? to_json(*peers) : Json(nullptr));
   json.add("holds", report.broken().empty());
   return json;
 }
 
-std::string found_text(const Promise& one) {
-  static constexpr Color kColors[] = {Color::kGreen, Color::kYellow, Color::kRed};
-  const auto state = static_cast<size_t>(one.state);
-  const std::string text = one.found.empty() ? kStates[state] : padded(kStates[state], 9) + escaped(one.found);
-  return padded(one.name, 18) + colored(text, kColors[state]) + "\n";
-}
-
 void print_report(const Report& report) {
-  const auto& [directory, kernel, host, mount, promises, speed, peers] = report;
-  std::string text = format("ckpt {}, {}, host {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), kernel, host,
-                            escaped(directory), mount.type, escaped(mount.source), escaped(mount.point),
-                            escaped(mount.options), locks_text(mount));
-  for (const Promise& one : promises) text += found_text(one);
-  const auto rate = [](double bytes) { return bytes > 0 ? human_rate(bytes) : "refused"; };
-  if (speed.bytes > 0)
-    text += format("\n{}: direct writes {}, writes with a sync {}, reads {}\n", human_bytes(speed.bytes),
-                   rate(speed.write_direct), rate(speed.write_synced), rate(speed.read));
-  if (peers) {
-    for (size_t i = 0; i < peers->ids.size(); i++)
-      text += format("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i]));
-    for (size_t view = 0; view < 3; view++)
-      text += format("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
-                     delay_text(peers->removals[view]));
-    text += "their clocks are compared to within " + ms_text(peers->clock_error) + "\n";
+  const auto& [directory, system, mount, promises, peers] = report;
+  print(format("ckpt {}, {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), system, escaped(directory),
+               mount.type, escaped(mount.source), escaped(mount.point), escaped(mount.options), locks_text(mount)));
+  static constexpr Color kColors[] = {Color::kGreen, Color::kYellow, Color::kRed};
+  for (const Promise& one : promises) {
+    const auto state = static_cast<size_t>(one.state);
+    const std::string text = one.found.empty() ? kStates[state] : padded(kStates[state], 9) + escaped(one.found);
+    print(format("{}{}\n", padded(one.name, 18), colored(text, kColors[state])));
   }
-  print(text +
-        (report.broken().empty() ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n"));
+  for (size_t i = 0; peers && i < peers->ids.size(); i++)
+    print(format("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i])));
+  for (size_t view = 0; peers && view < 3; view++)
+    print(format("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
+                 delay_text(peers->removals[view])));
+  if (peers) print("their clocks are compared to within " + ms_text(peers->clock_error) + "\n");
+  print(report.broken().empty() ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n");
 }
 
 // The folder in which is tried.
@@ -168,7 +153,7 @@ std::string make_folder(const std::string& directory) {
 }
 
 void meet(const Args& args, Report& report, Watch& watch) try {
-  std::string about = report.kernel + ", " + report.mount.type + " " + report.mount.options;
+  std::string about = report.system + ", " + report.mount.type + " " + report.mount.options;
   if (const std::string broken = report.broken(); !broken.empty()) about += ", BROKEN: " + broken;
   report.peers = meet_peers(args.directory, *args.peers, Ms(args.timeout * 1000), about, watch);
   judge(report.mount, *report.peers, report.promises);
@@ -180,14 +165,15 @@ int run(const Args& args) try {
   Watch watch(Ms(args.timeout * 1000 + 10000));
   utsname kernel{};
   uname(&kernel);
-  Report report = {args.directory, format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), kernel.nodename};
+  Report report = {args.directory,
+                   format("{} {} {}, {}", kernel.sysname, kernel.release, kernel.machine, kernel.nodename)};
   {
     const Folder folder{make_folder(args.directory)};
     report.mount = ckpt::store::find_mount(must_open(folder.path, O_RDONLY | O_DIRECTORY).get());
     if (const std::string harmful = report.mount.harmful(); !harmful.empty())
       report.promises.push_back({"mount_options", State::kWithout, harmful + " does harm: see docs/file-systems.md"});
     probe(folder.path, watch, report.promises);
-    if (!args.peers) report.speed = probe_speed(folder.path, watch);
+    if (!args.peers) report.promises.push_back({"speed", State::kHolds, probe_speed(folder.path, watch)});
     watch.begin("removal of files");
     remove_leftovers(args.directory);
   }

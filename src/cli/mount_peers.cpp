@@ -34,7 +34,7 @@ struct Meeting {
   void join();
   Texts exchange(const std::string& text);
   void end() const;
-  void remove_mine() const;
+  void remove(const std::string& id) const;
   void wait_for_all(const char* what, Texts& came, const std::function<void()>& look) const;
   std::string path(const std::string& kind, const std::string& id) const { return folder + "/" + kind + "." + id; }
 
@@ -114,14 +114,14 @@ void Meeting::end() const {
     for (const std::string& name : names_in(folder))
       if (name == "bye." + id_of(name)) gone[id_of(name)];
   });
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
+  remove("");
 }
 
-void Meeting::remove_mine() const try {
+// What is of `id`, or all.
+void Meeting::remove(const std::string& id) const try {
   std::error_code ignored;
   for (const std::string& name : names_in(folder))
-    if (id_of(name) == me) std::filesystem::remove_all(folder + "/" + name, ignored);
+    if (id.empty() || id_of(name) == id) std::filesystem::remove_all(folder + "/" + name, ignored);
   rmdir(folder.c_str());
 } catch (const Refused&) {
   // A later run removes it.
@@ -175,9 +175,9 @@ bool Cycles::race(const std::string& folder, size_t number) const {
 // One makes a name whose file it has locked, lets the lock go and removes the name; the others look for it in one way
 // alone. False when all has taken long enough.
 bool Cycles::run(size_t number, View view) {
-  const size_t writer = number / 3 % meeting_.ids.size(), way = static_cast<size_t>(view);
+  const size_t writer = number / 3 % meeting_.ids.size();
   const std::string &id = meeting_.ids[writer], name = "x" + std::to_string(number);
-  const std::string folder = meeting_.path(kViews[way], id), made = folder + "/made", there = folder + "/" + name;
+  const std::string folder = meeting_.path(kViews[view], id), made = folder + "/made", there = folder + "/" + name;
   const bool mine = id == meeting_.me;
   OpenFile file;
   if (mine) flock((file = must_open(made, O_RDWR | O_CREAT)).get(), LOCK_EX | LOCK_NB);
@@ -187,7 +187,7 @@ bool Cycles::run(size_t number, View view) {
 
   const bool won = race(folder, number);
   const auto act = [&](const std::function<void()>& write, const std::function<bool()>& see) {
-    if (!mine) return wait_until(Ms(view == View::kListing ? 30000 : 5000), see) ? now_ms() : kUnseen;
+    if (!mine) return wait_until(Ms(view == kListing ? 30000 : 5000), see) ? now_ms() : kUnseen;
     usleep(20000);  // until the others look
     const double at = now_ms();
     return write(), at;
@@ -197,7 +197,7 @@ bool Cycles::run(size_t number, View view) {
                           [&] { return is_there(folder, view, name); })};
   if (!mine && named.at > 0) file = OpenFile(there, O_RDONLY);
   if (!mine && file.is_open() && !locks() && errno == EWOULDBLOCK) named.result = 1;
-  const std::vector<Said> saw = tell(named, &peers_.names[way], writer);
+  const std::vector<Said> saw = tell(named, &peers_.names[view], writer);
   for (size_t i = 0; i < saw.size(); i++)
     if (i != writer && saw[i].at > 0) saw[i].result == 1 ? peers_.locks_seen++ : peers_.locks_unseen++;
 
@@ -206,7 +206,7 @@ bool Cycles::run(size_t number, View view) {
   tell({.at = mine || named.result == 1 ? unlocked : kNotTried}, &peers_.unlocks, writer);
   const double removed = act([&] { done(unlink(there.c_str()), "removal"); },
                              [&] { return named.at == kUnseen || !is_there(folder, view, name); });
-  tell({.at = named.at == kUnseen ? kNotTried : removed}, &peers_.removals[way], writer);
+  tell({.at = named.at == kUnseen ? kNotTried : removed}, &peers_.removals[view], writer);
   const std::vector<Said> racers = tell({.result = won});
   const auto winners = std::count_if(racers.begin(), racers.end(), [](const Said& said) { return said.result == 1; });
   peers_.races++, peers_.fair_races += winners == 1;
@@ -248,7 +248,7 @@ Peers meet_peers(const std::string& directory, size_t count, Ms timeout, const s
     peers.first = meeting.ids[0] == meeting.me;
     meeting.end();
   } catch (const Refused&) {
-    meeting.remove_mine();
+    meeting.remove(meeting.me);
     throw;
   }
   return peers;

@@ -25,10 +25,12 @@ bool no_such_call(int error) {
   return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EPERM || error == ENOLCK;
 }
 void need(bool holds, const std::string& otherwise, State state = State::kBroken) {
-  if (!holds) throw Refused{otherwise, state, 0};
+  if (!holds) throw Refused{otherwise, state};
 }
 // For what ckpt does without where it is not to be had.
-void want(bool holds) { need(holds, words(errno), no_such_call(errno) ? State::kWithout : State::kBroken); }
+void want(bool holds, State otherwise = State::kWithout) {
+  need(holds, words(errno), no_such_call(errno) ? otherwise : State::kBroken);
+}
 
 // Memory that direct I/O takes.
 struct Pages {
@@ -55,10 +57,10 @@ int rename_exclusively(const char* from, const char* to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
 }
 
-std::string exclusive(const std::string& folder, const std::string& to, int (*name)(const char*, const char*)) {
-  const std::string one = folder + "/one", two = folder + "/two";
+std::string exclusive(const std::string& to, int (*name)(const char*, const char*), State otherwise) {
+  const std::string one = to + ".one", two = to + ".two";
   must_open(one, kMake), must_open(two, kMake);
-  want(name(one.c_str(), to.c_str()) == 0);
+  want(name(one.c_str(), to.c_str()) == 0, otherwise);
   need(name(two.c_str(), to.c_str()) != 0, "a name that was there got another file");
   return need(errno == EEXIST, "second time: " + words(errno)), "";
 }
@@ -83,16 +85,11 @@ constexpr Probe kProbes[] = {
        return need(errno == EEXIST, "O_EXCL: " + words(errno)), "";
      }},
     {"exclusive_rename", "ckpt uses links",
-     [](const Text& in) { return exclusive(in, in + "/renamed", rename_exclusively); }},
+     [](const Text& in) { return exclusive(in + "/renamed", rename_exclusively, State::kWithout); }},
     {"exclusive_link", "ckpt renames",
-     [](const Text& in) {
-       try {
-         return exclusive(in, in + "/linked", ::link);
-       } catch (const Refused& refused) {
-         need(OpenFile(in + "/renamed", O_RDONLY).is_open(),
-              refused.text + ", nor renameat2: nothing can be committed");
-         throw;
-       }
+     [](const Text& in) {  // without either, nothing can be committed
+       const bool renames = OpenFile(in + "/renamed", O_RDONLY).is_open();
+       return exclusive(in + "/linked", ::link, renames ? State::kWithout : State::kBroken);
      }},
     {"lock", "ckpt asks a silent rank by a file; do not map checkpoints here",
      [](const Text& in) -> Text {
@@ -103,17 +100,12 @@ constexpr Probe kProbes[] = {
        return done(flock(two.get(), LOCK_EX | LOCK_NB), "lock that was let go"), "";
      }},
     {"names_seen", "",  // also by a descriptor that asked when there was none
-     [](const Text& in) {
+     [](const Text& in) -> Text {
        const OpenFile other = must_open(in, kFolder);
-       struct stat found{};
-       need(fstatat(other.get(), "new", &found, 0) != 0, "a name is there that nobody made");
+       need(faccessat(other.get(), "new", F_OK, 0) != 0, "a name is there that nobody made");
        must_open(in + "/new", kMake | O_EXCL);
-       const auto begin = Clock::now();
-       const auto seen = [&] {
-         return fstatat(other.get(), "new", &found, 0) == 0 && is_there(in, View::kListing, "new");
-       };
-       need(wait_until(Ms(10000), seen), "not within 10 s");
-       return format("after {} ms", std::chrono::duration_cast<Ms>(Clock::now() - begin).count());
+       const auto seen = [&] { return faccessat(other.get(), "new", F_OK, 0) == 0 && is_there(in, kListing, "new"); };
+       return need(wait_until(Ms(10000), seen), "not within 10 s"), "";
      }},
     {"direct_write", "ckpt writes through the page cache",
      [](const Text& in) -> Text {
@@ -124,8 +116,7 @@ constexpr Probe kProbes[] = {
      }},
     {"sync_file", "",
      [](const Text& in) -> Text {
-       make_small(in + "/data");
-       return need_small(must_open(in + "/data", O_RDONLY)), "";
+       return make_small(in + "/data"), need_small(must_open(in + "/data", O_RDONLY)), "";
      }},
     {"sync_folder", "the server does it by itself",
      [](const Text& in) -> Text { return want(fsync(must_open(in, kFolder).get()) == 0), ""; }},
@@ -154,7 +145,7 @@ constexpr Probe kProbes[] = {
        const ssize_t count = pread(file.get(), Pages(kPage).data, kPage, 0);
        need(count == kPage, "a reader gets " + (count < 0 ? words(errno) : "nothing"), State::kWithout);
        file = OpenFile();
-       const bool gone = wait_until(Ms(2000), [&] { return !is_there(in, View::kListing, hidden); });
+       const bool gone = wait_until(Ms(2000), [&] { return !is_there(in, kListing, hidden); });
        need(gone, hidden + " stays when it is closed", State::kWithout);
        return hidden.empty() ? "" : "its name is " + hidden.substr(0, hidden.find('0')) + "… until it is closed";
      }},
@@ -189,7 +180,7 @@ Watch::Watch(Ms longest) try {
 }
 
 int64_t done(int64_t result, const char* what) {
-  if (result < 0) throw Refused{what + (": " + words(errno)), State::kBroken, errno};
+  if (result < 0) throw Refused{what + (": " + words(errno)), State::kBroken};
   return result;
 }
 
@@ -210,10 +201,8 @@ std::vector<std::string> names_in(const std::string& path) {
 }
 
 bool is_there(const std::string& folder, View view, const std::string& name) {
-  struct stat found{};
-  if (view == View::kLookup) return lstat((folder + "/" + name).c_str(), &found) == 0;
-  if (view == View::kOpened)
-    return fstatat(must_open(folder, kFolder).get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+  if (view == kLookup) return faccessat(AT_FDCWD, (folder + "/" + name).c_str(), F_OK, 0) == 0;
+  if (view == kOpened) return faccessat(must_open(folder, kFolder).get(), name.c_str(), F_OK, 0) == 0;
   const auto names = names_in(folder);
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -260,21 +249,21 @@ void probe(const std::string& folder, Watch& watch, std::vector<Promise>& promis
   }
 }
 
-Speed probe_speed(const std::string& folder, Watch& watch) {
+std::string probe_speed(const std::string& folder, Watch& watch) {
   watch.begin("speed");
   const std::string path = folder + "/fast";
   const uint64_t free = free_bytes(folder);
-  if (free < 20 * kStep) return {};
+  if (free < 20 * kStep) return "not measured: the file system is nearly full";
   // As much as takes about two seconds.
   const auto most = std::min({uint64_t{256} << 20, static_cast<uint64_t>(rate_of(path, kMake, kStep) * 2), free / 10});
-  Speed speed{.bytes = std::max<uint64_t>(1, most / kStep) * kStep};
-  speed.write_direct = rate_of(folder + "/direct", kMake | O_DIRECT, speed.bytes);
-  speed.write_synced = rate_of(path, kMake, speed.bytes);
-  watch.begin("speed of reads");
+  const uint64_t bytes = std::max<uint64_t>(1, most / kStep) * kStep;
+  const auto text = [](double rate) { return rate > 0 ? human_rate(rate) : "refused"; };
+  const std::string direct = text(rate_of(folder + "/direct", kMake | O_DIRECT, bytes));
+  const std::string synced = text(rate_of(path, kMake, bytes));
   posix_fadvise(OpenFile(path, O_RDONLY).get(), 0, 0, POSIX_FADV_DONTNEED);
-  speed.read = rate_of(path, O_RDONLY | O_DIRECT, speed.bytes);
-  if (speed.read == 0) speed.read = rate_of(path, O_RDONLY, speed.bytes);
-  return speed;
+  const double read = rate_of(path, O_RDONLY | O_DIRECT, bytes);
+  return format("direct writes {}, writes with a sync {}, reads {}", direct, synced,
+                text(read > 0 ? read : rate_of(path, O_RDONLY, bytes)));
 }
 
 }  // namespace cli

@@ -43,7 +43,6 @@ class Watch {
 struct Refused {
   std::string text;
   State state = State::kBroken;
-  int error = 0;
 };
 int64_t done(int64_t result, const char* what);  // throws Refused
 
@@ -63,7 +62,7 @@ class OpenFile {
 OpenFile must_open(const std::string& path, int flags);  // throws Refused
 
 // How a name is looked for: by its path; in the folder, opened anew; in a listing for which the server is asked.
-enum class View { kLookup, kOpened, kListing };
+enum View { kLookup, kOpened, kListing };
 std::vector<std::string> names_in(const std::string& folder);
 bool is_there(const std::string& folder, View view, const std::string& name);
 bool wait_until(Ms limit, const std::function<bool()>& holds);
@@ -75,12 +74,8 @@ inline const std::string kPrefix = ".ckpt-check.";
 // Removes what killed runs left an hour ago or earlier.
 void remove_leftovers(const std::string& directory);
 
-struct Speed {
-  uint64_t bytes = 0;                                   // of the file; 0: not measured
-  double write_direct = 0, write_synced = 0, read = 0;  // bytes in a second; 0: refused
-};
 // What one machine can try alone, in an empty folder.
 void probe(const std::string& folder, Watch& watch, std::vector<Promise>& promises);
-Speed probe_speed(const std::string& folder, Watch& watch);
+std::string probe_speed(const std::string& folder, Watch& watch);
 
 }  // namespace cli
