@@ -182,8 +182,9 @@ bool Cycles::run(size_t number, View view) {
   OpenFile file;
   if (mine) flock((file = must_open(made, O_RDWR | O_CREAT)).get(), LOCK_EX | LOCK_NB);
   if (!mine) is_there(folder, view, name);  // now it is known to be absent
-  for (const Said& said : tell({.result = Clock::now() - begin_ > std::chrono::seconds(30)}))
-    if (said.result == 1) return false;
+  const auto late = [&] { return Clock::now() - begin_ > std::chrono::seconds(30) ? 2 : 0; };
+  for (const Said& said : tell({.result = late()}))
+    if (said.result == 2) return false;
 
   const bool won = race(folder, number);
   const auto act = [&](const std::function<void()>& write, const std::function<bool()>& see) {
@@ -196,14 +197,16 @@ bool Cycles::run(size_t number, View view) {
   Said named = {.at = act([&] { done(rename(made.c_str(), there.c_str()), "rename"); },
                           [&] { return is_there(folder, view, name); })};
   if (!mine && named.at > 0) file = OpenFile(there, O_RDONLY);
-  if (!mine && file.is_open() && !locks() && errno == EWOULDBLOCK) named.result = 1;
+  const bool locked = !mine && file.is_open() && !locks() && errno == EWOULDBLOCK;
+  named.result = late() + (locked ? 1 : 0);
   const std::vector<Said> saw = tell(named, &peers_.names[view], writer);
   for (size_t i = 0; i < saw.size(); i++)
-    if (i != writer && saw[i].at > 0) saw[i].result == 1 ? peers_.locks_seen++ : peers_.locks_unseen++;
+    if (i != writer && saw[i].at > 0) saw[i].result % 2 == 1 ? peers_.locks_seen++ : peers_.locks_unseen++;
+  if (std::any_of(saw.begin(), saw.end(), [](const Said& said) { return said.result >= 2; })) return false;
 
-  const double unlocked = act([&] { file = OpenFile(); }, [&] { return named.result == 0 || locks(); });
+  const double unlocked = act([&] { file = OpenFile(); }, [&] { return !locked || locks(); });
   file = OpenFile();
-  tell({.at = mine || named.result == 1 ? unlocked : kNotTried}, &peers_.unlocks, writer);
+  tell({.at = mine || locked ? unlocked : kNotTried}, &peers_.unlocks, writer);
   const double removed = act([&] { done(unlink(there.c_str()), "removal"); },
                              [&] { return named.at == kUnseen || !is_there(folder, view, name); });
   tell({.at = named.at == kUnseen ? kNotTried : removed}, &peers_.removals[view], writer);

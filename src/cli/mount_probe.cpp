@@ -201,10 +201,10 @@ std::vector<std::string> names_in(const std::string& path) {
 }
 
 bool is_there(const std::string& folder, View view, const std::string& name) {
-  if (view == kLookup) return faccessat(AT_FDCWD, (folder + "/" + name).c_str(), F_OK, 0) == 0;
   if (view == kOpened) return faccessat(must_open(folder, kFolder).get(), name.c_str(), F_OK, 0) == 0;
-  const auto names = names_in(folder);
-  return std::find(names.begin(), names.end(), name) != names.end();
+  if (view == kListing)
+    if (const auto names = names_in(folder); std::find(names.begin(), names.end(), name) == names.end()) return false;
+  return faccessat(AT_FDCWD, (folder + "/" + name).c_str(), F_OK, 0) == 0;
 }
 
 bool wait_until(Ms limit, const std::function<bool()>& holds) {

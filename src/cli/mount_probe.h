@@ -61,7 +61,8 @@ class OpenFile {
 };
 OpenFile must_open(const std::string& path, int flags);  // throws Refused
 
-// How a name is looked for: by its path; in the folder, opened anew; in a listing for which the server is asked.
+// How a name is looked for: by its path; in the folder, opened anew; in a listing for which the server is asked,
+// and then by its path, as ckpt opens what it finds.
 enum View { kLookup, kOpened, kListing };
 std::vector<std::string> names_in(const std::string& folder);
 bool is_there(const std::string& folder, View view, const std::string& name);

@@ -109,9 +109,9 @@ std::string Mount::harmful() const {
   };
   static constexpr std::array kHarms = {Harm{"nfs nfs4", "nocto"},          Harm{"nfs nfs4", "nolock"},
                                         Harm{"nfs nfs4", "local_lock=all"}, Harm{"nfs nfs4", "local_lock=flock"},
-                                        Harm{"lustre", "localflock"},       Harm{"lustre", "noflock"},
-                                        Harm{"gfs2 ocfs2", "localflocks"},  Harm{"cifs smb3", "cache=loose"},
-                                        Harm{"cifs smb3", "nobrl"}};
+                                        Harm{"nfs nfs4", "nordirplus"},     Harm{"lustre", "localflock"},
+                                        Harm{"lustre", "noflock"},          Harm{"gfs2 ocfs2", "localflocks"},
+                                        Harm{"cifs smb3", "cache=loose"},   Harm{"cifs smb3", "nobrl"}};
   for (const Harm& harm : kHarms) {
     const auto types = fields_of(harm.types, ' ');
     if (std::find(types.begin(), types.end(), type) != types.end() && has(harm.option)) return std::string(harm.option);

@@ -52,6 +52,7 @@ TEST(Mount, OptionsOfNfsDecideWhoSeesItsLocks) {
     EXPECT_EQ(of(type, "rw", "rw,vers=3,local_lock=flock").locks(), Locks::kOfThisMachine);
     EXPECT_EQ(of(type, "rw", "rw,vers=3,hard").harmful(), "");
     EXPECT_EQ(of(type, "rw", "rw,vers=3,nocto").harmful(), "nocto");
+    EXPECT_EQ(of(type, "rw", "rw,vers=3,nordirplus").harmful(), "nordirplus");
     EXPECT_EQ(of(type, "rw", "rw,vers=3,local_lock=flock").harmful(), "local_lock=flock");
   }
 }
