@@ -102,13 +102,9 @@ Json to_json(const Peers& peers) {
 Json to_json(const Report& report) {
   const auto& [directory, system, mount, promises, peers] = report;
   Json json = {{"directory", directory}, {"version", ckpt_version_string()}, {"system", system}};
-  json.add("mount", {{"type", mount.type},
-                     {"source", mount.source},
-                     {"point", mount.point},
-                     {"options", mount.options},
-                     {"shared", mount.shared()},
-                     {"locks", locks_text(mount)},
-                     {"harmful", mount.harmful()}});
+  json.add("mount",
+           {{"type", mount.type}, {"source", mount.source}, {"point", mount.point}, {"options", mount.options}});
+  json.add("locks", locks_text(mount));
   json.add("promises", Json::array(promises, [](const Promise& one) -> Json {
              return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
            }));
@@ -136,15 +132,6 @@ void print_report(const Report& report) {
   print(report.broken().empty() ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n");
 }
 
-// The folder in which is tried.
-struct Folder {
-  std::string path;
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-};
-
 std::string make_folder(const std::string& directory) {
   std::string path = directory + "/" + kPrefix + make_id();
   if (mkdir(path.c_str(), 0700) == 0) return path;
@@ -168,12 +155,14 @@ int run(const Args& args) try {
   Report report = {args.directory,
                    format("{} {} {}, {}", kernel.sysname, kernel.release, kernel.machine, kernel.nodename)};
   {
-    const Folder folder{make_folder(args.directory)};
-    report.mount = ckpt::store::find_mount(must_open(folder.path, O_RDONLY | O_DIRECTORY).get());
+    const std::string folder = make_folder(args.directory);
+    std::error_code ignored;
+    const std::shared_ptr<void> at_end(nullptr, [&](void*) { std::filesystem::remove_all(folder, ignored); });
+    report.mount = ckpt::store::find_mount(must_open(folder, O_RDONLY | O_DIRECTORY).get());
     if (const std::string harmful = report.mount.harmful(); !harmful.empty())
       report.promises.push_back({"mount_options", State::kWithout, harmful + " does harm: see docs/file-systems.md"});
-    probe(folder.path, watch, report.promises);
-    if (!args.peers) report.promises.push_back({"speed", State::kHolds, probe_speed(folder.path, watch)});
+    probe(folder, watch, report.promises);
+    if (!args.peers) report.promises.push_back({"speed", State::kHolds, probe_speed(folder, watch)});
     watch.begin("removal of files");
     remove_leftovers(args.directory);
   }

@@ -134,40 +134,36 @@ struct Said {
 };
 constexpr double kUnseen = -1, kNotTried = -2;  // instead of a time
 
-class Cycles {
- public:
-  Cycles(Meeting& meeting, Peers& peers) : meeting_(meeting), peers_(peers) {}
+struct Sample {  // a delay by two clocks, until it is known how they differ
+  Delays* to;
+  size_t writer, observer;
+  double ms;
+};
+struct Cycles {
   bool run(size_t number, View view);
   void settle();
-
- private:
-  struct Sample {  // a delay by two clocks, until it is known how they differ
-    Delays* to;
-    size_t writer, observer;
-    double ms;
-  };
   std::vector<Said> tell(const Said& said, Delays* to = nullptr, size_t writer = 0);
   bool race(const std::string& folder, size_t number) const;
 
-  Meeting& meeting_;
-  Peers& peers_;
-  std::vector<Sample> samples_;
-  const Clock::time_point begin_ = Clock::now();
+  Meeting& meeting;
+  Peers& peers;
+  std::vector<Sample> samples = {};
+  const Clock::time_point begin = Clock::now();
 };
 
 std::vector<Said> Cycles::tell(const Said& said, Delays* to, size_t writer) {
   std::vector<Said> all;
-  for (const auto& [id, text] : meeting_.exchange(print_format("%.3f %d", said.at, said.result)))
+  for (const auto& [id, text] : meeting.exchange(print_format("%.3f %d", said.at, said.result)))
     std::istringstream(text) >> all.emplace_back().at >> all.back().result;
   for (size_t i = 0; i < all.size() && to != nullptr; i++) {
-    if (i != writer && all[i].at > 0) samples_.push_back({to, writer, i, all[i].at - all[writer].at});
+    if (i != writer && all[i].at > 0) samples.push_back({to, writer, i, all[i].at - all[writer].at});
     if (i != writer && all[i].at == kUnseen) to->missed++;
   }
   return all;
 }
 
 bool Cycles::race(const std::string& folder, size_t number) const {
-  const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting_.me;
+  const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting.me;
   if (number % 2 == 0) return OpenFile(prize, O_WRONLY | O_CREAT | O_EXCL).is_open();
   return must_open(own, O_WRONLY | O_CREAT).is_open() && name_exclusively(own, prize);
 }
@@ -175,14 +171,14 @@ bool Cycles::race(const std::string& folder, size_t number) const {
 // One makes a name whose file it has locked, lets the lock go and removes the name; the others look for it in one way
 // alone. False when all has taken long enough.
 bool Cycles::run(size_t number, View view) {
-  const size_t writer = number / 3 % meeting_.ids.size();
-  const std::string &id = meeting_.ids[writer], name = "x" + std::to_string(number);
-  const std::string folder = meeting_.path(kViews[view], id), made = folder + "/made", there = folder + "/" + name;
-  const bool mine = id == meeting_.me;
+  const size_t writer = number / 3 % meeting.ids.size();
+  const std::string &id = meeting.ids[writer], name = "x" + std::to_string(number);
+  const std::string folder = meeting.path(kViews[view], id), made = folder + "/made", there = folder + "/" + name;
+  const bool mine = id == meeting.me;
   OpenFile file;
   if (mine) flock((file = must_open(made, O_RDWR | O_CREAT)).get(), LOCK_EX | LOCK_NB);
   if (!mine) is_there(folder, view, name);  // now it is known to be absent
-  const auto late = [&] { return Clock::now() - begin_ > std::chrono::seconds(30) ? 2 : 0; };
+  const auto late = [&] { return Clock::now() - begin > std::chrono::seconds(30) ? 2 : 0; };
   for (const Said& said : tell({.result = late()}))
     if (said.result == 2) return false;
 
@@ -199,38 +195,38 @@ bool Cycles::run(size_t number, View view) {
   if (!mine && named.at > 0) file = OpenFile(there, O_RDONLY);
   const bool locked = !mine && file.is_open() && !locks() && errno == EWOULDBLOCK;
   named.result = late() + (locked ? 1 : 0);
-  const std::vector<Said> saw = tell(named, &peers_.names[view], writer);
+  const std::vector<Said> saw = tell(named, &peers.names[view], writer);
   for (size_t i = 0; i < saw.size(); i++)
-    if (i != writer && saw[i].at > 0) saw[i].result % 2 == 1 ? peers_.locks_seen++ : peers_.locks_unseen++;
+    if (i != writer && saw[i].at > 0) saw[i].result % 2 == 1 ? peers.locks_seen++ : peers.locks_unseen++;
   if (std::any_of(saw.begin(), saw.end(), [](const Said& said) { return said.result >= 2; })) return false;
 
   const double unlocked = act([&] { file = OpenFile(); }, [&] { return !locked || locks(); });
   file = OpenFile();
-  tell({.at = mine || locked ? unlocked : kNotTried}, &peers_.unlocks, writer);
+  tell({.at = mine || locked ? unlocked : kNotTried}, &peers.unlocks, writer);
   const double removed = act([&] { done(unlink(there.c_str()), "removal"); },
                              [&] { return named.at == kUnseen || !is_there(folder, view, name); });
-  tell({.at = named.at == kUnseen ? kNotTried : removed}, &peers_.removals[view], writer);
+  tell({.at = named.at == kUnseen ? kNotTried : removed}, &peers.removals[view], writer);
   const std::vector<Said> racers = tell({.result = won});
   const auto winners = std::count_if(racers.begin(), racers.end(), [](const Said& said) { return said.result == 1; });
-  peers_.races++, peers_.fair_races += winners == 1;
+  peers.races++, peers.fair_races += winners == 1;
   return true;
 }
 
 // Two clocks differ by half of what the least delays of both ways differ.
 void Cycles::settle() {
   std::string mine;
-  for (const auto& [id, ms] : meeting_.least) mine += print_format("%.3f ", ms);
+  for (const auto& [id, ms] : meeting.least) mine += print_format("%.3f ", ms);
   std::vector<std::vector<double>> least;
-  for (const auto& [id, text] : meeting_.exchange(mine)) {
+  for (const auto& [id, text] : meeting.exchange(mine)) {
     std::istringstream numbers(text);
     least.emplace_back(std::istream_iterator<double>(numbers), std::istream_iterator<double>());
-    if (least.back().size() != meeting_.ids.size()) throw Refused{short_id(id) + " met others"};
+    if (least.back().size() != meeting.ids.size()) throw Refused{short_id(id) + " met others"};
   }
-  for (const auto& [to, writer, observer, ms] : samples_) {
+  for (const auto& [to, writer, observer, ms] : samples) {
     const double there = least[observer][writer], back = least[writer][observer];
     const double delay = std::max(0.0, ms - (there - back) / 2);
     to->ms.insert(std::upper_bound(to->ms.begin(), to->ms.end(), delay), delay);
-    peers_.clock_error = std::max(peers_.clock_error, (there + back) / 2);
+    peers.clock_error = std::max(peers.clock_error, (there + back) / 2);
   }
 }
 
@@ -243,7 +239,7 @@ Peers meet_peers(const std::string& directory, size_t count, Ms timeout, const s
     meeting.join();
     for (const auto& [id, text] : meeting.exchange(about))
       peers.ids.push_back(short_id(id)), peers.about.push_back(text);
-    Cycles cycles(meeting, peers);
+    Cycles cycles{meeting, peers};
     for (size_t number = 0, more = 1; more != 0 && number < 15; number++)  // five by each view
       if (const size_t view = 2 - number % 3; peers.names[view].missed == 0)
         more = cycles.run(number, static_cast<View>(view)) ? 1 : 0;
