@@ -1,5 +1,6 @@
 """What a fair measurement needs from the machine: cold and warm caches, memory that the host has not taken back."""
 
+import contextlib
 import ctypes
 import datetime
 import mmap
@@ -30,7 +31,8 @@ def touch_memory(size):
     if size <= 0 or not careful:
         return
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
     buffer = (ctypes.c_char * size).from_buffer(memory)
     ctypes.memset(ctypes.addressof(buffer), 1, size)
     del buffer

@@ -142,6 +142,8 @@ static void add_finding(Report* report, int32_t kind, const checkpoint::Checkpoi
 // What becomes of those who read what no lock could keep for them.
 static std::string unguarded(const store::Store& store) {
   const int64_t grace_ms = store.traits().grace_ms;
+  if (grace_ms == 0 && store.traits().shared)
+    return "; other machines see no locks here, so whoever was reading it there gets GONE";
   if (grace_ms == 0) return "; this store has no locks, so whoever was reading it gets GONE";
   return strformat("; this store has no locks, so its files stay for {} ms for whoever was reading it", grace_ms);
 }

@@ -51,7 +51,7 @@ Mount parse_mount(std::string_view line) {
 // Since Linux 5.8 the kernel tells the number of the mount; before, only that of the file system.
 static std::string number_of(int fd, size_t* column) {
   struct statx found = {};
-  if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &found) != 0) return "";
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &found) != 0) return "";
   *column = found.stx_mask & STATX_MNT_ID ? 0 : 2;
   if (*column == 0) return std::to_string(found.stx_mnt_id);
   return std::to_string(found.stx_dev_major) + ":" + std::to_string(found.stx_dev_minor);

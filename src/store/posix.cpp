@@ -71,16 +71,21 @@ class PosixStore final : public Store {
   std::atomic<bool> left_trash_{false};   // what this process had open itself
 };
 
+// A disk may hold whoever asks: nobody else waits for the lock meanwhile.
 Traits PosixStore::traits() const {
-  std::lock_guard lock(mounting_);
-  if (traits_) return *traits_;
+  {
+    std::lock_guard lock(mounting_);
+    if (traits_) return *traits_;
+  }
   const Result<Fd> root = root_.open("", O_PATH);
   if (!root.ok()) return {};
+  const Busy busy("inspection", root_.path());
   const Mount mount = find_mount(root->get());
   Traits traits;
   traits.shared = mount.shared();
   traits.common_locks = mount.locks() == Mount::Locks::kForAll;
-  return traits_.emplace(traits);
+  std::lock_guard lock(mounting_);
+  return traits_ ? *traits_ : traits_.emplace(traits);
 }
 
 Status PosixStore::prepare() {
@@ -109,9 +114,16 @@ Status PosixStore::probe() {
   return status;
 }
 
+// Whether a lock keeps out another descriptor of this process; true where there are none.
+static bool excludes(const Root& root, const std::string& key) {
+  const auto held = lock_posix(root, key, true, true), again = lock_posix(root, key, true, true);
+  return !held.ok() || !(*held)->protects() || again.status().code() == CKPT_CONFLICT;
+}
+
 // A file system may not do what it promises, so try it.
 Status PosixStore::probe_with(const std::string& key) {
   // Kept open until the end, so that nobody takes it for an orphan.
+  CKPT_TRY(exists(key).status());  // absent, which a client may remember
   CKPT_ASSIGN(auto first, PosixWriter::create(root_, key, {.durable = false}));
   CKPT_TRY(first->write_at(0, as_bytes("first")));
   Status published = first->publish(5);
@@ -125,6 +137,16 @@ Status PosixStore::probe_with(const std::string& key) {
   Status again = put(key, as_bytes("second"), false);
   if (!again.ok() && again.code() != CKPT_EXISTS) return again;
   CKPT_ASSIGN(std::vector<std::byte> found, get(key, 16));
+  CKPT_ASSIGN(const bool seen, exists(key));
+  if (!seen)
+    return Status(CKPT_UNSUPPORTED, "store " + root_.path() + ": the file system hides a file that was just made there")
+        .with("path", root_.path());
+  if (!excludes(root_, key)) {
+    Traits known = traits();
+    known.common_locks = false;
+    const std::lock_guard lock(mounting_);
+    traits_ = known;
+  }
   if (again.code() == CKPT_EXISTS && as_text(found) == "first") return Ok();
   return Status(CKPT_UNSUPPORTED, "store " + root_.path() + ": the file system does not hold create-if-absent")
       .with("path", root_.path());
@@ -240,12 +262,12 @@ void PosixStore::empty_trash() {
 
 Result<std::unique_ptr<Lock>> PosixStore::lock_shared(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  return lock_posix(root_, key, false);
+  return lock_posix(root_, key, false, traits().common_locks);
 }
 
 Result<std::unique_ptr<Lock>> PosixStore::try_lock_exclusive(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  return lock_posix(root_, key, true);
+  return lock_posix(root_, key, true, traits().common_locks);
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ static Result<bool> take_lock(const Root& root, std::string_view key, bool exclu
   return fail(errno, "lock", root.path(key));
 }
 
-Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive) {
+Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive, bool common) {
   struct stat found{};
   const Root::Links links = exclusive ? Root::Links::kRefused : Root::Links::kFirst;  // who removes follows none
   CKPT_ASSIGN(Fd file, open_regular(root, key, O_RDONLY, &found, links));
@@ -188,7 +188,7 @@ Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key,
     held = take_lock(root, key, exclusive, file);
   }
   CKPT_TRY(held.status());
-  auto lock = std::make_unique<PosixLock>(std::move(file), *held);
+  auto lock = std::make_unique<PosixLock>(std::move(file), *held && common);
   // Between open and flock, a remover may have locked, moved or unlinked the file and released its lock.
   CKPT_ASSIGN(bool in_place, root.leads_to(key, lock->fd()));
   if (!in_place) return not_found(root.path(key));

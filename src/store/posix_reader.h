@@ -47,7 +47,8 @@ class PosixReader final : public Reader {
   mutable void* map_ = nullptr;
 };
 
-// CONFLICT while anyone holds a lock (`exclusive`) or while someone holds an exclusive one (shared).
-Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive);
+// CONFLICT while anyone holds a lock (`exclusive`) or while someone holds an exclusive one (shared). `common`: other
+// machines see it; else it protects nothing.
+Result<std::unique_ptr<Lock>> lock_posix(const Root& root, std::string_view key, bool exclusive, bool common);
 
 }  // namespace ckpt::store
