@@ -44,6 +44,7 @@ void add_repair(CLI::App& app, Action& chosen);
 void add_prune(CLI::App& app, Action& chosen);
 void add_rm(CLI::App& app, Action& chosen);
 void add_help(CLI::App& app, Action& chosen);
+void add_check(CLI::App& app, Action& chosen);
 void add_completion(CLI::App& app, Action& chosen);
 
 // Never empty: for --help and --version the action only returns the exit code. Throws INVALID.

@@ -83,18 +83,20 @@ bool Mount::shared() const {
   return std::find(kLocal.begin(), kLocal.end(), type) == kLocal.end();
 }
 
-// Each as its documents say; what was tried here is in docs/file-systems.md.
+// docs/file-systems.md has the source of each.
 Mount::Locks Mount::locks() const {
   static constexpr std::array kForAll = {"ceph",     "fuse.ceph",    "fuse.ceph-fuse", "fuse.glusterfs",
-                                         "fuse.mfs", "fuse.moosefs", "fuse.juicefs",   "gpfs",
-                                         "ocfs2",    "gfs2",         "wekafs",         "fuse.lizardfs"};
-  static constexpr std::array kOfThisMachine = {"fuse.sshfs",  "fuse.s3fs",     "fuse.rclone",  "fuse.gcsfuse",
-                                                "fuse.goofys", "fuse.mount-s3", "fuse.geesefs", "fuse.blobfuse2"};
+                                         "fuse.mfs", "fuse.moosefs", "fuse.juicefs",   "fuse.lizardfs"};
+  static constexpr std::array kOfThisMachine = {"gpfs",          "fuse.sshfs",   "fuse.s3fs",
+                                                "fuse.rclone",   "fuse.gcsfuse", "fuse.goofys",
+                                                "fuse.mount-s3", "fuse.geesefs", "fuse.blobfuse2"};
   if (!shared()) return Locks::kForAll;
   if (is_nfs(*this))
     return has("nolock") || has("local_lock=all") || has("local_lock=flock") ? Locks::kOfThisMachine : Locks::kForAll;
   if (type == "lustre") return has("flock") ? Locks::kForAll : Locks::kOfThisMachine;
+  if (type == "gfs2" || type == "ocfs2") return has("localflocks") ? Locks::kOfThisMachine : Locks::kForAll;
   if (type == "cifs" || type == "smb3") return has("nobrl") ? Locks::kOfThisMachine : Locks::kForAll;
+  if (type == "fuse" && source.starts_with("mfs#")) return Locks::kForAll;
   if (std::find(kForAll.begin(), kForAll.end(), type) != kForAll.end()) return Locks::kForAll;
   if (std::find(kOfThisMachine.begin(), kOfThisMachine.end(), type) != kOfThisMachine.end())
     return Locks::kOfThisMachine;
@@ -102,15 +104,18 @@ Mount::Locks Mount::locks() const {
 }
 
 std::string Mount::harmful() const {
-  if (is_nfs(*this))
-    for (const char* option : {"nocto", "nolock", "local_lock=all", "local_lock=flock"})
-      if (has(option)) return option;
-  if (type == "lustre")
-    for (const char* option : {"localflock", "noflock"})
-      if (has(option)) return option;
-  if (type == "cifs" || type == "smb3")
-    for (const char* option : {"cache=loose", "nobrl"})
-      if (has(option)) return option;
+  struct Harm {
+    std::string_view types, option;
+  };
+  static constexpr std::array kHarms = {Harm{"nfs nfs4", "nocto"},          Harm{"nfs nfs4", "nolock"},
+                                        Harm{"nfs nfs4", "local_lock=all"}, Harm{"nfs nfs4", "local_lock=flock"},
+                                        Harm{"nfs nfs4", "nordirplus"},     Harm{"lustre", "localflock"},
+                                        Harm{"lustre", "noflock"},          Harm{"gfs2 ocfs2", "localflocks"},
+                                        Harm{"cifs smb3", "cache=loose"},   Harm{"cifs smb3", "nobrl"}};
+  for (const Harm& harm : kHarms) {
+    const auto types = fields_of(harm.types, ' ');
+    if (std::find(types.begin(), types.end(), type) != types.end() && has(harm.option)) return std::string(harm.option);
+  }
   return "";
 }
 
