@@ -118,7 +118,8 @@ end
 
 A whole tensor without a copy, as a `MappedTensor`. Its bytes must be stored uncompressed and in one piece, where locks
 keep them (or `map_unlocked = 1`); otherwise it throws UNSUPPORTED. Checksums are verified first unless
-`verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes without a Julia type. Throws NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO.
+`verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes without a Julia type. Throws
+NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO.
 """
 function map_tensor(reader::Reader, name::AbstractString; order = :reversed, bits = false, options...)
     keeper = Keeper(reader.handle)
