@@ -37,7 +37,6 @@ struct Report {
   Mount mount = {};
   std::vector<Promise> promises = {};
   std::optional<Peers> peers = {};
-
   std::string broken() const {
     std::vector<std::string> names;
     for (const Promise& one : promises)
@@ -47,7 +46,6 @@ struct Report {
 };
 
 constexpr const char* kStates[] = {"ok", "without", "BROKEN"};
-
 std::string ms_text(double ms) { return print_format(ms < 10 ? "%.1f ms" : "%.0f ms", ms); }
 
 std::string delay_text(const Delays& delays) {

@@ -31,11 +31,81 @@ std::string id_of(const std::string& file) {
 }
 
 struct Meeting {
-  void join();
-  Texts exchange(const std::string& text);
-  void end() const;
-  void remove(const std::string& id) const;
-  void wait_for_all(const char* what, Texts& came, const std::function<void()>& look) const;
+  // A file of a killed run says hello, too. So who is here has to answer: acknowledge a name that is new.
+  void join() {
+    Texts here, answered = {{me, ""}};
+    wait_for_all("came", here, [&] {
+      // The last of an earlier meeting may remove the folder at any time.
+      if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) done(-1, "creation of a folder");
+      if (!OpenFile(path("hello", me), O_WRONLY | O_CREAT).is_open())
+        return errno == ENOENT ? void() : void(done(-1, "creation of a file"));
+      for (const char* view : kViews) mkdir(path(view, me).c_str(), 0700);
+      here = {{me, ""}};
+      for (const std::string& name : names_in(folder)) {
+        const std::string id = id_of(name);
+        if (name == "ack." + id + "." + me) here[id];
+        if (answered.try_emplace(id).second) must_open(path("ack", me + "." + id), O_WRONLY | O_CREAT);
+      }
+    });
+    for (const auto& [id, text] : here) ids.push_back(id);
+  }
+  // What each says, as soon as all have said it.
+  Texts exchange(const std::string& text) {
+    const std::string kind = "s" + std::to_string(++steps);
+    std::ofstream draft(path("draft", me));
+    draft << print_format("%.3f ", now_ms()) << text << "\nend" << std::flush;
+    draft.close();
+    done(draft ? rename(path("draft", me).c_str(), path(kind, me).c_str()) : -1, "write");
+    Texts said;
+    wait_for_all("still answered", said, [&] {
+      for (const std::string& name : names_in(folder)) {
+        const std::string id = id_of(name);
+        if (name != kind + "." + id || said.contains(id) || !std::binary_search(ids.begin(), ids.end(), id)) continue;
+        const double seen = now_ms();
+        std::ifstream file(folder + "/" + name);
+        std::string line, end;
+        double at = 0;
+        if (!(file >> at && file.get() && std::getline(file, line) && file >> end && end == "end")) continue;
+        said[id] = line;
+        double& known = least.try_emplace(id, seen - at).first->second;
+        known = std::min(known, seen - at);
+      }
+    });
+    unlink(path("s" + std::to_string(steps - 1), me).c_str());
+    return said;
+  }
+  // Who has said bye reads nothing any more. The first waits for that, and removes all, also what killed runs left.
+  void end() const {
+    must_open(path("bye", me), O_WRONLY | O_CREAT);
+    if (ids[0] != me) return;
+    Texts gone;
+    wait_for_all("said bye", gone, [&] {
+      for (const std::string& name : names_in(folder))
+        if (name == "bye." + id_of(name)) gone[id_of(name)];
+    });
+    remove("");
+  }
+  // What is of `id`, or all.
+  void remove(const std::string& id) const try {
+    std::error_code ignored;
+    for (const std::string& name : names_in(folder))
+      if (id.empty() || id_of(name) == id) std::filesystem::remove_all(folder + "/" + name, ignored);
+    rmdir(folder.c_str());
+  } catch (const Refused&) {
+    // A later run removes it.
+  }
+  void wait_for_all(const char* what, Texts& came, const std::function<void()>& look) const {
+    std::set<std::string> ever;  // also those who left when their time was over
+    wait_until(timeout, [&] {
+      watch.begin("meeting of the peers"), look();
+      for (const auto& [id, text] : came) ever.insert(short_id(id));
+      return came.size() >= count;
+    });
+    if (came.size() == count) return;
+    const std::vector<std::string> names(ever.begin(), ever.end());
+    throw Refused{
+        format("{} of {} {} within {} s: {}", ever.size(), count, what, timeout.count() / 1000, joined(names))};
+  }
   std::string path(const std::string& kind, const std::string& id) const { return folder + "/" + kind + "." + id; }
 
   const std::string folder;
@@ -48,125 +118,59 @@ struct Meeting {
   size_t steps = 0;
 };
 
-void Meeting::wait_for_all(const char* what, Texts& came, const std::function<void()>& look) const {
-  std::set<std::string> ever;  // also those who left when their time was over
-  wait_until(timeout, [&] {
-    watch.begin("meeting of the peers"), look();
-    for (const auto& [id, text] : came) ever.insert(short_id(id));
-    return came.size() >= count;
-  });
-  if (came.size() == count) return;
-  const std::vector<std::string> names(ever.begin(), ever.end());
-  throw Refused{format("{} of {} {} within {} s: {}", ever.size(), count, what, timeout.count() / 1000, joined(names))};
-}
-
-// A file of a killed run says hello, too. So who is here has to answer: acknowledge a name that is new.
-void Meeting::join() {
-  Texts here, answered = {{me, ""}};
-  wait_for_all("came", here, [&] {
-    // The last of an earlier meeting may remove the folder at any time.
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) done(-1, "creation of a folder");
-    if (!OpenFile(path("hello", me), O_WRONLY | O_CREAT).is_open())
-      return errno == ENOENT ? void() : void(done(-1, "creation of a file"));
-    for (const char* view : kViews) mkdir(path(view, me).c_str(), 0700);
-    here = {{me, ""}};
-    for (const std::string& name : names_in(folder)) {
-      const std::string id = id_of(name);
-      if (name == "ack." + id + "." + me) here[id];
-      if (answered.try_emplace(id).second) must_open(path("ack", me + "." + id), O_WRONLY | O_CREAT);
-    }
-  });
-  for (const auto& [id, text] : here) ids.push_back(id);
-}
-
-// What each says, as soon as all have said it.
-Texts Meeting::exchange(const std::string& text) {
-  const std::string kind = "s" + std::to_string(++steps);
-  std::ofstream draft(path("draft", me));
-  draft << print_format("%.3f ", now_ms()) << text << "\nend" << std::flush;
-  draft.close();
-  done(draft ? rename(path("draft", me).c_str(), path(kind, me).c_str()) : -1, "write");
-  Texts said;
-  wait_for_all("still answered", said, [&] {
-    for (const std::string& name : names_in(folder)) {
-      const std::string id = id_of(name);
-      if (name != kind + "." + id || said.contains(id) || !std::binary_search(ids.begin(), ids.end(), id)) continue;
-      const double seen = now_ms();
-      std::ifstream file(folder + "/" + name);
-      std::string line, end;
-      double at = 0;
-      if (!(file >> at && file.get() && std::getline(file, line) && file >> end && end == "end")) continue;
-      said[id] = line;
-      double& known = least.try_emplace(id, seen - at).first->second;
-      known = std::min(known, seen - at);
-    }
-  });
-  unlink(path("s" + std::to_string(steps - 1), me).c_str());
-  return said;
-}
-
-// Who has said bye reads nothing any more. The first waits for that, and removes all, also what killed runs left.
-void Meeting::end() const {
-  must_open(path("bye", me), O_WRONLY | O_CREAT);
-  if (ids[0] != me) return;
-  Texts gone;
-  wait_for_all("said bye", gone, [&] {
-    for (const std::string& name : names_in(folder))
-      if (name == "bye." + id_of(name)) gone[id_of(name)];
-  });
-  remove("");
-}
-
-// What is of `id`, or all.
-void Meeting::remove(const std::string& id) const try {
-  std::error_code ignored;
-  for (const std::string& name : names_in(folder))
-    if (id.empty() || id_of(name) == id) std::filesystem::remove_all(folder + "/" + name, ignored);
-  rmdir(folder.c_str());
-} catch (const Refused&) {
-  // A later run removes it.
-}
-
 // What one did, and when.
 struct Said {
   double at = 0;
   int result = 0;
 };
 constexpr double kUnseen = -1, kNotTried = -2;  // instead of a time
-
-struct Sample {  // a delay by two clocks, until it is known how they differ
+struct Sample {                                 // a delay by two clocks, until it is known how they differ
   Delays* to;
   size_t writer, observer;
   double ms;
 };
 struct Cycles {
   bool run(size_t number, View view);
-  void settle();
-  std::vector<Said> tell(const Said& said, Delays* to = nullptr, size_t writer = 0);
-  bool race(const std::string& folder, size_t number) const;
+  // Two clocks differ by half of what the least delays of both ways differ.
+  void settle() {
+    std::string mine;
+    for (const auto& [id, ms] : meeting.least) mine += print_format("%.3f ", ms);
+    std::vector<std::vector<double>> least;
+    for (const auto& [id, text] : meeting.exchange(mine)) {
+      std::istringstream numbers(text);
+      least.emplace_back(std::istream_iterator<double>(numbers), std::istream_iterator<double>());
+      if (least.back().size() != meeting.ids.size()) throw Refused{short_id(id) + " met others"};
+    }
+    for (const auto& [to, writer, observer, ms] : samples) {
+      const double there = least[observer][writer], back = least[writer][observer];
+      const double delay = std::max(0.0, ms - (there - back) / 2);
+      to->ms.insert(std::upper_bound(to->ms.begin(), to->ms.end(), delay), delay);
+      peers.clock_error = std::max(peers.clock_error, (there + back) / 2);
+    }
+  }
+  std::vector<Said> tell(const Said& said, Delays* to = nullptr, size_t writer = 0) {
+    std::vector<Said> all;
+    for (const auto& [id, text] : meeting.exchange(print_format("%.3f %d", said.at, said.result)))
+      std::istringstream(text) >> all.emplace_back().at >> all.back().result;
+    for (size_t i = 0; i < all.size() && to != nullptr; i++) {
+      if (i != writer && all[i].at > 0) samples.push_back({to, writer, i, all[i].at - all[writer].at});
+      if (i != writer && all[i].at == kUnseen) to->missed++;
+    }
+    return all;
+  }
+  bool race(const std::string& folder, size_t number) const {
+    const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting.me;
+    if (number % 2 == 0) return OpenFile(prize, O_WRONLY | O_CREAT | O_EXCL).is_open();
+    must_open(own, O_WRONLY | O_CREAT);
+    if (renameat2(AT_FDCWD, own.c_str(), AT_FDCWD, prize.c_str(), RENAME_NOREPLACE) == 0) return true;
+    return ::link(own.c_str(), prize.c_str()) == 0;
+  }
 
   Meeting& meeting;
   Peers& peers;
   std::vector<Sample> samples = {};
   const Clock::time_point begin = Clock::now();
 };
-
-std::vector<Said> Cycles::tell(const Said& said, Delays* to, size_t writer) {
-  std::vector<Said> all;
-  for (const auto& [id, text] : meeting.exchange(print_format("%.3f %d", said.at, said.result)))
-    std::istringstream(text) >> all.emplace_back().at >> all.back().result;
-  for (size_t i = 0; i < all.size() && to != nullptr; i++) {
-    if (i != writer && all[i].at > 0) samples.push_back({to, writer, i, all[i].at - all[writer].at});
-    if (i != writer && all[i].at == kUnseen) to->missed++;
-  }
-  return all;
-}
-
-bool Cycles::race(const std::string& folder, size_t number) const {
-  const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting.me;
-  if (number % 2 == 0) return OpenFile(prize, O_WRONLY | O_CREAT | O_EXCL).is_open();
-  return must_open(own, O_WRONLY | O_CREAT).is_open() && name_exclusively(own, prize);
-}
 
 // One makes a name whose file it has locked, lets the lock go and removes the name; the others look for it in one way
 // alone. False when all has taken long enough.
@@ -210,24 +214,6 @@ bool Cycles::run(size_t number, View view) {
   const auto winners = std::count_if(racers.begin(), racers.end(), [](const Said& said) { return said.result == 1; });
   peers.races++, peers.fair_races += winners == 1;
   return true;
-}
-
-// Two clocks differ by half of what the least delays of both ways differ.
-void Cycles::settle() {
-  std::string mine;
-  for (const auto& [id, ms] : meeting.least) mine += print_format("%.3f ", ms);
-  std::vector<std::vector<double>> least;
-  for (const auto& [id, text] : meeting.exchange(mine)) {
-    std::istringstream numbers(text);
-    least.emplace_back(std::istream_iterator<double>(numbers), std::istream_iterator<double>());
-    if (least.back().size() != meeting.ids.size()) throw Refused{short_id(id) + " met others"};
-  }
-  for (const auto& [to, writer, observer, ms] : samples) {
-    const double there = least[observer][writer], back = least[writer][observer];
-    const double delay = std::max(0.0, ms - (there - back) / 2);
-    to->ms.insert(std::upper_bound(to->ms.begin(), to->ms.end(), delay), delay);
-    peers.clock_error = std::max(peers.clock_error, (there + back) / 2);
-  }
 }
 
 }  // namespace

@@ -21,15 +21,13 @@ constexpr size_t kPage = 4096, kSmall = 16 * kPage, kStep = 4 << 20;
 constexpr int kMake = O_RDWR | O_CREAT, kFolder = O_RDONLY | O_DIRECTORY;
 
 std::string words(int error) { return std::generic_category().message(error); }
-bool no_such_call(int error) {
-  return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EPERM || error == ENOLCK;
-}
 void need(bool holds, const std::string& otherwise, State state = State::kBroken) {
   if (!holds) throw Refused{otherwise, state};
 }
 // For what ckpt does without where it is not to be had.
 void want(bool holds, State otherwise = State::kWithout) {
-  need(holds, words(errno), no_such_call(errno) ? otherwise : State::kBroken);
+  const bool lacks = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM || errno == ENOLCK;
+  need(holds, words(errno), lacks ? otherwise : State::kBroken);
 }
 
 // Memory that direct I/O takes.
@@ -52,11 +50,9 @@ void need_small(const OpenFile& file) {
   const bool whole = done(pread(file.get(), found.data, kSmall, 0), "read") == kSmall;
   need(whole && memcmp(found.data, Pages(kSmall).data, kSmall) == 0, "other bytes than were written");
 }
-
 int rename_exclusively(const char* from, const char* to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
 }
-
 std::string exclusive(const std::string& to, int (*name)(const char*, const char*), State otherwise) {
   const std::string one = to + ".one", two = to + ".two";
   must_open(one, kMake), must_open(two, kMake);
@@ -64,7 +60,6 @@ std::string exclusive(const std::string& to, int (*name)(const char*, const char
   need(name(two.c_str(), to.c_str()) != 0, "a name that was there got another file");
   return need(errno == EEXIST, "second time: " + words(errno)), "";
 }
-
 uint64_t free_bytes(const std::string& folder) {
   struct statvfs found{};
   done(statvfs(folder.c_str(), &found), "statvfs");
@@ -156,12 +151,11 @@ constexpr Probe kProbes[] = {
 double rate_of(const std::string& path, int flags, uint64_t bytes) {
   const OpenFile file(path, flags);
   const Pages pages(kStep);
-  const auto call = [&](off_t at) {
-    return (flags & O_RDWR) != 0 ? pwrite(file.get(), pages.data, kStep, at) : pread(file.get(), pages.data, kStep, at);
-  };
+  const bool writes = (flags & O_RDWR) != 0;
+  const int fd = file.get();
   const auto begin = Clock::now();
-  for (uint64_t at = 0; at < bytes; at += kStep)
-    if (call(static_cast<off_t>(at)) != kStep) return 0;
+  for (off_t at = 0; at < static_cast<off_t>(bytes); at += kStep)
+    if ((writes ? pwrite(fd, pages.data, kStep, at) : pread(fd, pages.data, kStep, at)) != kStep) return 0;
   if (fsync(file.get()) != 0) return 0;
   return static_cast<double>(bytes) / std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
 }
@@ -213,11 +207,6 @@ bool wait_until(Ms limit, const std::function<bool()>& holds) {
   return true;
 }
 
-bool name_exclusively(const std::string& from, const std::string& to) {
-  if (rename_exclusively(from.c_str(), to.c_str()) == 0) return true;
-  return no_such_call(errno) && ::link(from.c_str(), to.c_str()) == 0;
-}
-
 std::string make_id() {
   char host[33] = "";
   gethostname(host, sizeof host - 1);
@@ -227,14 +216,12 @@ std::string make_id() {
 }
 
 void remove_leftovers(const std::string& directory) {
-  for (const std::string& name : names_in(directory)) {
-    const std::string path = directory + "/" + name;
-    struct stat found{};
-    const bool old =
-        name.starts_with(kPrefix) && lstat(path.c_str(), &found) == 0 && found.st_mtime < time(nullptr) - 3600;
-    std::error_code ignored;
-    if (old) std::filesystem::remove_all(path, ignored);
-  }
+  std::error_code ignored;
+  struct stat found{};
+  for (const std::string& name : names_in(directory))
+    if (const std::string path = directory + "/" + name; name.starts_with(kPrefix))
+      if (lstat(path.c_str(), &found) == 0 && found.st_mtime < time(nullptr) - 3600)
+        std::filesystem::remove_all(path, ignored);
 }
 
 void probe(const std::string& folder, Watch& watch, std::vector<Promise>& promises) {

@@ -67,8 +67,6 @@ enum View { kLookup, kOpened, kListing };
 std::vector<std::string> names_in(const std::string& folder);
 bool is_there(const std::string& folder, View view, const std::string& name);
 bool wait_until(Ms limit, const std::function<bool()>& holds);
-// As ckpt names a file, where nothing has that name.
-bool name_exclusively(const std::string& from, const std::string& to);
 
 std::string make_id();  // "nodeA-4711-71b2f0": host, process, chance
 inline const std::string kPrefix = ".ckpt-check.";
