@@ -140,6 +140,7 @@ static int save_steps(const ckpt::Store& store, const Settings& settings) {
         std::printf("FAILED %lld %s after %.1f s: %s\n", static_cast<long long>(step), error.status_name(),
                     took.count(), error.what());
         failed = 4;
+        pause(2000);  // a server that is away has time to come back
       }
       pause(settings.number("pace_ms", 0));
     }
