@@ -42,10 +42,12 @@ Mount parse_mount(std::string_view line) {
   const auto words = fields_of(line, ' ');
   const auto dash = std::find(words.begin(), words.end(), "-");
   if (words.size() < 10 || words.end() - dash < 4) return {};
-  return {.type = unescaped(dash[1]),
-          .source = unescaped(dash[2]),
-          .point = unescaped(words[4]),
-          .options = std::string(words[5]) + "," + std::string(dash[3])};
+  Mount mount;
+  mount.type = unescaped(dash[1]);
+  mount.source = unescaped(dash[2]);
+  mount.point = unescaped(words[4]);
+  mount.options = std::string(words[5]) + "," + std::string(dash[3]);
+  return mount;
 }
 
 // Since Linux 5.8 the kernel tells the number of the mount; before, only that of the file system.

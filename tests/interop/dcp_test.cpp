@@ -509,7 +509,7 @@ TEST_F(Dcp, ChunkThatIsNotWhatTheMetadataSaysIsRefused) {
   rows.items[1] = dcp::tensor({4, 2}, {dcp::chunk({0, 0}, {1, 2}), dcp::chunk({1, 0}, {3, 2})});
   rows.places[2] = dcp::index("m.w", dcp::size({1, 0}));
   make("d", rows.metadata(), rows.file);
-  expect_refused("d", CKPT_MISMATCH, {"m.w", "shape: expected [1, 2]", "found [2, 2]"});
+  expect_refused("d", CKPT_MISMATCH, {"m.w", "shape: expected [", ", 2] as", "found [2, 2]"});
   rows = TwoRows();
   make("d", rows.metadata(), std::string(rows.file.size(), 'x'));
   expect_refused("d", CKPT_FORMAT, {"__0_0.distcp at 0"});
