@@ -66,7 +66,7 @@ TEST_F(Cache, AFullDiskIsNoErrorOfALoad) {
   put(data);
   const std::string full = scratch / "full";
   std::filesystem::create_directory(full);
-  const Mount mount(full, "size=2m");
+  const TestMount mount(full, "size=2m");
   ASSERT_TRUE(mount.ok());
   // The limit lets it write more than there is.
   const auto trouble = std::make_shared<CacheTrouble>();
@@ -81,7 +81,7 @@ TEST_F(Cache, WithoutALimitATwentiethOfTheDiskStaysFree) {
   const Pattern data(kMiB, 1);
   const std::string small = scratch / "small";
   std::filesystem::create_directory(small);
-  const Mount mount(small, "size=10m");
+  const TestMount mount(small, "size=10m");
   ASSERT_TRUE(mount.ok());
   const auto store = cached(remote(), {.directory = small, .credit = 0});
   for (int i = 0; i < 20; i++) {
@@ -118,7 +118,7 @@ TEST_F(Cache, AFileSystemThatBecomesReadOnlyIsNoErrorOfALoad) {
   put(data);
   const std::string disc = scratch / "disc";
   std::filesystem::create_directory(disc);
-  Mount mount(disc, "size=20m");
+  TestMount mount(disc, "size=20m");
   const auto trouble = std::make_shared<CacheTrouble>();
   const auto store = cached(remote(), {.directory = disc, .trouble = trouble});
   mount.make_read_only();
@@ -156,7 +156,7 @@ TEST_F(Cache, ADirectoryThatCannotBeUsedIsSaidAtOnce) {
 TEST_F(Cache, AReadOnlyDirectoryIsSaidAtOnce) {
   const std::string disc = scratch / "disc";
   std::filesystem::create_directory(disc);
-  Mount mount(disc, "size=1m");
+  TestMount mount(disc, "size=1m");
   mount.make_read_only();
   ASSERT_TRUE(mount.ok());
   const Status told = open_cache(remote(), {.cache = {.directory = disc}}).status();

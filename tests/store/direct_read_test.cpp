@@ -110,7 +110,7 @@ TEST_F(DirectRead, IsNotThereWhereTheOptionSaysSo) {
 
 TEST_F(DirectRead, IsNotThereInMemory) {
   std::filesystem::create_directory(scratch_ / "tmpfs");
-  Mount mount(scratch_ / "tmpfs", "size=8m");
+  TestMount mount(scratch_ / "tmpfs", "size=8m");
   ASSERT_TRUE(mount.ok());
   open_at(scratch_ / "tmpfs");
   EXPECT_FALSE((*store_->create("b", kMiB))->direct());
@@ -134,7 +134,7 @@ TEST_F(DirectRead, FollowsTheFileAndNotItsKey) {
 
 TEST_F(DirectRead, WithoutProcTakesTheKeyAsLongAsItLeadsToTheFile) {
   in_child({}, [&] {
-    Mount mount("/proc", "size=1m");
+    TestMount mount("/proc", "size=1m");
     ASSERT_TRUE(mount.ok());
     Pattern data(kMiB, 1), room(kMiB, 2);
     auto first = written(data), second = store_->open("a").take();

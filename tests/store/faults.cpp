@@ -137,16 +137,16 @@ static bool own_mounts() {
   return done;
 }
 
-Mount::Mount(const std::string& path, const std::string& options, const char* type) : path_(path) {
+TestMount::TestMount(const std::string& path, const std::string& options, const char* type) : path_(path) {
   ok_ = own_mounts() && mount("none", path.c_str(), type, 0, options.c_str()) == 0;
   EXPECT_TRUE(ok_) << "this test mounts " << type << " and needs root or user namespaces: " << std::strerror(errno);
 }
 
-void Mount::make_read_only() {
+void TestMount::make_read_only() {
   ok_ = ok_ && mount("none", path_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
   EXPECT_TRUE(ok_) << std::strerror(errno);
 }
 
-Mount::~Mount() { umount2(path_.c_str(), MNT_DETACH); }
+TestMount::~TestMount() { umount2(path_.c_str(), MNT_DETACH); }
 
 }  // namespace ckpt::store

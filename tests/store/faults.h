@@ -35,10 +35,10 @@ void in_child(const std::vector<Refusal>& refusals, const std::function<void()>&
 
 // A tmpfs, or a file system of another type, mounted with `options` on an existing directory in a mount namespace of
 // this process.
-class Mount {
+class TestMount {
  public:
-  Mount(const std::string& path, const std::string& options, const char* type = "tmpfs");
-  ~Mount();
+  TestMount(const std::string& path, const std::string& options, const char* type = "tmpfs");
+  ~TestMount();
   void make_read_only();
   bool ok() const { return ok_; }
 

@@ -330,7 +330,7 @@ TEST_P(Queue, AnUnalignedDirectWriteIsRefusedAsByTheBlockingCall) {
 TEST_P(Queue, AFullFileSystemIsNoSpace) {
   std::string small = scratch_ / "small";
   ASSERT_EQ(mkdir(small.c_str(), 0777), 0);
-  Mount mount(small, "size=1m");
+  TestMount mount(small, "size=1m");
   ASSERT_TRUE(mount.ok());
   open_at(small);
   Pattern data(4 * kMiB, 1);

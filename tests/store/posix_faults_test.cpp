@@ -49,7 +49,7 @@ class PosixFull : public PosixFaults {
     open_at(scratch_ / "small");
   }
   uint64_t free_bytes() const { return std::filesystem::space(root_).available; }
-  std::optional<Mount> mount_;
+  std::optional<TestMount> mount_;
 };
 
 TEST_F(PosixFull, CreateOfMoreThanThereIsIsNoSpaceAndLeavesNothing) {

@@ -425,10 +425,11 @@ TEST_F(Recycle, OnAFileSystemThatIsNotKnownToBeLocalNothingIsKept) {
 
 // There the kernel grants a lease on a file that somebody has mapped.
 TEST_F(Recycle, OnAnOverlayNothingIsKept) {
-  Mount base(scratch_ / "store", "size=64m");  // an overlay cannot have another overlay above it, such as a container's
+  TestMount base(scratch_ / "store",
+                 "size=64m");  // an overlay cannot have another overlay above it, such as a container's
   for (const char* name : {"lower", "upper", "work", "merged"}) std::filesystem::create_directory(file(name));
-  Mount overlay(file("merged"), "lowerdir=" + file("lower") + ",upperdir=" + file("upper") + ",workdir=" + file("work"),
-                "overlay");
+  TestMount overlay(file("merged"),
+                    "lowerdir=" + file("lower") + ",upperdir=" + file("upper") + ",workdir=" + file("work"), "overlay");
   ASSERT_TRUE(base.ok() && overlay.ok());
   open_at(file("merged"));
   retire({{"PART_000", 2}});
@@ -466,7 +467,7 @@ class RecycleFull : public Recycle {
     retire({{"PART_000", 2}, {"PART_001", 3}});
     ASSERT_EQ(pool(), "PART_000 PART_001");
   }
-  std::optional<Mount> mount_;
+  std::optional<TestMount> mount_;
 };
 
 TEST_F(RecycleFull, ThePoolGivesWayToAPreallocation) {
