@@ -15,8 +15,9 @@ write_conf() {
     >"$CEPH_CONF"
 }
 root=(--setuser root --setgroup root)
+start_osd() { timeout 60 ceph-osd -i 0 "${root[@]}"; }
 start() {
-  timeout 60 ceph-osd -i 0 "${root[@]}"
+  start_osd || start_osd || start_osd # now and then it takes the monitor for another cluster's
   timeout 30 ceph-mds -i a "${root[@]}"
 }
 stop() { kill -KILL $(cat "$folder/run/osd.0.pid" "$folder/run/mds.a.pid"); }
@@ -35,7 +36,7 @@ setup() {
     timeout 30 ceph-mgr -i x "${root[@]}"
     timeout 30 ceph osd new "$osd"
     timeout 60 ceph-osd -i 0 --mkfs --osd-uuid "$osd" "${root[@]}"
-    timeout 60 ceph-osd -i 0 "${root[@]}"
+    start_osd || start_osd || start_osd
     timeout 30 ceph osd pool create meta 8
     timeout 30 ceph osd pool create data 8
     timeout 30 ceph fs new cephfs meta data

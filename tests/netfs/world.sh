@@ -2,7 +2,7 @@
 # One network file system from its start to its end. Runs as root in namespaces of its own (processes, mounts, network)
 # or in User-mode Linux, which end with it: so nothing is cleaned up here.
 #
-#   world.sh NAME WORK BUILD sample|long
+#   world.sh NAME WORK BUILD sample|long [CLAIM]
 #
 # WORK is an empty folder of this machine; servers keep what they store in DATA, a small disk. Beside this file is a
 # script for each file system: `setup` starts the servers and prints for each mount a line "MOUNT NODE FOLDER"; `stop`
@@ -44,4 +44,5 @@ if ! "$SYSTEM" setup >"$WORK/mounts" 2>"$WORK/setup.txt"; then
 fi
 for node in A B; do make_node "$node"; done
 echo "   $NAME is set up after $((SECONDS - began)) s"
-exec python3 "$here/claims.py" "$NAME" "$WORK" "$3" "$4"
+# Not exec: this shell is the namespace's first process, which buries the servers that died.
+python3 "$here/claims.py" "$NAME" "$WORK" "${@:3}"
