@@ -337,8 +337,8 @@ def sound(volume, store, at_least, first):
 
 
 def restarts(volume, times):
-    """The server stops in mid-save for 3 s, or for longer than the saves may take. An operation that hangs may begin
-    when the time of a save is nearly over, and has timeout_ms of its own; then ten seconds are left to end."""
+    """The server stops in mid-save for 3 s, or for longer than the saves may take: none ends later than timeout_ms
+    (20 s) and ten seconds, but for two of slow machines."""
     for i in range(times):
         store, outage = f"restarts.{i}", 35 if i % 2 else 3
         ranks = volume.save("AB", store, count=900, on=1)
@@ -356,7 +356,7 @@ def restarts(volume, times):
         except Failed as failed:
             problems.append(str(failed))
         for line in (line for rank in ranks for line in rank.lines() if line.startswith("FAILED")):
-            if " after " in line and float(line.split(" after ")[1].split()[0]) > 52:
+            if " after " in line and float(line.split(" after ")[1].split()[0]) > 32:
                 problems.append(f"it ended too late: {line}")
         for rank in ranks:
             rank.kill()
