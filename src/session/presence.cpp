@@ -15,7 +15,7 @@ struct Presence::State {
   uint64_t token = 0;
   uint32_t rank = 0;
   int64_t look_ms = 0;
-  Call asked;  // by the thread; cancelled at the end
+  const std::shared_ptr<Call> asked = std::make_shared<Call>();  // by the thread; cancelled at the end
   std::mutex mutex;
   std::condition_variable changed;
   std::unique_ptr<store::Lock> lock;
@@ -50,7 +50,7 @@ Presence::~Presence() {
   std::unique_lock lock(state_->mutex);
   const std::unique_ptr<store::Lock> held = std::move(state_->lock);  // freed at last, also if the thread goes on
   state_->ends = true;
-  state_->asked.cancel();
+  state_->asked->cancel();
   state_->changed.notify_all();
   if (!thread_.joinable()) return;
   const bool over = state_->changed.wait_for(lock, std::chrono::seconds(2), [this] { return state_->over; });
@@ -68,12 +68,14 @@ void Presence::answer(State& state, uint64_t* next) {
   if (put.ok() || put.code() == CKPT_EXISTS) ++*next;
   // A lock that was forgotten can be had again.
   auto lock = state.store->try_lock_exclusive(format::claim_key(state.token, state.rank));
+  if (!lock.ok()) return;
+  std::unique_ptr<store::Lock> forgotten = lock.take();  // after the exchange; freed without the mutex
   const std::lock_guard guard(state.mutex);
-  if (lock.ok() && !state.ends) state.lock = lock.take();
+  if (!state.ends) state.lock.swap(forgotten);
 }
 
 void Presence::work(State& state) {
-  const ContextScope until_it_ends{CallContext(&state.asked)};
+  const ContextScope until_it_ends{CallContext(state.asked.get())};
   uint64_t next = 1;
   std::unique_lock lock(state.mutex);
   const auto ends = [&state] { return state.ends; };

@@ -3,6 +3,7 @@
 // asks by a file, and a thread of this rank looks for such files and answers by another (Liveness asks).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <thread>

@@ -12,12 +12,12 @@
 
 namespace ckpt::store {
 
-static std::string parent_of(const std::string& path) {
+std::string parent_of(const std::string& path) {
   size_t slash = path.rfind('/');
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-static Fd open_plain(const std::string& directory) {
+Fd open_plain(const std::string& directory) {
   const Busy busy("open", directory);
   return Fd(retry([&] { return open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
 }

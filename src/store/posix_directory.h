@@ -8,6 +8,10 @@
 
 namespace ckpt::store {
 
+// "/data" of "/data/run7".
+std::string parent_of(const std::string& path);
+// A directory by its whole path, which may lie outside of the store; none, and errno.
+Fd open_plain(const std::string& directory);
 // Makes the root and its parents. INVALID if something else is in its place.
 Status make_root(const Root& root);
 Status make_directory(const Root& root, std::string_view key);

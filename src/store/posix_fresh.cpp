@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "base/call.h"
-#include "store/posix_file.h"
+#include "store/posix_directory.h"
 
 namespace ckpt::store {
 
@@ -66,8 +66,9 @@ static bool read_names(int directory, const std::string& path, const std::string
 
 bool FreshNames::is_listed(int directory, const std::string& path, const std::string& name) {
   const Busy busy("inspection", path);
+  if (is_local(directory)) return false;
   const uint32_t type = type_of(directory);
-  if (is_local(directory) || std::find(kCoherent.begin(), kCoherent.end(), type) != kCoherent.end()) return false;
+  if (std::find(kCoherent.begin(), kCoherent.end(), type) != kCoherent.end()) return false;
   struct stat before;
   const bool has_time = type == NFS_SUPER_MAGIC && fstat(directory, &before) == 0;
   if (has_time && is_known(before)) return false;
@@ -78,17 +79,12 @@ bool FreshNames::is_listed(int directory, const std::string& path, const std::st
   return found;
 }
 
-static Fd open_listable(const std::string& path) {
-  const Busy busy("open", path);
-  return Fd(retry([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-}
-
 bool FreshNames::appears(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == path.npos || path.size() < 2) return false;
-  const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
-  Fd directory = open_listable(parent);
-  if (!directory && errno == ENOENT && appears(parent)) directory = open_listable(parent);
+  const std::string parent = parent_of(path);
+  Fd directory = open_plain(parent);
+  if (!directory && errno == ENOENT && appears(parent)) directory = open_plain(parent);
   return directory && is_listed(directory.get(), parent, path.substr(slash + 1));
 }
 

@@ -425,8 +425,8 @@ TEST_F(Recycle, OnAFileSystemThatIsNotKnownToBeLocalNothingIsKept) {
 
 // There the kernel grants a lease on a file that somebody has mapped.
 TEST_F(Recycle, OnAnOverlayNothingIsKept) {
-  TestMount base(scratch_ / "store",
-                 "size=64m");  // an overlay cannot have another overlay above it, such as a container's
+  // An overlay cannot have another overlay above it, such as a container's.
+  TestMount base(scratch_ / "store", "size=64m");
   for (const char* name : {"lower", "upper", "work", "merged"}) std::filesystem::create_directory(file(name));
   TestMount overlay(file("merged"),
                     "lowerdir=" + file("lower") + ",upperdir=" + file("upper") + ",workdir=" + file("work"), "overlay");
