@@ -103,7 +103,6 @@ def check_options():
 # constant that it stands for.
 DTYPE_TABLES = {
     "src/base/types.cpp": r'\{CKPT_DTYPE_(?P<number>\w+), "(?P<name>\w+)"\}',
-    "bindings/go/dtype.go": r"(?P<name>\w+) +DType = C\.CKPT_DTYPE_(?P<number>\w+)",
     f"{SCENARIOS}/dtypes.txt": r"^dtype (?P<name>(?!dtype\b)\w+) (?P<number>\d+) (?P<bits>\d+)",
 }
 
