@@ -102,7 +102,7 @@ def check_options():
 # Where each language has its table, and what its rows look like: the name of the constant, then its number or the C
 # constant that it stands for.
 DTYPE_TABLES = {
-    "src/base/types.cpp": r'\{CKPT_DTYPE_(?P<number>\w+), "(?P<name>\w+)"\}',
+    "src/base/dtypes.def": r'^CKPT_DTYPE_ROW\((?P<number>\w+), "(?P<name>\w+)"',
     f"{SCENARIOS}/dtypes.txt": r"^dtype (?P<name>(?!dtype\b)\w+) (?P<number>\d+) (?P<bits>\d+)",
 }
 
