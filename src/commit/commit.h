@@ -23,7 +23,8 @@
 namespace ckpt::commit {
 
 struct CommitSettings {
-  std::string on_existing, protect;
+  ByName by_name{};
+  std::string on_existing{}, protect{};
   int64_t timeout_ms = 0, keep_last = 0, keep_every = 0;
   unsigned threads = 2;
   uint32_t group_from = 256;  // ranks; the same on all of them
