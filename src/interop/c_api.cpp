@@ -1,18 +1,27 @@
 // The functions of ckpt_file.h.
 #include "ckpt_file.h"
 
-#include "api/handles.h"
+#include "base/caller.h"
+#include "base/job.h"
 #include "base/parallel.h"
+#include "device/descriptor.h"
 #include "interop/elements.h"
 #include "interop/formats.h"
 #include "interop/import.h"
-#include "interop/import_run.h"
 #include "interop/map/change.h"
+#include "interop/outer_call.h"
 #include "interop/read_back.h"
 
 using namespace ckpt;
-using namespace ckpt::api;
 using namespace ckpt::interop;
+
+// Runs a call. Lets no exception out.
+template <typename Body>
+static ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
+  const Status status = call_guarded(body);
+  if (err) *err = error_of(status);
+  return status.code();
+}
 
 // What is kept of files on a server after their CRC-32s were compared, so that they need not be fetched again.
 static constexpr uint64_t kKept = 256 << 20;
@@ -53,17 +62,16 @@ static Result<ForeignCheckpoint> read_path(std::string path, const Options& opti
 }
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
-static Status explain_fence(Status status, std::string_view run) {
+static Status explain_fence(Status status) {
   if (status.code() != CKPT_FENCED) return status;
   return std::move(status).in(
-      strformat("another import or a trainer took run \"{}\" meanwhile, and nothing was "
-                "imported: import again once it has ended, or into another run (option run)",
-                run));
+      "another import or a trainer took the run meanwhile, and nothing was imported: import again once it has ended, "
+      "or into another run (option run)");
 }
 
 // Own handles of what the caller's have: a thread that is left behind may use them longer than the caller.
 struct ImportWork {
-  ckpt_store store;
+  client::Store store;
   std::string path;
   ImportRequest request;
   bool wants_info;
@@ -71,52 +79,52 @@ struct ImportWork {
 
 static Result<client::CheckpointInfo> import_under(Job& job, ImportWork& work) {
   ImportRequest& request = work.request;
-  const std::string wanted = request.options.is_set("run") ? request.options.str("run") : "";
   CKPT_ASSIGN(ForeignCheckpoint read, read_path(work.path, request.options, &job, kKept));
-  const Lasting<ForeignCheckpoint> lasting(std::move(read));  // the save reads its files
-  ForeignCheckpoint& from = *lasting;
+  const Lent<ForeignCheckpoint> lent(std::move(read));  // the save reads its files
+  ForeignCheckpoint& from = *lent;
   CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
-  CKPT_ASSIGN(const ImportTurn turn, take_turn(work.store.store, wanted, request.options.integer("timeout_ms"), job));
-  CKPT_TRY(request.options.set_str("run", turn.run));
-  CKPT_TRY(request.options.set_str("purpose", "import"));
-  const Borrowed<client::Store> into(&work.store);
-  auto id = import_checkpoint(*into, from, request, job);
-  if (!id.ok()) return explain_fence(std::move(id).status(), turn.run);
+  auto id = import_checkpoint(work.store, from, request, job);
+  if (!id.ok()) return explain_fence(std::move(id).status());
   if (request.options.integer("verify_after") != 0) {
-    CKPT_ASSIGN(const client::Reader saved, result(client::Reader::open(*into, *id, client_options(request.options))));
+    CKPT_ASSIGN(const client::Reader saved,
+                result(client::Reader::open(work.store, *id, client_options(request.options))));
     CKPT_TRY(compare_import(saved, from, reading_options(request.options, &job)));
   }
   if (!work.wants_info) return client::CheckpointInfo();
-  return result(into->find(*id, client_options(request.options)));
+  return result(work.store.find(*id, client_options(request.options)));
 }
 
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                         const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!store || !path || !label) return null_status("store, path or label");
-    if (store->forked()) return forked_status();
-    CKPT_ASSIGN(const auto job, job_for(options));
-    ImportWork work{*store, path, {label, step, options_for(options, "import")}, info != nullptr};
-    const int64_t patience = work.request.options.integer("timeout_ms");
-    auto import = [work = std::move(work)](Job& running) mutable { return import_under(running, work); };
-    CKPT_ASSIGN(const auto found, make_apart<client::CheckpointInfo>(job, patience, std::move(import)));
-    return info ? put_info(found, info) : Ok();
+    CKPT_ASSIGN(client::Store own, clone(store));
+    CKPT_ASSIGN(const auto call, OuterCall::begin(options));
+    const auto work = std::make_shared<ImportWork>(
+        ImportWork{std::move(own), path, {label, step, options_for(options, "import")}, info != nullptr});
+    const auto found = std::make_shared<client::CheckpointInfo>();
+    const int64_t patience = work->request.options.integer("timeout_ms");
+    CKPT_TRY(OuterCall::run(call, patience, [work, found](Job& running) -> Status {
+      CKPT_ASSIGN(*found, import_under(running, *work));
+      return Ok();
+    }));
+    return info ? put_info<ckpt_checkpoint_info>(*found, info) : Ok();
   });
 }
 
 ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!reader || !path) return null_status("reader or path");
-    if (reader->forked()) return forked_status();
-    CKPT_ASSIGN(const auto job, job_for(options));
+    CKPT_ASSIGN(client::Reader own, clone(reader));
+    CKPT_ASSIGN(const auto call, OuterCall::begin(options));
+    const auto from = std::make_shared<client::Reader>(std::move(own));
     const Options given = options_for(options, "export");
-    auto write = [own = *reader, to = std::string(path), given](Job& running) -> Status {
-      const Borrowed<client::Reader> from(&own);
-      CKPT_ASSIGN(State state, State::make(*from, given));
-      const Lasting<State> lasting(state);
-      return export_checkpoint({state, to, given, running});
-    };
-    return run_apart(job, given.integer("timeout_ms"), std::move(write));
+    return OuterCall::run(call, given.integer("timeout_ms"),
+                          [from, to = std::string(path), given](Job& running) -> Status {
+                            CKPT_ASSIGN(State state, State::make(*from, given));
+                            const Lent<State> lent(state);
+                            return export_checkpoint({state, to, given, running});
+                          });
   });
 }
 
@@ -126,7 +134,7 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
 struct OpenedFile {
   ForeignCheckpoint content;
   bool has_data = false;  // of the tensors
-  std::unique_ptr<ckpt_tree> tree;
+  std::optional<client::Tree> tree;
   ReadOptions reading;
   int64_t patience_ms = 0;
   std::mutex reading_now;  // a thread that was left behind may still read
@@ -161,16 +169,18 @@ static Result<std::shared_ptr<OpenedFile>> open_file(const std::string& path, co
   const ReadOptions reading = reading_options(options, &job);
   CKPT_ASSIGN(opened->content, read_path(path, options, &job, opened->has_data ? UINT64_MAX : kKept));
   if (opened->has_data) CKPT_TRY(map_tensors(opened->content, reading));
-  opened->tree = std::make_unique<ckpt_tree>();
-  CKPT_ASSIGN(opened->tree->tree, opened->content.take_tree());
+  CKPT_ASSIGN(const format::Tree tree, opened->content.take_tree());
+  CKPT_ASSIGN(opened->tree, result(client::Tree::parse(format::tree_json(tree))));
   return opened;
 }
 
 ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !path) return null_status("out or path");
-    CKPT_TRY(refuse_job(options));
-    const Options given = options_of(options);
+    if (ckpt_options_has_job(options) != 0)
+      return Status(CKPT_INVALID,
+                    "the options have a job, and this call does not work under one (ckpt_options_set_job)");
+    const Options given = options_from(options);
     auto open = [given, from = std::string(path)](Job& job) { return open_file(from, given, job); };
     CKPT_ASSIGN(auto opened, make_apart<std::shared_ptr<OpenedFile>>(std::make_shared<Job>(),
                                                                      given.integer("timeout_ms"), std::move(open)));
@@ -179,7 +189,20 @@ ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options
   });
 }
 
-void ckpt_file_free(ckpt_file* file) { release_apart(file); }
+// How long an operation of it may take.
+static constexpr int64_t kFreeMs = 2000;
+
+// In a forked child, which must not touch its parent's files, it does nothing.
+void ckpt_file_free(ckpt_file* file) {
+  if (!file || file->forked()) return;
+  (void)guard(nullptr, [&] {
+    const std::shared_ptr<ckpt_file> last(file);
+    return run_apart(std::make_shared<Job>(), kFreeMs, [own = std::move(last->file)](Job&) mutable {
+      own.reset();
+      return Ok();
+    });
+  });
+}
 
 const char* ckpt_file_format(const ckpt_file* file) { return file ? file->file->content.format : ""; }
 
@@ -271,7 +294,7 @@ ckpt_status ckpt_file_tree(const ckpt_file* file, const ckpt_tree** out, ckpt_er
   return guard(err, [&]() -> Status {
     CKPT_TRY(check(file));
     if (!out) return null_status("out");
-    *out = file->file->tree.get();
+    *out = file->file->tree->get();
     return Ok();
   });
 }

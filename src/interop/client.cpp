@@ -1,6 +1,6 @@
 #include "interop/client.h"
 
-#include "api/handles.h"
+#include "ckpt_layer.h"
 #include "format/json_text.h"
 
 namespace ckpt::interop {
@@ -13,15 +13,41 @@ Status status_of(const client::Error& error) {
   return status;
 }
 
-Options options_for(const ckpt_options* given, std::string_view user) {
-  const Options& from = options_of(given);
+// What passed the setter before passes again.
+static void take(const OptionRow& row, const ckpt_options* given, Options* to) {
+  if (int64_t number; ckpt_options_get_int(given, row.key, &number) != 0) (void)to->set_int(row.key, number);
+  if (const char* const text = ckpt_options_get_str(given, row.key)) (void)to->set_str(row.key, text);
+}
+
+Options options_from(const ckpt_options* given) {
   Options to;
-  for (const OptionRow& row : option_rows()) {
-    if (!from.is_set(row.key) || !row.is_for(user)) continue;
-    // It passed the setter before, so it passes again.
-    (void)(row.is_int ? to.set_int(row.key, from.integer(row.key)) : to.set_str(row.key, from.str(row.key)));
-  }
+  for (const OptionRow& row : option_rows()) take(row, given, &to);
   return to;
+}
+
+Options options_for(const ckpt_options* given, std::string_view user) {
+  Options to;
+  for (const OptionRow& row : option_rows())
+    if (row.is_for(user)) take(row, given, &to);
+  return to;
+}
+
+template <typename Handle, typename Cloned>
+static Result<Handle> clone_by(ckpt_status (*clone)(Cloned**, const Cloned*, ckpt_error**), const Cloned* from) {
+  Cloned* own = nullptr;
+  ckpt_error* error = nullptr;
+  if (const ckpt_status status = clone(&own, from, &error); status != CKPT_OK)
+    return status_of(client::Error(status, error));
+  return Handle(own);
+}
+
+Result<client::Store> clone(const ckpt_store* store) { return clone_by<client::Store>(ckpt_store_clone, store); }
+Result<client::Reader> clone(const ckpt_reader* reader) { return clone_by<client::Reader>(ckpt_reader_clone, reader); }
+
+Result<format::Tree> tree_of(const client::Reader& reader) {
+  CKPT_ASSIGN(const client::Tree tree, result(reader.tree()));
+  CKPT_ASSIGN(const std::string_view json, result(tree.json()));
+  return format::parse_tree_json(json);
 }
 
 client::Options client_options(const Options& options) {

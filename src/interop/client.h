@@ -28,22 +28,16 @@ Result<T> result(client::Result<T> answer) {
   return *std::move(answer);
 }
 
-// A handle of the caller's, who keeps it.
-template <typename Handle>
-class Borrowed {
- public:
-  template <typename T>
-  explicit Borrowed(const T* handle) : handle_(const_cast<T*>(handle)) {}
-  Borrowed(const Borrowed&) = delete;
-  ~Borrowed() { (void)handle_.release(); }
-  const Handle& operator*() const { return handle_; }
-  const Handle* operator->() const { return &handle_; }
+// Handles of our own of what a program has: a thread that is left behind may use them longer than he does. FORKED.
+Result<client::Store> clone(const ckpt_store* store);
+Result<client::Reader> clone(const ckpt_reader* reader);
 
- private:
-  Handle handle_;
-};
+// The main tree of a checkpoint.
+Result<format::Tree> tree_of(const client::Reader& reader);
 
-// What the caller set among the options that options.def says are for `user` ("import"), and nothing else.
+// What the caller set.
+Options options_from(const ckpt_options* given);
+// The same of the options that options.def says are for `user` ("import"), and nothing else.
 Options options_for(const ckpt_options* given, std::string_view user);
 client::Options client_options(const Options& options);
 

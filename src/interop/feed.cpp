@@ -5,9 +5,10 @@
 #include <map>
 #include <tuple>
 
-#include "base/call.h"
 #include "base/parallel.h"
 #include "base/thread.h"
+#include "ckpt_layer.h"
+#include "interop/outer_call.h"
 
 namespace ckpt::interop {
 
@@ -28,7 +29,13 @@ static std::vector<std::shared_ptr<RemoteFile>> by_address(std::vector<std::shar
   return files;
 }
 
-Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files) : files_(by_address(std::move(files))) {}
+static std::shared_ptr<Call> call_of_thread() {
+  Call* const call = CallContext::current().call();
+  return call ? call->shared_from_this() : nullptr;
+}
+
+Feed::Feed(std::vector<std::shared_ptr<RemoteFile>> files)
+    : files_(by_address(std::move(files))), call_(call_of_thread()) {}
 
 Feed::~Feed() {
   {
@@ -55,6 +62,7 @@ bool Feed::place_of(Bytes bytes, Piece* piece) const {
 }
 
 Status Feed::fill(const std::vector<Bytes>& samples) {
+  const ContextScope on(CallContext(call_.get()));
   std::map<RemoteFile*, std::vector<ByteRange>> wanted;
   for (const Bytes sample : samples)
     if (Piece piece; place_of(sample, &piece)) wanted[piece.file].push_back(piece.range);
@@ -64,6 +72,7 @@ Status Feed::fill(const std::vector<Bytes>& samples) {
 
 // Ranges that overlap are spilled now: giving one back would take it from the others.
 Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
+  const ContextScope on(CallContext(call_.get()));
   std::vector<Piece> all, alone;
   std::map<RemoteFile*, std::vector<ByteRange>> shared;
   blocks_.resize(blocks.size());
@@ -87,8 +96,8 @@ Status Feed::begin(std::vector<std::vector<Bytes>> blocks) {
   plan(alone);
   workers_.resize(kRequestsAtOnce);
   for (std::thread& worker : workers_)
-    if (!start_thread(&worker, [this, context = CallContext::current()] {
-          const ContextScope on(context);
+    if (!start_thread(&worker, [this] {
+          const ContextScope here(CallContext(call_.get()));
           work();
         }))
       break;
@@ -137,14 +146,12 @@ void Feed::work() {
   }
 }
 
-Status Feed::wait(size_t block, const std::function<Status()>& go_on) {
-  for (;;) {
-    CKPT_TRY(go_on());
-    std::unique_lock lock(mutex_);
-    if (!error_.ok()) return error_;
-    if (blocks_[block].waiting == 0) return Ok();
-    changed_.wait_for(lock, std::chrono::milliseconds(50));
-  }
+Result<bool> Feed::wait(size_t block, int64_t timeout_ms) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                    [&] { return !error_.ok() || blocks_[block].waiting == 0; });
+  if (!error_.ok()) return error_;
+  return blocks_[block].waiting == 0;
 }
 
 void Feed::done(size_t block) {
@@ -152,6 +159,65 @@ void Feed::done(size_t block) {
   std::lock_guard lock(mutex_);
   done_++;
   changed_.notify_all();
+}
+
+// ---- as C calls it ----
+
+namespace {
+
+Feed& feed_of(void* user) { return *static_cast<Feed*>(user); }
+
+ckpt_status give(const Status& status, ckpt_error** err) {
+  if (!status.ok()) *err = error_of(status);
+  return status.code();
+}
+
+ckpt_status fill_feed(void* user, const ckpt_late_range* samples, uint64_t count, ckpt_error** err) {
+  return give(call_guarded([&] {
+                std::vector<Bytes> memory;
+                for (const ckpt_late_range& range : std::span(samples, count))
+                  memory.emplace_back(static_cast<const std::byte*>(range.data), range.size);
+                return feed_of(user).fill(memory);
+              }),
+              err);
+}
+
+ckpt_status begin_feed(void* user, const ckpt_late_range* ranges, const uint64_t* block_ends, uint64_t block_count,
+                       ckpt_error** err) {
+  return give(call_guarded([&] {
+                std::vector<std::vector<Bytes>> blocks(block_count);
+                uint64_t at = 0;
+                for (uint64_t block = 0; block < block_count; block++)
+                  for (; at < block_ends[block]; at++)
+                    blocks[block].emplace_back(static_cast<const std::byte*>(ranges[at].data), ranges[at].size);
+                return feed_of(user).begin(std::move(blocks));
+              }),
+              err);
+}
+
+ckpt_status wait_for_feed(void* user, uint64_t block, int64_t timeout_ms, int32_t* is_there, ckpt_error** err) {
+  return give(call_guarded([&]() -> Status {
+                CKPT_ASSIGN(const bool there, feed_of(user).wait(block, timeout_ms));
+                *is_there = there ? 1 : 0;
+                return Ok();
+              }),
+              err);
+}
+
+void end_block(void* user, uint64_t block) { feed_of(user).done(block); }
+void end_feed(void* user) { delete static_cast<Feed*>(user); }
+
+}  // namespace
+
+Status Feed::feed(std::vector<std::shared_ptr<RemoteFile>> files, client::Save& save) {
+  auto feed = std::make_unique<Feed>(std::move(files));
+  const ckpt_late_memory memory{sizeof memory, 0,         feed.get(), fill_feed, begin_feed,
+                                wait_for_feed, end_block, end_feed};
+  ckpt_error* error = nullptr;
+  if (const ckpt_status status = ckpt_save_set_late_memory(save.get(), &memory, &error); status != CKPT_OK)
+    return status_of(client::Error(status, error));
+  (void)feed.release();
+  return Ok();
 }
 
 }  // namespace ckpt::interop

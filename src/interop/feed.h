@@ -9,21 +9,32 @@
 #include <thread>
 #include <vector>
 
-#include "base/late_memory.h"
+#include "base/call.h"
+#include "interop/client.h"
 #include "interop/remote_file.h"
 
 namespace ckpt::interop {
 
-class Feed final : public LateMemory {
+class Feed {
  public:
+  // Its requests are those of this thread's call.
   explicit Feed(std::vector<std::shared_ptr<RemoteFile>> files);
   // Waits for the requests that are under way.
-  ~Feed() override;
+  ~Feed();
+  Feed(const Feed&) = delete;
+  Feed& operator=(const Feed&) = delete;
 
-  Status fill(const std::vector<Bytes>& samples) override;
-  Status begin(std::vector<std::vector<Bytes>> blocks) override;
-  Status wait(size_t block, const std::function<Status()>& go_on) override;
-  void done(size_t block) override;
+  // Has the memory of a save filled by a feed of these files, which the save keeps (ckpt_late_memory).
+  static Status feed(std::vector<std::shared_ptr<RemoteFile>> files, client::Save& save);
+
+  // Fills samples of what is to come, and returns once they are there.
+  Status fill(const std::vector<Bytes>& samples);
+  // What the save will read: the memory of block after block, in this order. Ranges of other memory may be among them.
+  Status begin(std::vector<std::vector<Bytes>> blocks);
+  // Whether the block is there, for which it waits so long.
+  Result<bool> wait(size_t block, int64_t timeout_ms);
+  // Nobody reads that block any more.
+  void done(size_t block);
 
  private:
   struct Piece {
@@ -42,6 +53,7 @@ class Feed final : public LateMemory {
   Piece next();
 
   const std::vector<std::shared_ptr<RemoteFile>> files_;  // by their addresses
+  const std::shared_ptr<Call> call_;                      // whose requests these are; may be null
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Block> blocks_;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "api/handles.h"
 #include "interop/feed.h"
+#include "interop/outer_call.h"
 
 namespace ckpt::interop {
 
@@ -44,7 +44,7 @@ class Importer {
   Result<std::string> run() {
     CKPT_ASSIGN(tables_, from_.tables());
     CKPT_TRY(check_views());
-    if (from_.ranks > 1) CKPT_TRY(request_.options.set_int("timeout_ms", kLongest));
+    CKPT_TRY(request_.options.set_str("purpose", "import"));
     for (const ForeignTensor& tensor : from_.tensors)
       if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
     CKPT_TRY(open(0));
@@ -84,14 +84,14 @@ class Importer {
   client::Save& save() { return ranks_.back().save; }
 
   // Of files on a server bytes come when the save wants them.
-  void feed() {
-    if (auto remote = from_.files.remote(); !remote.empty())
-      save().get()->save->fill_from(std::make_shared<Feed>(std::move(remote)));
+  Status feed() {
+    auto remote = from_.files.remote();
+    return remote.empty() ? Ok() : Feed::feed(std::move(remote), save());
   }
 
   // The share of the rank that is being played, in the background so that it can be cancelled.
   Status run_save() {
-    feed();
+    CKPT_TRY(feed());
     CKPT_ASSIGN(const client::Job job, result(save().start_in_place()));
     return follow(job, CKPT_JOB_COMMITTED, &job_);
   }
@@ -99,9 +99,10 @@ class Importer {
   Status open(uint32_t rank) {
     CKPT_TRY(job_.check());
     const std::string session_string = ranks_.empty() ? "" : ranks_[0].session.string();
-    const client::Options options = client_options(request_.options);
+    client::Options options = client_options(request_.options);
     CKPT_ASSIGN(client::Session session,
                 result(client::Session::open(store_, rank, from_.ranks, session_string, options)));
+    if (from_.ranks > 1) options.set("timeout_ms", kLongest);
     CKPT_ASSIGN(client::Save save, result(client::Save::create(session, request_.label, request_.step, options)));
     if (ranks_.size() > 1) ranks_.pop_back();  // of the other ranks only one is open
     ranks_.push_back({std::move(session), std::move(save)});
@@ -110,7 +111,7 @@ class Importer {
 
   // The other ranks' shares, while rank 0 waits for them in the background.
   Status save_all() {
-    feed();
+    CKPT_TRY(feed());
     CKPT_ASSIGN(const client::Job job, result(save().start()));  // given up where another rank fails
     // Rank 0 decides about the label before the others begin.
     CKPT_TRY(follow(job, CKPT_JOB_WRITTEN, &job_));
@@ -259,7 +260,7 @@ Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpo
   Result<std::string> id = importer.run();
   if (id.ok()) return id;
   const Closing tidying(id.status());
-  importer.clean();
+  with_parts([&] { return importer.clean(), true; }, CKPT_CALL_TIDY);
   return id;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "base/job.h"
 #include "interop/client.h"
 #include "interop/reader.h"
 
@@ -14,7 +15,7 @@ namespace ckpt::interop {
 struct ImportRequest {
   std::string label;
   int64_t step = -1;
-  Options options;  // those that are for imports; `run` is set
+  Options options;  // those that are for imports
 };
 
 // The id of what was saved. Elements go from the mapped files to the save. `job` tells how far it is, and can cancel

@@ -9,6 +9,7 @@
 #include "device/descriptor.h"
 #include "format/tree_merge.h"
 #include "interop/elements.h"
+#include "interop/outer_call.h"
 #include "interop/pt/encoder.h"
 #include "interop/seeded_hash.h"
 #include "interop/tensor_stream.h"
@@ -114,8 +115,8 @@ class Comparison {
     const uint64_t window = std::max<uint64_t>(kStep / (sizeof(uint64_t) + sum.row_bytes), 1);
     CKPT_ASSIGN(const client::Share share, result(reader.share(table, client::Rowset::all().window(window))));
     CKPT_ASSIGN(const client::ShareInfo info, result(share.info()));
-    const Lasting lasting_ids(std::vector<uint64_t>(info.most_rows));
-    const Lasting lasting_rows(std::vector<std::byte>(info.most_rows * sum.row_bytes));
+    const Lent lasting_ids(std::vector<uint64_t>(info.most_rows));
+    const Lent lasting_rows(std::vector<std::byte>(info.most_rows * sum.row_bytes));
     std::vector<uint64_t>& ids = *lasting_ids;
     std::vector<std::byte>& rows = *lasting_rows;
     for (uint64_t i = 0; i < info.window_count; i++) {
@@ -149,7 +150,7 @@ class Comparison {
   const State& state_;
   ForeignCheckpoint& files_;
   const ReadOptions& options_;
-  Lasting<std::vector<std::byte>> left_;  // loads write to it
+  Lent<std::vector<std::byte>> left_;  // loads write to it
   std::vector<std::byte> right_;
 };
 
@@ -380,7 +381,7 @@ Status compare_tables(ForeignCheckpoint& files, Comparison& comparison, Expectat
 }
 
 Status compare_object(const client::Reader& saved, const client::ObjectInfo& info, Bytes expected) {
-  const Lasting found(std::vector<std::byte>(info.size));
+  const Lent found(std::vector<std::byte>(info.size));
   CKPT_ASSIGN(client::Load load, result(client::Load::create(saved)));
   CKPT_TRY(done(load.add_object(info.name, info.rank, client::MutableMemory(found->data(), found->size()))));
   CKPT_TRY(done(load.run()));

@@ -5,10 +5,10 @@
 #include <map>
 #include <utility>
 
-#include "api/handles.h"
 #include "base/parallel.h"
 #include "interop/json.h"
 #include "interop/map/change.h"
+#include "interop/outer_call.h"
 
 namespace ckpt::interop {
 
@@ -41,8 +41,8 @@ class CheckpointFile final : public store::Reader {
 
   // By way of memory of its own: `out` may not live as long as a load that was left behind.
   Status read_at(uint64_t offset, MutableBytes out) const override {
-    const Lasting own(std::make_unique_for_overwrite<std::byte[]>(out.size()));
-    CKPT_TRY(load(offset, {own->get(), out.size()}));
+    const Lent own(std::make_unique_for_overwrite<std::byte[]>(out.size()));
+    CKPT_TRY(with_parts([&] { return load(offset, {own->get(), out.size()}); }));
     std::memcpy(out.data(), own->get(), out.size());
     return Ok();
   }
@@ -133,8 +133,7 @@ Result<ForeignCheckpoint> foreign(const client::Reader& reader, const Options& o
     }
   CKPT_ASSIGN(auto remote, RemoteFile::make(std::move(file), "the checkpoint", 0));
   out.files.add("", InputFile(std::move(remote)));
-  CKPT_ASSIGN(const client::Tree tree, result(reader.tree()));
-  out.tree = std::move(tree.get()->tree);
+  CKPT_ASSIGN(out.tree, tree_of(reader));
   return out;
 }
 
@@ -239,10 +238,7 @@ std::optional<std::string> State::tensor_attr(const std::string& name, const std
 }
 
 Result<format::Tree> State::tree() const {
-  if (!changed_) {
-    CKPT_ASSIGN(const client::Tree tree, result(reader_->tree()));
-    return std::move(tree.get()->tree);
-  }
+  if (!changed_) return tree_of(*reader_);
   return format::parse_tree_json(format::tree_json(*changed_->content.tree));
 }
 

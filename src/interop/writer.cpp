@@ -1,6 +1,7 @@
 #include "interop/writer.h"
 
 #include "format/json_text.h"
+#include "interop/outer_call.h"
 #include "interop/unpacked.h"
 
 namespace ckpt::interop {
@@ -52,7 +53,7 @@ Status write_export(const ExportRequest& request, const ExportPlan& plan) {
               plan.is_directory ? Output::begin_directory(request.path) : Output::begin_file(request.path));
   for (const ExportFile& file : plan.files) request.job.counters.bytes_total += file.bytes;
   // Not touched before it is needed, so a small export costs no memory.
-  const Lasting buffer(std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes));
+  const Lent buffer(std::make_unique_for_overwrite<std::byte[]>(TensorStream::kBufferBytes));
   auto write = [&]() -> Status {
     for (const ExportFile& file : plan.files) {
       CKPT_ASSIGN(OutputFile made, plan.is_directory ? output.file(file.name) : output.file());

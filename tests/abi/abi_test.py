@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = [ROOT / "include" / f"ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file")]
+HEADERS = [ROOT / "include" / f"ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file", "_layer")]
 LAYOUT = Path(__file__).with_name("layout.txt")
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")

@@ -298,7 +298,8 @@ TEST_F(RemoteFiles, AFeedHoldsWhatIsBeingSavedAlone) {
   for (size_t i = 0; i < blocks; i++) plan.push_back({file->bytes().subspan(i * size, size)});
   ASSERT_TRUE(feed.begin(plan).ok());
   for (size_t i = 0; i < blocks; i++) {
-    ASSERT_TRUE(feed.wait(i, [] { return Ok(); }).ok());
+    const Result<bool> there = feed.wait(i, 60'000);
+    ASSERT_TRUE(there.ok() && *there);
     ASSERT_TRUE(is_right(*file, {i * size, i * size + 100}));
     feed.done(i);
   }
@@ -321,7 +322,8 @@ TEST_F(RemoteFiles, AFeedSpillsWhatSeveralBlocksRead) {
     for (const auto& [begin, end] : blocks[i]) plan[i].push_back(part(begin, end));
   ASSERT_TRUE(feed.begin(plan).ok());
   for (size_t i = 0; i < blocks.size(); i++) {
-    ASSERT_TRUE(feed.wait(i, [] { return Ok(); }).ok());
+    const Result<bool> there = feed.wait(i, 60'000);
+    ASSERT_TRUE(there.ok() && *there);
     for (const auto& [begin, end] : blocks[i]) EXPECT_TRUE(is_right(*file, {begin, end})) << begin;
     feed.done(i);
   }

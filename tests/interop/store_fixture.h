@@ -13,6 +13,21 @@
 
 namespace ckpt::interop {
 
+// A handle of ckpt.hpp around one that somebody else keeps.
+template <typename Handle>
+class Borrowed {
+ public:
+  template <typename T>
+  explicit Borrowed(const T* handle) : handle_(const_cast<T*>(handle)) {}
+  Borrowed(const Borrowed&) = delete;
+  ~Borrowed() { (void)handle_.release(); }
+  const Handle& operator*() const { return handle_; }
+  const Handle* operator->() const { return &handle_; }
+
+ private:
+  Handle handle_;
+};
+
 struct SavedTensor {
   std::string name;
   int32_t dtype;

@@ -7,6 +7,7 @@
 #include "format/table.h"
 #include "format/tree_merge.h"
 #include "interop/json.h"
+#include "interop/outer_call.h"
 #include "interop/pt/format.h"
 #include "interop/recis/format.h"
 #include "interop/recis/layout.h"
@@ -63,10 +64,10 @@ class ShardBody final : public FileBody {
     CKPT_ASSIGN(const client::Share share,
                 result(request_.reader.reader().share(table.name, table.rows(shard_, shards_))));
     CKPT_ASSIGN(const client::ShareInfo info, result(share.info()));
-    const Lasting ids(std::vector<uint64_t>(info.most_rows));
+    const Lent ids(std::vector<uint64_t>(info.most_rows));
     CKPT_TRY(put_column(file, share, info.window_count, *ids, nullptr, {}));
     for (const TableColumn& column : table.columns) {
-      const Lasting rows(std::vector<std::byte>(info.most_rows * column.row_bytes));
+      const Lent rows(std::vector<std::byte>(info.most_rows * column.row_bytes));
       CKPT_TRY(put_column(file, share, info.window_count, *ids, &column, *rows));
     }
     return Ok();

@@ -1,5 +1,5 @@
-// Memory of a save's caller that is filled only as the save comes to it: an import from a web server, which would not
-// fit into memory whole. Called by the threads of the save.
+// Memory of a save's caller that is filled only as the save comes to it (ckpt_late_memory of ckpt_layer.h): an import
+// from a web server, which would not fit into memory whole. Called by the threads of the save.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/types.h"
 
-namespace ckpt {
+namespace ckpt::save {
 
 class LateMemory {
  public:
@@ -24,4 +24,4 @@ class LateMemory {
   virtual void done(size_t block) = 0;
 };
 
-}  // namespace ckpt
+}  // namespace ckpt::save
