@@ -1,7 +1,7 @@
 // The bytes become the `.metadata` of a directory of torch.distributed.checkpoint whose other files are sound (those of
-// tests/interop/fixtures/dcp/fsdp2). Whatever is accepted is one state, in which no piece reaches beyond its bytes.
-#include "fuzz/pt_files.h"
-#include "interop/dcp/format.h"
+// interop/tests/fixtures/dcp/fsdp2). Whatever is accepted is one state, in which no piece reaches beyond its bytes.
+#include "interop/fuzz/pt_files.h"
+#include "interop/src/dcp/format.h"
 
 namespace ckpt::fuzz {
 namespace {

@@ -1,8 +1,8 @@
 // The bytes become the pickles of a directory of DeepSpeed of two ranks; the first byte says which: ZeRO 1 and 2, ZeRO
-// 3, or a universal one, whose other files are those of tests/interop/fixtures/deepspeed. Whatever is accepted is one
+// 3, or a universal one, whose other files are those of interop/tests/fixtures/deepspeed. Whatever is accepted is one
 // state, in which no piece reaches beyond its bytes.
-#include "fuzz/pt_files.h"
-#include "interop/deepspeed/format.h"
+#include "interop/fuzz/pt_files.h"
+#include "interop/src/deepspeed/format.h"
 
 namespace ckpt::fuzz {
 namespace {

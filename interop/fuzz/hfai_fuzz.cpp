@@ -1,8 +1,8 @@
 // The bytes become the pickles of the two parts of an hfai directory whose storages are sound. Whatever is accepted is
 // one state, in which no tensor and no piece reaches beyond its bytes.
 
-#include "fuzz/pt_files.h"
-#include "interop/hfai/format.h"
+#include "interop/fuzz/pt_files.h"
+#include "interop/src/hfai/format.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ckpt;

@@ -1,7 +1,7 @@
 // The bytes as a mapping, and after a NUL as a model's configuration. What is accepted is applied to a small model and
 // read to the last byte; where it runs backwards, backwards too.
 #include "fuzz/harness.h"
-#include "interop/map/change.h"
+#include "interop/src/map/change.h"
 
 namespace ckpt::fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // A pickle from bytes. What the machine accepts is consistent: every reference has a value, every kind has its own
 // parts, and memory is in proportion to the bytes. What it refuses, it blames on the bytes.
 #include "fuzz/harness.h"
-#include "interop/pickle/pickle.h"
+#include "interop/src/pickle/pickle.h"
 
 namespace ckpt::fuzz {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fuzz/harness.h"
-#include "interop/reader.h"
-#include "interop/zip_fixture.h"
+#include "interop/src/reader.h"
+#include "interop/tests/zip_fixture.h"
 
 namespace ckpt::fuzz {
 

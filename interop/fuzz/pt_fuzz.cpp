@@ -6,8 +6,8 @@
 #include <set>
 
 #include "fuzz/harness.h"
-#include "interop/formats.h"
-#include "interop/zip_fixture.h"
+#include "interop/src/formats.h"
+#include "interop/tests/zip_fixture.h"
 
 namespace ckpt::fuzz {
 namespace {

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "fuzz/harness.h"
-#include "interop/recis/format.h"
-#include "interop/recis/layout.h"
+#include "interop/src/recis/format.h"
+#include "interop/src/recis/layout.h"
 
 namespace ckpt::fuzz {
 namespace {

@@ -1,8 +1,8 @@
 // The bytes become the pickles of what two ranks wrote, each by itself: files with ShardedTensor or DTensor, or, if the
 // first byte is odd, OLMo's `local` with flat parameters. Whatever is accepted is one state, in which no piece reaches
 // beyond its bytes.
-#include "fuzz/pt_files.h"
-#include "interop/shards/format.h"
+#include "interop/fuzz/pt_files.h"
+#include "interop/src/shards/format.h"
 
 namespace ckpt::fuzz {
 namespace {

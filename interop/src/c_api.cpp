@@ -5,12 +5,12 @@
 #include "base/job.h"
 #include "base/parallel.h"
 #include "device/descriptor.h"
-#include "interop/elements.h"
-#include "interop/formats.h"
-#include "interop/import.h"
-#include "interop/map/change.h"
-#include "interop/outer_call.h"
-#include "interop/read_back.h"
+#include "interop/src/elements.h"
+#include "interop/src/formats.h"
+#include "interop/src/import.h"
+#include "interop/src/map/change.h"
+#include "interop/src/outer_call.h"
+#include "interop/src/read_back.h"
 
 using namespace ckpt;
 using namespace ckpt::interop;
@@ -22,6 +22,8 @@ static ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   if (err) *err = error_of(status);
   return status.code();
 }
+
+const char* ckpt_file_version_string(void) { return CKPT_VERSION; }
 
 // What is kept of files on a server after their CRC-32s were compared, so that they need not be fetched again.
 static constexpr uint64_t kKept = 256 << 20;

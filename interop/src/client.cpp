@@ -1,4 +1,4 @@
-#include "interop/client.h"
+#include "interop/src/client.h"
 
 #include "ckpt_layer.h"
 #include "format/json_text.h"

@@ -1,4 +1,4 @@
-#include "interop/elements.h"
+#include "interop/src/elements.h"
 
 #include <algorithm>
 #include <vector>

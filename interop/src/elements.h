@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/descriptor.h"
-#include "interop/reader.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/feed.h"
+#include "interop/src/feed.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "base/thread.h"
 #include "ckpt_layer.h"
-#include "interop/outer_call.h"
+#include "interop/src/outer_call.h"
 
 namespace ckpt::interop {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/call.h"
-#include "interop/client.h"
-#include "interop/remote_file.h"
+#include "interop/src/client.h"
+#include "interop/src/remote_file.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/file_table.h"
+#include "interop/src/file_table.h"
 
 #include <utility>
 

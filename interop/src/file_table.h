@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/input_file.h"
+#include "interop/src/input_file.h"
 
 namespace ckpt::interop {
 

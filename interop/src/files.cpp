@@ -1,4 +1,4 @@
-#include "interop/files.h"
+#include "interop/src/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "interop/folder.h"
+#include "interop/src/folder.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 #include "base/address.h"
 #include "base/parallel.h"
-#include "interop/input_file.h"
+#include "interop/src/input_file.h"
 #include "store/keys.h"
 
 namespace ckpt::interop {

@@ -1,4 +1,4 @@
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 #include <sys/stat.h>
 
@@ -6,20 +6,20 @@
 #include <cerrno>
 
 #include "base/address.h"
-#include "interop/composer/format.h"
-#include "interop/dcp/format.h"
-#include "interop/deepspeed/format.h"
-#include "interop/hfai/format.h"
-#include "interop/hfai/layout.h"
-#include "interop/look.h"
-#include "interop/numpy/format.h"
-#include "interop/pt/format.h"
-#include "interop/read_back.h"
-#include "interop/recis/format.h"
-#include "interop/safetensors/format.h"
-#include "interop/sets/combine.h"
-#include "interop/sets/format.h"
-#include "interop/shards/format.h"
+#include "interop/src/composer/format.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/deepspeed/format.h"
+#include "interop/src/hfai/format.h"
+#include "interop/src/hfai/layout.h"
+#include "interop/src/look.h"
+#include "interop/src/numpy/format.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/read_back.h"
+#include "interop/src/recis/format.h"
+#include "interop/src/safetensors/format.h"
+#include "interop/src/sets/combine.h"
+#include "interop/src/sets/format.h"
+#include "interop/src/shards/format.h"
 
 namespace ckpt::interop {
 

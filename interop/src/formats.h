@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "interop/reader.h"
-#include "interop/writer.h"
+#include "interop/src/reader.h"
+#include "interop/src/writer.h"
 
 namespace ckpt::interop {
 

@@ -1,9 +1,9 @@
-#include "interop/import.h"
+#include "interop/src/import.h"
 
 #include <algorithm>
 
-#include "interop/feed.h"
-#include "interop/outer_call.h"
+#include "interop/src/feed.h"
+#include "interop/src/outer_call.h"
 
 namespace ckpt::interop {
 

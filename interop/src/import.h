@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/job.h"
-#include "interop/client.h"
-#include "interop/reader.h"
+#include "interop/src/client.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/input_file.h"
+#include "interop/src/input_file.h"
 
 #include <algorithm>
 

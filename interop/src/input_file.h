@@ -8,9 +8,9 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/files.h"
-#include "interop/folder.h"
-#include "interop/remote_file.h"
+#include "interop/src/files.h"
+#include "interop/src/folder.h"
+#include "interop/src/remote_file.h"
 
 namespace ckpt::interop {
 

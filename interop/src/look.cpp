@@ -1,4 +1,4 @@
-#include "interop/look.h"
+#include "interop/src/look.h"
 
 #include <algorithm>
 #include <span>
@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "format/names.h"
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/folder.h"
+#include "interop/src/folder.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/outer_call.h"
+#include "interop/src/outer_call.h"
 
 #include <vector>
 

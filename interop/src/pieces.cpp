@@ -1,9 +1,9 @@
-#include "interop/pieces.h"
+#include "interop/src/pieces.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "interop/json.h"
+#include "interop/src/json.h"
 #include "plan/box.h"
 #include "plan/coverage.h"
 #include "plan/regions.h"

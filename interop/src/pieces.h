@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/reader.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/read_back.h"
+#include "interop/src/read_back.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,11 +8,11 @@
 
 #include "device/descriptor.h"
 #include "format/tree_merge.h"
-#include "interop/elements.h"
-#include "interop/outer_call.h"
-#include "interop/pt/encoder.h"
-#include "interop/seeded_hash.h"
-#include "interop/tensor_stream.h"
+#include "interop/src/elements.h"
+#include "interop/src/outer_call.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/seeded_hash.h"
+#include "interop/src/tensor_stream.h"
 
 namespace ckpt::interop {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/job.h"
-#include "interop/reader.h"
-#include "interop/state.h"
+#include "interop/src/reader.h"
+#include "interop/src/state.h"
 
 namespace ckpt::interop {
 

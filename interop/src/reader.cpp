@@ -1,4 +1,4 @@
-#include "interop/reader.h"
+#include "interop/src/reader.h"
 
 #include <algorithm>
 #include <map>

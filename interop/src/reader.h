@@ -22,8 +22,8 @@
 #include "base/types.h"
 #include "format/json_text.h"
 #include "format/tree.h"
-#include "interop/file_table.h"
-#include "interop/strides.h"
+#include "interop/src/file_table.h"
+#include "interop/src/strides.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/remote_file.h"
+#include "interop/src/remote_file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

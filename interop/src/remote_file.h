@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/files.h"
+#include "interop/src/files.h"
 #include "store/store.h"
 
 namespace ckpt::interop {

@@ -1,4 +1,4 @@
-#include "interop/seeded_hash.h"
+#include "interop/src/seeded_hash.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-#include "interop/state.h"
+#include "interop/src/state.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/parallel.h"
-#include "interop/json.h"
-#include "interop/map/change.h"
-#include "interop/outer_call.h"
+#include "interop/src/json.h"
+#include "interop/src/map/change.h"
+#include "interop/src/outer_call.h"
 
 namespace ckpt::interop {
 

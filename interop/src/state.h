@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "interop/client.h"
-#include "interop/reader.h"
+#include "interop/src/client.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

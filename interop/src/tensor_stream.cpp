@@ -1,10 +1,10 @@
-#include "interop/tensor_stream.h"
+#include "interop/src/tensor_stream.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "interop/strides.h"
+#include "interop/src/strides.h"
 
 namespace ckpt::interop {
 

@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/client.h"
-#include "interop/state.h"
+#include "interop/src/client.h"
+#include "interop/src/state.h"
 
 namespace ckpt::interop {
 

@@ -1,8 +1,8 @@
-#include "interop/writer.h"
+#include "interop/src/writer.h"
 
 #include "format/json_text.h"
-#include "interop/outer_call.h"
-#include "interop/unpacked.h"
+#include "interop/src/outer_call.h"
+#include "interop/src/unpacked.h"
 
 namespace ckpt::interop {
 

@@ -13,10 +13,10 @@
 
 #include "base/job.h"
 #include "base/status.h"
-#include "interop/client.h"
-#include "interop/files.h"
-#include "interop/state.h"
-#include "interop/tensor_stream.h"
+#include "interop/src/client.h"
+#include "interop/src/files.h"
+#include "interop/src/state.h"
+#include "interop/src/tensor_stream.h"
 
 namespace ckpt::interop {
 

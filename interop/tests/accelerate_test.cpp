@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 class Accelerate : public StoreTest {
  protected:
   static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures" / name;
+    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures" / name;
   }
   void imported(const fs::path& from, const std::string& label) {
     const Failure in = import_from(from, label);

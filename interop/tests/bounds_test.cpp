@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "interop/recis/layout.h"
+#include "interop/src/recis/layout.h"
 #include "pt_fixture.h"
 #include "sets_fixture.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "dcp_fixture.h"
-#include "interop/dcp/format.h"
+#include "interop/src/dcp/format.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 class Dcp : public StoreTest {
  protected:
   static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/dcp" / name;
+    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/dcp" / name;
   }
   std::string part(const std::string& name, const std::string& file = ".metadata") { return path(name) + '/' + file; }
 
@@ -105,7 +105,7 @@ TEST_F(Dcp, OtherWritersGiveTheSameState) {
 // ---- Megatron ----
 
 TEST_F(Dcp, WhatMegatronWroteIsWhatItsRanksHave) {
-  const fs::path folder = fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/megatron";
+  const fs::path folder = fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/megatron";
   size_t versions = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.is_directory()) continue;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 #include "pt_fixture.h"
 #include "store_fixture.h"
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 class DeepSpeed : public StoreTest {
  protected:
   static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/deepspeed" / name;
+    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/deepspeed" / name;
   }
   void imported(const std::string& name) {
     const Failure in = import_from(fixture(name), name);

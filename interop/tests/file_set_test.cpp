@@ -1,5 +1,5 @@
 // Sets of files: indexes, directories, the names that are taken; and files that appear in one step.
-#include "interop/safetensors/file_set.h"
+#include "interop/src/safetensors/file_set.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "interop/files.h"
+#include "interop/src/files.h"
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {

@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
-#include "interop/hfai/format.h"
-#include "interop/hfai/layout.h"
-#include "interop/pickle/writer.h"
-#include "interop/zip/writer.h"
+#include "interop/src/hfai/format.h"
+#include "interop/src/hfai/layout.h"
+#include "interop/src/pickle/writer.h"
+#include "interop/src/zip/writer.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

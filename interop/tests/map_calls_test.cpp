@@ -3,9 +3,9 @@
 #include <map>
 #include <random>
 
-#include "interop/client.h"
-#include "interop/map/change.h"
-#include "interop/map/computed.h"
+#include "interop/src/client.h"
+#include "interop/src/map/change.h"
+#include "interop/src/map/computed.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -15,7 +15,7 @@ class MapCalls : public StoreTest {
  protected:
   void SetUp() override {
     StoreTest::SetUp();
-    ::setenv("CKPT_MAPS", CKPT_SOURCE_DIR "/maps", 1);
+    ::setenv("CKPT_MAPS", CKPT_SOURCE_DIR "/interop/maps", 1);
     must([&](auto** err) { return ckpt_options_new(&options_, err); });
   }
   void TearDown() override {
@@ -256,7 +256,7 @@ TEST_F(MapCalls, LargeTensorsGoThroughInPieces) {
 
 // fixtures/make_maps.py: what torchtune's own converters made.
 TEST_F(MapCalls, ShippedMappingsDoWhatTorchtuneDoesAndUndoIt) {
-  const std::string fixtures = CKPT_SOURCE_DIR "/tests/interop/fixtures/maps/";
+  const std::string fixtures = CKPT_SOURCE_DIR "/interop/tests/fixtures/maps/";
   size_t families = 0;
   for (const auto& folder : std::filesystem::directory_iterator(fixtures)) {
     const std::string name = folder.path().filename(), at = folder.path();

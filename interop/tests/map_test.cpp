@@ -3,9 +3,9 @@
 #include <map>
 #include <random>
 
-#include "interop/client.h"
-#include "interop/map/change.h"
-#include "interop/map/computed.h"
+#include "interop/src/client.h"
+#include "interop/src/map/change.h"
+#include "interop/src/map/computed.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

@@ -1,7 +1,7 @@
 // Meta's consolidated.NN.pth: several files are one model, and one model goes out in any number of files.
 #include <filesystem>
 
-#include "interop/sets/format.h"
+#include "interop/src/sets/format.h"
 #include "sets_fixture.h"
 
 namespace ckpt::interop {

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "dcp_fixture.h"
-#include "interop/client.h"
-#include "interop/composer/tar.h"
+#include "interop/src/client.h"
+#include "interop/src/composer/tar.h"
 #include "pt_fixture.h"
 #include "sets_fixture.h"
 #include "zip_fixture.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "interop/pickle/pickle.h"
+#include "interop/src/pickle/pickle.h"
 
 namespace ckpt::interop {
 

@@ -1,7 +1,7 @@
-#include "interop/pickle/pickle.h"
+#include "interop/src/pickle/pickle.h"
 
-#include "interop/pickle_fixture.h"
-#include "interop/pickle_samples.h"
+#include "interop/tests/pickle_fixture.h"
+#include "interop/tests/pickle_samples.h"
 
 namespace ckpt::interop {
 namespace {

@@ -1,6 +1,6 @@
 // What the writer of pickles writes, read back by the machine that reads them, and by its bytes where others are
 // particular about those.
-#include "interop/pickle/writer.h"
+#include "interop/src/pickle/writer.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "interop/pickle/pickle.h"
+#include "interop/src/pickle/pickle.h"
 
 namespace ckpt::interop {
 namespace {

@@ -1,10 +1,10 @@
 // Tensors in pieces of several files: what makes a whole, and what is refused by name.
-#include "interop/pieces.h"
+#include "interop/src/pieces.h"
 
 #include <gtest/gtest.h>
 
 #include "ckpt.h"
-#include "interop/elements.h"
+#include "interop/src/elements.h"
 #include "plan/box.h"
 #include "safetensors_fixture.h"
 

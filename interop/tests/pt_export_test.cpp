@@ -2,7 +2,7 @@
 // files is for tests/torch to say.
 #include <filesystem>
 
-#include "interop/zip/reader.h"
+#include "interop/src/zip/reader.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

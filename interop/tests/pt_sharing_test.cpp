@@ -1,5 +1,5 @@
 // Tensors that share memory: who is the target, and that every alias finds its elements again.
-#include "interop/pt/sharing.h"
+#include "interop/src/pt/sharing.h"
 
 #include <gtest/gtest.h>
 

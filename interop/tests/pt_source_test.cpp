@@ -1,5 +1,5 @@
 // Both forms of .pt, and what is refused before a value is looked at.
-#include "interop/pt/source.h"
+#include "interop/src/pt/source.h"
 
 #include <gtest/gtest.h>
 

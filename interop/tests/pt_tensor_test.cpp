@@ -1,9 +1,9 @@
 // Tensors of a .pt: where their elements are, and numbers that lie about it.
-#include "interop/pt/tensor.h"
+#include "interop/src/pt/tensor.h"
 
 #include <gtest/gtest.h>
 
-#include "interop/pt/dtype.h"
+#include "interop/src/pt/dtype.h"
 #include "pt_fixture.h"
 
 namespace ckpt::interop {

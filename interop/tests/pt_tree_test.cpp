@@ -1,5 +1,5 @@
 // A .pt as a state tree: values, records, paths, and pickles that would grow or never end.
-#include "interop/pt/tree.h"
+#include "interop/src/pt/tree.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // What the next formats will stand on: a checkpoint of boxes and flat ranges in several files, by several ranks, is
 // imported from its files piece by piece; a path is told by its content, and one that is not, with what is accepted.
-#include "interop/reader.h"
+#include "interop/src/reader.h"
 
 #include <filesystem>
 
-#include "interop/formats.h"
-#include "interop/import.h"
+#include "interop/src/formats.h"
+#include "interop/src/import.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <functional>
 
-#include "interop/formats.h"
-#include "interop/json.h"
-#include "interop/read_back.h"
-#include "interop/recis/format.h"
-#include "interop/recis/layout.h"
+#include "interop/src/formats.h"
+#include "interop/src/json.h"
+#include "interop/src/read_back.h"
+#include "interop/src/recis/format.h"
+#include "interop/src/recis/layout.h"
 #include "recis_fixture.h"
 #include "s3/server.h"
 #include "store_fixture.h"

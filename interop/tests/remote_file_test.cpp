@@ -9,11 +9,11 @@
 #include <random>
 
 #include "device/convert.h"
-#include "interop/elements.h"
-#include "interop/feed.h"
-#include "interop/import.h"
-#include "interop/map/change.h"
-#include "interop/remote_file.h"
+#include "interop/src/elements.h"
+#include "interop/src/feed.h"
+#include "interop/src/import.h"
+#include "interop/src/map/change.h"
+#include "interop/src/remote_file.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <mutex>
 
-#include "interop/folder.h"
-#include "interop/formats.h"
+#include "interop/src/folder.h"
+#include "interop/src/formats.h"
 #include "pt_fixture.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
@@ -78,7 +78,7 @@ class S3Layout : public S3Folder {
  protected:
   // A directory of this machine that has that layout: a fixture, or an export.
   std::string made(const std::string& name) {
-    const fs::path fixture = fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures" / name;
+    const fs::path fixture = fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures" / name;
     if (fs::exists(fixture)) return fixture;
     // Larger than what comes with the opening of a file.
     const std::string model = R"({"a":)" + leaf("model/a") + R"(,"norm.weight":)" + leaf("model/norm.weight") +
@@ -260,7 +260,7 @@ TEST_P(S3Folder, ADirectoryOfManyOtherThingsIsListedOnce) {
 }
 
 TEST_P(S3Folder, AListThatFailsIsTheAnswerAndNotWhatFollowsFromIt) {
-  put(fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/accelerate/fsdp");
+  put(fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/accelerate/fsdp");
   proxy_.script([&](const std::string& line) {
     const bool inner = line.starts_with("GET /ckpt-test?") && line.find("_fsdp_") != std::string::npos;
     return inner ? store::error_answer("403 Forbidden", "AccessDenied") : std::string();

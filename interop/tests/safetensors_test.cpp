@@ -1,5 +1,5 @@
 // The header of safetensors files: what is read, what is refused and how, and that no bytes whatever do harm.
-#include "interop/safetensors/safetensors.h"
+#include "interop/src/safetensors/safetensors.h"
 
 #include <random>
 

@@ -1,5 +1,5 @@
 // Keys that a file chooses, in tables.
-#include "interop/seeded_hash.h"
+#include "interop/src/seeded_hash.h"
 
 #include <gtest/gtest.h>
 

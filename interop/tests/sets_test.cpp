@@ -1,8 +1,8 @@
 // Directories of several files: what they are told by, how the files become one state, and what is refused.
 #include <filesystem>
 
-#include "interop/formats.h"
-#include "interop/read_back.h"
+#include "interop/src/formats.h"
+#include "interop/src/read_back.h"
 #include "sets_fixture.h"
 
 namespace ckpt::interop {
@@ -35,7 +35,7 @@ TEST_F(Sets, ABinFileComesBeforeShardsAndTheirIndex) {
 
 // What torch.jit.save wrote, and torch.save of the same module's state_dict().
 TEST_F(Sets, TheValuesOfATorchScriptArchiveAreThoseOfItsStateDict) {
-  const std::string folder = CKPT_SOURCE_DIR "/tests/interop/fixtures/";
+  const std::string folder = CKPT_SOURCE_DIR "/interop/tests/fixtures/";
   ASSERT_EQ(import_from(folder + "torchscript.pt", "script").code, CKPT_OK);
   ASSERT_EQ(import_from(folder + "torchscript_state.pt", "state").code, CKPT_OK);
   EXPECT_EQ(values("script", "hidden/weight", 24), values("state", "hidden.weight", 24));
@@ -119,7 +119,7 @@ TEST_F(Sets, AnOlderTorchtuneHasTheEpochInItsNames) {
 
 // ---- what the real programs wrote: fixtures/make_*.py ----
 
-const std::string kFixtures = CKPT_SOURCE_DIR "/tests/interop/fixtures/";
+const std::string kFixtures = CKPT_SOURCE_DIR "/interop/tests/fixtures/";
 
 TEST_F(Sets, ARealTrainersDirectoryIsItsWholeState) {
   ASSERT_EQ(import_from(kFixtures + "hf_trainer", "all").code, CKPT_OK);

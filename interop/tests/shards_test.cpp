@@ -2,8 +2,8 @@
 // not fit is refused by name.
 #include <filesystem>
 
-#include "interop/client.h"
-#include "interop/formats.h"
+#include "interop/src/client.h"
+#include "interop/src/formats.h"
 #include "pt_fixture.h"
 #include "store_fixture.h"
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 class Shards : public StoreTest {
  protected:
   static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures" / name;
+    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures" / name;
   }
   void make(const std::string& file, const std::string& bytes) {
     fs::create_directories(fs::path(path(file)).parent_path());

@@ -1,5 +1,5 @@
 // Elements of a checkpoint through a small buffer: whatever is cut where, they come in the order that was asked for.
-#include "interop/tensor_stream.h"
+#include "interop/src/tensor_stream.h"
 
 #include "store_fixture.h"
 #include "zip_fixture.h"

@@ -1,8 +1,8 @@
 // Files on a web server, opened and imported by their addresses: what is fetched, what is held, and what fails.
 #include <filesystem>
 
-#include "interop/formats.h"
-#include "interop/input_file.h"
+#include "interop/src/formats.h"
+#include "interop/src/input_file.h"
 #include "pt_fixture.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
@@ -111,7 +111,7 @@ TEST_F(WebFile, ADcpDirectoryIsImportedByRanges) {
   namespace fs = std::filesystem;
   for (const char* name : {"fsdp2", "zstd", "safetensors"}) {
     SCOPED_TRACE(name);
-    const fs::path fixture = fs::path(CKPT_SOURCE_DIR) / "tests/interop/fixtures/dcp" / name;
+    const fs::path fixture = fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/dcp" / name;
     for (const auto& file : fs::directory_iterator(fixture))
       server_.put("/m/" + std::string(name) + '/' + file.path().filename().string(), read_file(file.path()));
     const std::string there = std::string("there-") + name;

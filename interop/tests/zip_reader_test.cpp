@@ -1,5 +1,5 @@
 // The zip reader against archives made byte by byte, and every way in which they can lie.
-#include "interop/zip/reader.h"
+#include "interop/src/zip/reader.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,10 +1,10 @@
 // What the writer of zip archives writes, looked at byte by byte and by the reader.
-#include "interop/zip/writer.h"
+#include "interop/src/zip/writer.h"
 
 #include <cstring>
 #include <vector>
 
-#include "interop/zip/reader.h"
+#include "interop/src/zip/reader.h"
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {

@@ -1,7 +1,7 @@
 // What Composer puts around the .pt that it saves: a tar archive, a compressor, or both. Rows of formats.cpp.
 #pragma once
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 namespace ckpt::interop {
 

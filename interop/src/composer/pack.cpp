@@ -1,4 +1,4 @@
-#include "interop/composer/pack.h"
+#include "interop/src/composer/pack.h"
 
 #include <lz4frame.h>
 #include <zlib.h>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interop/composer/codecs.h"
+#include "interop/src/composer/codecs.h"
 
 namespace ckpt::interop {
 

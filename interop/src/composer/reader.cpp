@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "interop/composer/format.h"
-#include "interop/composer/tar.h"
-#include "interop/composer/unpack.h"
-#include "interop/json.h"
-#include "interop/pt/format.h"
-#include "interop/pt/source.h"
+#include "interop/src/composer/format.h"
+#include "interop/src/composer/tar.h"
+#include "interop/src/composer/unpack.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/pt/source.h"
 
 namespace ckpt::interop {
 

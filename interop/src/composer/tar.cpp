@@ -1,4 +1,4 @@
-#include "interop/composer/tar.h"
+#include "interop/src/composer/tar.h"
 
 #include <algorithm>
 #include <charconv>

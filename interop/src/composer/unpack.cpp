@@ -1,4 +1,4 @@
-#include "interop/composer/unpack.h"
+#include "interop/src/composer/unpack.h"
 
 #include <lz4frame.h>
 #include <zlib.h>
@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "interop/composer/codecs.h"
-#include "interop/dcp/zstd.h"
-#include "interop/unpacked.h"
+#include "interop/src/composer/codecs.h"
+#include "interop/src/dcp/zstd.h"
+#include "interop/src/unpacked.h"
 
 namespace ckpt::interop {
 

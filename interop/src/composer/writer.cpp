@@ -2,10 +2,10 @@
 // a .pt gets checksums behind what is written already, which no stream can.
 #include <optional>
 
-#include "interop/composer/format.h"
-#include "interop/composer/pack.h"
-#include "interop/composer/tar.h"
-#include "interop/pt/format.h"
+#include "interop/src/composer/format.h"
+#include "interop/src/composer/pack.h"
+#include "interop/src/composer/tar.h"
+#include "interop/src/pt/format.h"
 
 namespace ckpt::interop {
 

@@ -1,9 +1,9 @@
-#include "interop/dcp/entry.h"
+#include "interop/src/dcp/entry.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
-#include "interop/pt/tensor.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/tensor.h"
 
 namespace ckpt::interop {
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "interop/dcp/metadata.h"
-#include "interop/pt/source.h"
-#include "interop/safetensors/safetensors.h"
-#include "interop/strides.h"
+#include "interop/src/dcp/metadata.h"
+#include "interop/src/pt/source.h"
+#include "interop/src/safetensors/safetensors.h"
+#include "interop/src/strides.h"
 
 namespace ckpt::interop {
 

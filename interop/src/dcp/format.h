@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 namespace ckpt::interop {
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "interop/dcp/format.h"
-#include "interop/json.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/safetensors.h"
-#include "interop/seeded_hash.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/json.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/safetensors.h"
+#include "interop/src/seeded_hash.h"
 #include "plan/coverage.h"
 
 namespace ckpt::interop {

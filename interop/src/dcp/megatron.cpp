@@ -2,11 +2,11 @@
 // all ranks have in common.
 #include <algorithm>
 
-#include "interop/dcp/format.h"
-#include "interop/json.h"
-#include "interop/look.h"
-#include "interop/sets/combine.h"
-#include "interop/sets/format.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/json.h"
+#include "interop/src/look.h"
+#include "interop/src/sets/combine.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -1,14 +1,14 @@
-#include "interop/dcp/metadata.h"
+#include "interop/src/dcp/metadata.h"
 
 #include <algorithm>
 #include <string>
 
 #include "ckpt.h"
 #include "format/names.h"
-#include "interop/json.h"
-#include "interop/pickle/names.h"
-#include "interop/pickle/pickle.h"
-#include "interop/pt/dtype.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/names.h"
+#include "interop/src/pickle/pickle.h"
+#include "interop/src/pt/dtype.h"
 
 namespace ckpt::interop {
 

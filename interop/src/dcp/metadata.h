@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/seeded_hash.h"
+#include "interop/src/seeded_hash.h"
 
 namespace ckpt::interop {
 

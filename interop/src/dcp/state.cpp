@@ -1,8 +1,8 @@
-#include "interop/dcp/state.h"
+#include "interop/src/dcp/state.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "format/tree.h"
-#include "interop/dcp/metadata.h"
+#include "interop/src/dcp/metadata.h"
 
 namespace ckpt::interop {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <set>
 
-#include "interop/dcp/format.h"
-#include "interop/dcp/metadata.h"
-#include "interop/json.h"
-#include "interop/pt/dtype.h"
-#include "interop/pt/encoder.h"
-#include "interop/pt/format.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/dcp/metadata.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/pt/format.h"
 
 namespace ckpt::interop {
 

@@ -1,11 +1,11 @@
-#include "interop/dcp/zstd.h"
+#include "interop/src/dcp/zstd.h"
 
 #include <dlfcn.h>
 
 #include <memory>
 #include <vector>
 
-#include "interop/unpacked.h"
+#include "interop/src/unpacked.h"
 
 namespace ckpt::interop {
 

@@ -1,7 +1,7 @@
-#include "interop/deepspeed/builder.h"
+#include "interop/src/deepspeed/builder.h"
 
 #include "format/tree_merge.h"
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "interop/deepspeed/files.h"
+#include "interop/src/deepspeed/files.h"
 
 namespace ckpt::interop {
 

@@ -1,15 +1,15 @@
-#include "interop/deepspeed/files.h"
+#include "interop/src/deepspeed/files.h"
 
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
 
-#include "interop/files.h"
-#include "interop/json.h"
-#include "interop/pt/format.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/sets/format.h"
+#include "interop/src/files.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "format/tree.h"
-#include "interop/reader.h"
-#include "interop/seeded_hash.h"
+#include "interop/src/reader.h"
+#include "interop/src/seeded_hash.h"
 
 namespace ckpt::interop {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 namespace ckpt::interop {
 

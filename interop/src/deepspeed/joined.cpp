@@ -1,8 +1,8 @@
-#include "interop/deepspeed/joined.h"
+#include "interop/src/deepspeed/joined.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

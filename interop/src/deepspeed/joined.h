@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "interop/reader.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "format/tree_merge.h"
-#include "interop/deepspeed/zero.h"
-#include "interop/json.h"
+#include "interop/src/deepspeed/zero.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "interop/deepspeed/builder.h"
-#include "interop/deepspeed/format.h"
-#include "interop/deepspeed/universal.h"
-#include "interop/deepspeed/zero.h"
-#include "interop/json.h"
-#include "interop/sets/format.h"
+#include "interop/src/deepspeed/builder.h"
+#include "interop/src/deepspeed/format.h"
+#include "interop/src/deepspeed/universal.h"
+#include "interop/src/deepspeed/zero.h"
+#include "interop/src/json.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

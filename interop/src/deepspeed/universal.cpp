@@ -1,9 +1,9 @@
-#include "interop/deepspeed/universal.h"
+#include "interop/src/deepspeed/universal.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "interop/deepspeed/builder.h"
-#include "interop/deepspeed/zero.h"
+#include "interop/src/deepspeed/builder.h"
+#include "interop/src/deepspeed/zero.h"
 
 namespace ckpt::interop {
 

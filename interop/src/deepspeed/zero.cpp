@@ -1,9 +1,9 @@
-#include "interop/deepspeed/zero.h"
+#include "interop/src/deepspeed/zero.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -1,10 +1,10 @@
-#include "interop/hfai/assign.h"
+#include "interop/src/hfai/assign.h"
 
 #include <algorithm>
 
-#include "interop/hfai/layout.h"
-#include "interop/hfai/parts.h"
-#include "interop/pt/encoder.h"
+#include "interop/src/hfai/layout.h"
+#include "interop/src/hfai/parts.h"
+#include "interop/src/pt/encoder.h"
 
 namespace ckpt::interop {
 

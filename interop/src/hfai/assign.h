@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/client.h"
-#include "interop/tensor_stream.h"
+#include "interop/src/client.h"
+#include "interop/src/tensor_stream.h"
 
 namespace ckpt::interop {
 

@@ -1,10 +1,10 @@
-#include "interop/hfai/parts.h"
+#include "interop/src/hfai/parts.h"
 
 #include <algorithm>
 
-#include "interop/hfai/format.h"
-#include "interop/hfai/layout.h"
-#include "interop/json.h"
+#include "interop/src/hfai/format.h"
+#include "interop/src/hfai/layout.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

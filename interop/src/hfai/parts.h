@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/pt/source.h"
-#include "interop/pt/tree.h"
-#include "interop/reader.h"
+#include "interop/src/pt/source.h"
+#include "interop/src/pt/tree.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -6,12 +6,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "interop/hfai/format.h"
-#include "interop/hfai/layout.h"
-#include "interop/hfai/parts.h"
-#include "interop/json.h"
-#include "interop/pt/format.h"
-#include "interop/pt/sharing.h"
+#include "interop/src/hfai/format.h"
+#include "interop/src/hfai/layout.h"
+#include "interop/src/hfai/parts.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/pt/sharing.h"
 
 namespace ckpt::interop {
 

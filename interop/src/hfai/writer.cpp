@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "interop/hfai/assign.h"
-#include "interop/hfai/format.h"
-#include "interop/hfai/layout.h"
-#include "interop/pt/encoder.h"
-#include "interop/pt/format.h"
+#include "interop/src/hfai/assign.h"
+#include "interop/src/hfai/format.h"
+#include "interop/src/hfai/layout.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/pt/format.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/map/change.h"
+#include "interop/src/map/change.h"
 
 #include <algorithm>
 #include <map>
@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "device/convert.h"
-#include "interop/json.h"
-#include "interop/map/computed.h"
-#include "interop/map/find.h"
-#include "interop/unpacked.h"
+#include "interop/src/json.h"
+#include "interop/src/map/computed.h"
+#include "interop/src/map/find.h"
+#include "interop/src/unpacked.h"
 
 namespace ckpt::interop {
 

@@ -11,8 +11,8 @@
 
 #include "base/options.h"
 #include "base/status.h"
-#include "interop/map/mapping.h"
-#include "interop/reader.h"
+#include "interop/src/map/mapping.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/map/computed.h"
+#include "interop/src/map/computed.h"
 
 #include <algorithm>
 #include <cstring>

@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/file_table.h"
-#include "interop/map/view.h"
-#include "interop/reader.h"
+#include "interop/src/file_table.h"
+#include "interop/src/map/view.h"
+#include "interop/src/reader.h"
 #include "store/store.h"
 
 namespace ckpt::interop {

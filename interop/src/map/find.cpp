@@ -1,11 +1,11 @@
-#include "interop/map/find.h"
+#include "interop/src/map/find.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
 
 #include "format/json_text.h"
-#include "interop/input_file.h"
+#include "interop/src/input_file.h"
 
 namespace ckpt::interop {
 

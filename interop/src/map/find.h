@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "interop/map/mapping.h"
+#include "interop/src/map/mapping.h"
 
 namespace ckpt::interop {
 

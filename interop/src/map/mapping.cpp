@@ -1,4 +1,4 @@
-#include "interop/map/mapping.h"
+#include "interop/src/map/mapping.h"
 
 #include <algorithm>
 #include <set>

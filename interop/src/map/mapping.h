@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/map/pattern.h"
-#include "interop/map/view.h"
+#include "interop/src/map/pattern.h"
+#include "interop/src/map/view.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/map/pattern.h"
+#include "interop/src/map/pattern.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "format/tree_merge.h"
-#include "interop/json.h"
-#include "interop/map/change.h"
+#include "interop/src/json.h"
+#include "interop/src/map/change.h"
 
 namespace ckpt::interop {
 

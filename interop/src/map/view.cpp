@@ -1,4 +1,4 @@
-#include "interop/map/view.h"
+#include "interop/src/map/view.h"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 // numpy's own files: .npy, one array, and .npz, a zip archive of several. A row of formats.cpp.
 #pragma once
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 namespace ckpt::interop {
 

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <charconv>
 
-#include "interop/json.h"
-#include "interop/numpy/format.h"
-#include "interop/pt/format.h"
-#include "interop/pt/numpy.h"
-#include "interop/unpacked.h"
-#include "interop/zip/reader.h"
+#include "interop/src/json.h"
+#include "interop/src/numpy/format.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/pt/numpy.h"
+#include "interop/src/unpacked.h"
+#include "interop/src/zip/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,6 +1,6 @@
 // Calls that pickles use to write plain values: sets, bytes before protocol 3, objects before protocol 2, …
-#include "interop/pickle/machine.h"
-#include "interop/pickle/names.h"
+#include "interop/src/pickle/machine.h"
+#include "interop/src/pickle/names.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/pickle/machine.h"
+#include "interop/src/pickle/machine.h"
 
 #include <algorithm>
 

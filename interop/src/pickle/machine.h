@@ -6,9 +6,9 @@
 #include <array>
 #include <map>
 
-#include "interop/pickle/input.h"
-#include "interop/pickle/pickle.h"
-#include "interop/pickle/text.h"
+#include "interop/src/pickle/input.h"
+#include "interop/src/pickle/pickle.h"
+#include "interop/src/pickle/text.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/pickle/names.h"
+#include "interop/src/pickle/names.h"
 
 #include <algorithm>
 #include <iterator>

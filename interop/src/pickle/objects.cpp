@@ -3,8 +3,8 @@
 
 #include "format/json_text.h"
 #include "format/names.h"
-#include "interop/pickle/machine.h"
-#include "interop/pickle/names.h"
+#include "interop/src/pickle/machine.h"
+#include "interop/src/pickle/names.h"
 
 namespace ckpt::interop {
 

@@ -1,6 +1,6 @@
-#include "interop/pickle/pickle.h"
+#include "interop/src/pickle/pickle.h"
 
-#include "interop/pickle/machine.h"
+#include "interop/src/pickle/machine.h"
 
 namespace ckpt::interop {
 

@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "format/names.h"
-#include "interop/pickle/machine.h"
+#include "interop/src/pickle/machine.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/pickle/text.h"
+#include "interop/src/pickle/text.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,11 +1,11 @@
-#include "interop/pickle/writer.h"
+#include "interop/src/pickle/writer.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <vector>
 
-#include "interop/pickle/text.h"
+#include "interop/src/pickle/text.h"
 
 namespace ckpt::interop {
 

@@ -1,5 +1,5 @@
 // Names of torch's dtypes and storages.
-#include "interop/pt/dtype.h"
+#include "interop/src/pt/dtype.h"
 
 #include "ckpt.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "device/convert.h"
-#include "interop/pt/dtype.h"
-#include "interop/pt/encoder.h"
-#include "interop/pt/numpy.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/pt/numpy.h"
 
 namespace ckpt::interop {
 

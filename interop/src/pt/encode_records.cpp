@@ -1,8 +1,8 @@
 // Records of torch's and Python's classes (schemas/STATE_TREE.md) as what torch.load makes these objects of.
 #include <algorithm>
 
-#include "interop/pt/dtype.h"
-#include "interop/pt/encoder.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/encoder.h"
 
 namespace ckpt::interop {
 

@@ -1,9 +1,9 @@
-#include "interop/pt/encoder.h"
+#include "interop/src/pt/encoder.h"
 
 #include <utility>
 
-#include "interop/pt/dtype.h"
-#include "interop/pt/memory_format.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/memory_format.h"
 
 namespace ckpt::interop {
 

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "interop/client.h"
-#include "interop/pickle/writer.h"
-#include "interop/pt/storage_plan.h"
+#include "interop/src/client.h"
+#include "interop/src/pickle/writer.h"
+#include "interop/src/pt/storage_plan.h"
 
 namespace ckpt::interop {
 

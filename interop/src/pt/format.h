@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "interop/formats.h"
-#include "interop/pt/storage_plan.h"
-#include "interop/zip/writer.h"
+#include "interop/src/formats.h"
+#include "interop/src/pt/storage_plan.h"
+#include "interop/src/zip/writer.h"
 
 namespace ckpt::interop {
 

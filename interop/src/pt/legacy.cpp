@@ -2,9 +2,9 @@
 // the storages), then for each key the number of its elements and the elements.
 #include <cstring>
 
-#include "interop/json.h"
-#include "interop/pt/dtype.h"
-#include "interop/pt/source.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/source.h"
 
 namespace ckpt::interop {
 

@@ -1,6 +1,6 @@
-#include "interop/pt/numpy.h"
+#include "interop/src/pt/numpy.h"
 
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -1,7 +1,7 @@
 // numpy's arrays and scalars in a pickle. Pure.
 #pragma once
 
-#include "interop/pt/tensor.h"
+#include "interop/src/pt/tensor.h"
 
 namespace ckpt::interop {
 

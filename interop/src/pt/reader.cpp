@@ -1,6 +1,6 @@
-#include "interop/pt/format.h"
-#include "interop/pt/sharing.h"
-#include "interop/pt/tree.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/pt/sharing.h"
+#include "interop/src/pt/tree.h"
 
 namespace ckpt::interop {
 

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "interop/json.h"
-#include "interop/pickle/names.h"
-#include "interop/pt/dtype.h"
-#include "interop/pt/tree_maker.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/names.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/tree_maker.h"
 
 namespace ckpt::interop {
 

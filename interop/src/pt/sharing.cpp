@@ -1,10 +1,10 @@
-#include "interop/pt/sharing.h"
+#include "interop/src/pt/sharing.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-#include "interop/strides.h"
+#include "interop/src/strides.h"
 
 namespace ckpt::interop {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/pt/tensor.h"
-#include "interop/reader.h"
+#include "interop/src/pt/tensor.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,8 +1,8 @@
-#include "interop/pt/source.h"
+#include "interop/src/pt/source.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/pickle/pickle.h"
-#include "interop/reader.h"
-#include "interop/zip/reader.h"
+#include "interop/src/pickle/pickle.h"
+#include "interop/src/reader.h"
+#include "interop/src/zip/reader.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/pt/storage_plan.h"
+#include "interop/src/pt/storage_plan.h"
 
 #include <algorithm>
 #include <utility>

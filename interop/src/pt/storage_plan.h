@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/strides.h"
-#include "interop/tensor_stream.h"
+#include "interop/src/strides.h"
+#include "interop/src/tensor_stream.h"
 
 namespace ckpt::interop {
 

@@ -1,13 +1,13 @@
-#include "interop/pt/tensor.h"
+#include "interop/src/pt/tensor.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
-#include "interop/pickle/names.h"
-#include "interop/pt/dtype.h"
-#include "interop/pt/memory_format.h"
-#include "interop/pt/numpy.h"
-#include "interop/strides.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/names.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/pt/memory_format.h"
+#include "interop/src/pt/numpy.h"
+#include "interop/src/strides.h"
 
 namespace ckpt::interop {
 

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/pt/source.h"
+#include "interop/src/pt/source.h"
 
 namespace ckpt::interop {
 

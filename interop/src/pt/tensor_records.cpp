@@ -1,7 +1,7 @@
 // torch's tensors as leaves and records.
-#include "interop/json.h"
-#include "interop/pickle/names.h"
-#include "interop/pt/tree_maker.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/names.h"
+#include "interop/src/pt/tree_maker.h"
 
 namespace ckpt::interop {
 

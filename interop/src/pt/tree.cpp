@@ -1,12 +1,12 @@
-#include "interop/pt/tree.h"
+#include "interop/src/pt/tree.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
-#include "interop/json.h"
-#include "interop/pickle/names.h"
-#include "interop/pt/tree_maker.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/names.h"
+#include "interop/src/pt/tree_maker.h"
 
 namespace ckpt::interop {
 

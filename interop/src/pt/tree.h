@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "format/tree.h"
-#include "interop/pt/sharing.h"
-#include "interop/pt/source.h"
+#include "interop/src/pt/sharing.h"
+#include "interop/src/pt/source.h"
 
 namespace ckpt::interop {
 

@@ -10,8 +10,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "interop/pt/tree.h"
-#include "interop/seeded_hash.h"
+#include "interop/src/pt/tree.h"
+#include "interop/src/seeded_hash.h"
 
 namespace ckpt::interop {
 

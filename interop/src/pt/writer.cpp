@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "interop/pt/encoder.h"
-#include "interop/pt/format.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/pt/format.h"
 
 namespace ckpt::interop {
 

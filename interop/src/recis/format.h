@@ -1,7 +1,7 @@
 // Checkpoints of RecIS: the row of formats.cpp, and the attribute that an import leaves for an export.
 #pragma once
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 namespace ckpt::interop {
 

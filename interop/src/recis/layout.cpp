@@ -1,12 +1,12 @@
-#include "interop/recis/layout.h"
+#include "interop/src/recis/layout.h"
 
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
 
-#include "interop/json.h"
-#include "interop/safetensors/file_set.h"
+#include "interop/src/json.h"
+#include "interop/src/safetensors/file_set.h"
 
 namespace ckpt::interop {
 

@@ -7,14 +7,14 @@
 #include "base/parallel.h"
 #include "format/names.h"
 #include "format/table.h"
-#include "interop/look.h"
-#include "interop/pt/format.h"
-#include "interop/recis/format.h"
-#include "interop/recis/layout.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/safetensors.h"
-#include "interop/seeded_hash.h"
-#include "interop/sets/format.h"
+#include "interop/src/look.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/recis/format.h"
+#include "interop/src/recis/layout.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/safetensors.h"
+#include "interop/src/seeded_hash.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

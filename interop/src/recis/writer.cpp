@@ -6,13 +6,13 @@
 
 #include "format/table.h"
 #include "format/tree_merge.h"
-#include "interop/json.h"
-#include "interop/outer_call.h"
-#include "interop/pt/format.h"
-#include "interop/recis/format.h"
-#include "interop/recis/layout.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/safetensors.h"
+#include "interop/src/json.h"
+#include "interop/src/outer_call.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/recis/format.h"
+#include "interop/src/recis/layout.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/safetensors.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/safetensors/file_set.h"
+#include "interop/src/safetensors/file_set.h"
 
 #include <sys/stat.h>
 

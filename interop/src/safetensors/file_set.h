@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "interop/input_file.h"
-#include "interop/json.h"
+#include "interop/src/input_file.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

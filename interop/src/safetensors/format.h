@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "interop/formats.h"
+#include "interop/src/formats.h"
 
 namespace ckpt::interop {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "interop/input_file.h"
-#include "interop/look.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/format.h"
-#include "interop/safetensors/safetensors.h"
+#include "interop/src/input_file.h"
+#include "interop/src/look.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/format.h"
+#include "interop/src/safetensors/safetensors.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/safetensors/safetensors.h"
+#include "interop/src/safetensors/safetensors.h"
 
 #include <algorithm>
 #include <cstring>

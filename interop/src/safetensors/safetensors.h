@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/input_file.h"
-#include "interop/json.h"
+#include "interop/src/input_file.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

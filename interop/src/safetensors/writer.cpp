@@ -6,10 +6,10 @@
 #include <set>
 #include <unordered_map>
 
-#include "interop/map/change.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/format.h"
-#include "interop/safetensors/safetensors.h"
+#include "interop/src/map/change.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/format.h"
+#include "interop/src/safetensors/safetensors.h"
 
 namespace ckpt::interop {
 

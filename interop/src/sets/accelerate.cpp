@@ -4,12 +4,12 @@
 #include <charconv>
 #include <optional>
 
-#include "interop/dcp/format.h"
-#include "interop/deepspeed/format.h"
-#include "interop/pt/format.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/sets/format.h"
-#include "interop/shards/merge.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/deepspeed/format.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/sets/format.h"
+#include "interop/src/shards/merge.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/sets/combine.h"
+#include "interop/src/sets/combine.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "format/tree_merge.h"
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "interop/reader.h"
+#include "interop/src/reader.h"
 
 namespace ckpt::interop {
 

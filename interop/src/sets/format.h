@@ -2,9 +2,9 @@
 // of formats.cpp. Their files are .pt and safetensors; what is not known among them is left out.
 #pragma once
 
-#include "interop/formats.h"
-#include "interop/pickle/pickle.h"
-#include "interop/sets/combine.h"
+#include "interop/src/formats.h"
+#include "interop/src/pickle/pickle.h"
+#include "interop/src/sets/combine.h"
 
 namespace ckpt::interop {
 

@@ -1,9 +1,9 @@
 // What Lightning's FSDP and ModelParallel strategies save: a directory of DCP with the model and its optimizers, and
 // meta.pt, which has the rest of the same dict: epoch, loops, callbacks, schedulers.
-#include "interop/dcp/format.h"
-#include "interop/pt/format.h"
-#include "interop/sets/combine.h"
-#include "interop/sets/format.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/sets/combine.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

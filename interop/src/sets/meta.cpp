@@ -3,10 +3,10 @@
 #include <cstring>
 #include <map>
 
-#include "interop/json.h"
-#include "interop/pieces.h"
-#include "interop/pt/format.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/pieces.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

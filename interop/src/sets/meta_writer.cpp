@@ -1,8 +1,8 @@
 // Meta's consolidated.NN.pth again: of most weights each file has an equal part, of the others all.
-#include "interop/json.h"
-#include "interop/pt/encoder.h"
-#include "interop/pt/format.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -7,10 +7,10 @@
 
 #include "format/base64.h"
 #include "format/names.h"
-#include "interop/json.h"
-#include "interop/pickle/pickle.h"
-#include "interop/safetensors/format.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/pickle.h"
+#include "interop/src/safetensors/format.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "format/base64.h"
-#include "interop/json.h"
-#include "interop/pickle/pickle.h"
-#include "interop/pt/encoder.h"
-#include "interop/pt/format.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/safetensors.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/pickle.h"
+#include "interop/src/pt/encoder.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/safetensors.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <optional>
 
-#include "interop/json.h"
-#include "interop/look.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/look.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

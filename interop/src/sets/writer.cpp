@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <set>
 
-#include "interop/json.h"
-#include "interop/pt/format.h"
-#include "interop/safetensors/file_set.h"
-#include "interop/safetensors/format.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/format.h"
+#include "interop/src/safetensors/file_set.h"
+#include "interop/src/safetensors/format.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

@@ -1,8 +1,8 @@
 // Checkpoints of which each rank wrote its own files: rows of formats.cpp.
 #pragma once
 
-#include "interop/formats.h"
-#include "interop/sets/combine.h"
+#include "interop/src/formats.h"
+#include "interop/src/sets/combine.h"
 
 namespace ckpt::interop {
 

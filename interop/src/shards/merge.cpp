@@ -1,5 +1,5 @@
 // The trees are walked side by side. Recursion goes as deep as a state tree may.
-#include "interop/shards/merge.h"
+#include "interop/src/shards/merge.h"
 
 #include <algorithm>
 #include <set>
@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "format/tree_merge.h"
-#include "interop/json.h"
-#include "interop/pieces.h"
-#include "interop/pt/sharing.h"
+#include "interop/src/json.h"
+#include "interop/src/pieces.h"
+#include "interop/src/pt/sharing.h"
 
 namespace ckpt::interop {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "interop/reader.h"
-#include "interop/shards/rank_files.h"
+#include "interop/src/reader.h"
+#include "interop/src/shards/rank_files.h"
 
 namespace ckpt::interop {
 

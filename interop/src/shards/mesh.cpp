@@ -1,13 +1,13 @@
 // Which positions of each dimension a rank has, by a DTensor's placements on a mesh of ranks. A dimension of the mesh
 // cuts what the ones before it left, as torch.chunk does; _StridedShard first cuts that into several parts, and takes
 // its share of each.
-#include "interop/shards/mesh.h"
+#include "interop/src/shards/mesh.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
-#include "interop/pt/tensor.h"
-#include "interop/shards/sharded.h"
+#include "interop/src/json.h"
+#include "interop/src/pt/tensor.h"
+#include "interop/src/shards/sharded.h"
 
 namespace ckpt::interop {
 

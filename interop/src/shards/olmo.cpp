@@ -1,11 +1,11 @@
 // OLMo's sharded checkpoints, told by what is in them, as {"model", "optim", "train"}; and those of OLMo-core.
 #include <algorithm>
 
-#include "interop/dcp/format.h"
-#include "interop/json.h"
-#include "interop/sets/format.h"
-#include "interop/shards/format.h"
-#include "interop/shards/merge.h"
+#include "interop/src/dcp/format.h"
+#include "interop/src/json.h"
+#include "interop/src/sets/format.h"
+#include "interop/src/shards/format.h"
+#include "interop/src/shards/merge.h"
 
 namespace ckpt::interop {
 

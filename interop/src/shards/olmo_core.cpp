@@ -7,11 +7,11 @@
 #include <unordered_map>
 
 #include "format/names.h"
-#include "interop/pieces.h"
-#include "interop/safetensors/safetensors.h"
-#include "interop/seeded_hash.h"
-#include "interop/sets/format.h"
-#include "interop/shards/format.h"
+#include "interop/src/pieces.h"
+#include "interop/src/safetensors/safetensors.h"
+#include "interop/src/seeded_hash.h"
+#include "interop/src/sets/format.h"
+#include "interop/src/shards/format.h"
 
 namespace ckpt::interop {
 

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "format/names.h"
-#include "interop/json.h"
-#include "interop/pieces.h"
-#include "interop/sets/format.h"
-#include "interop/shards/format.h"
-#include "interop/shards/merge.h"
+#include "interop/src/json.h"
+#include "interop/src/pieces.h"
+#include "interop/src/sets/format.h"
+#include "interop/src/shards/format.h"
+#include "interop/src/shards/merge.h"
 
 namespace ckpt::interop {
 

@@ -1,10 +1,10 @@
-#include "interop/shards/rank_files.h"
+#include "interop/src/shards/rank_files.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "interop/json.h"
-#include "interop/sets/format.h"
+#include "interop/src/json.h"
+#include "interop/src/sets/format.h"
 
 namespace ckpt::interop {
 

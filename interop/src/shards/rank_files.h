@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "interop/input_file.h"
-#include "interop/pt/source.h"
-#include "interop/pt/tree.h"
-#include "interop/shards/sharded.h"
+#include "interop/src/input_file.h"
+#include "interop/src/pt/source.h"
+#include "interop/src/pt/tree.h"
+#include "interop/src/shards/sharded.h"
 
 namespace ckpt::interop {
 

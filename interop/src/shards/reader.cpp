@@ -1,6 +1,6 @@
-#include "interop/sets/combine.h"
-#include "interop/shards/format.h"
-#include "interop/shards/merge.h"
+#include "interop/src/sets/combine.h"
+#include "interop/src/shards/format.h"
+#include "interop/src/shards/merge.h"
 
 namespace ckpt::interop {
 

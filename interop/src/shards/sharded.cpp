@@ -1,11 +1,11 @@
-#include "interop/shards/sharded.h"
+#include "interop/src/shards/sharded.h"
 
 #include <algorithm>
 
-#include "interop/json.h"
-#include "interop/pickle/names.h"
-#include "interop/pt/dtype.h"
-#include "interop/shards/mesh.h"
+#include "interop/src/json.h"
+#include "interop/src/pickle/names.h"
+#include "interop/src/pt/dtype.h"
+#include "interop/src/shards/mesh.h"
 #include "plan/box.h"
 
 namespace ckpt::interop {

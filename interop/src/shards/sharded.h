@@ -7,8 +7,8 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/pt/tensor.h"
-#include "interop/strides.h"
+#include "interop/src/pt/tensor.h"
+#include "interop/src/strides.h"
 
 namespace ckpt::interop {
 

@@ -1,4 +1,4 @@
-#include "interop/zip/reader.h"
+#include "interop/src/zip/reader.h"
 
 #include <zlib.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/parallel.h"
-#include "interop/json.h"
+#include "interop/src/json.h"
 
 namespace ckpt::interop {
 

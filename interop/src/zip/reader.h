@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/input_file.h"
+#include "interop/src/input_file.h"
 
 namespace ckpt::interop {
 

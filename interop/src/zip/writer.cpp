@@ -1,4 +1,4 @@
-#include "interop/zip/writer.h"
+#include "interop/src/zip/writer.h"
 
 #include <zlib.h>
 

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "interop/files.h"
+#include "interop/src/files.h"
 
 namespace ckpt::interop {
 
