@@ -47,10 +47,6 @@ ckpt_report* new_report(Report report) {
 // Makes the static error before memory runs out.
 [[gnu::constructor]] static void make_nomem_error() { (void)nomem_error(); }
 
-Status of_tensor(Status status, const char* name) {
-  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-}
-
 }  // namespace ckpt::api
 
 using namespace ckpt;
