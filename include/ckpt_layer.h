@@ -38,8 +38,9 @@ CKPT_API ckpt_status ckpt_reader_clone(ckpt_reader** out, const ckpt_reader* rea
 /* ---- a call ----------------------------------------------------------------------------------------------- */
 
 /* A call of the layer above, under the job of the options or one of its own. Calls of ckpt that are made inside
- * ckpt_call_run are parts of it: they are cancelled with it, counted in its job, and once one of their operations
- * has taken longer than timeout_ms, all of them end at once. All functions but _free may be called from several
+ * ckpt_call_run are parts of it: they are counted in its job, none of their operations may take longer than timeout_ms,
+ * and once the call was cancelled or is over, what they wait for of disks, servers and others ends at once. A job that
+ * one of them started is to be cancelled by itself, too. All functions but _free may be called from several
  * threads at once; ckpt_call_free frees a handle, and what still runs goes on.
  * Options: timeout_ms. Statuses: INVALID (the job has served a call). */
 typedef struct ckpt_call ckpt_call;

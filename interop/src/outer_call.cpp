@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/parallel.h"
+
 namespace ckpt::interop {
 
 ckpt_error* error_of(const Status& status) {
@@ -41,14 +43,15 @@ void OuterCall::count(const Job& own) const {
   stats.struct_size = sizeof stats;
   stats.bytes_total = own.counters.bytes_total;
   stats.bytes_done = own.counters.bytes_done;
-  const RequestCounters& requests = own.call->requests;
-  stats.get_count = requests.gets;
-  stats.put_count = requests.puts;
-  stats.list_count = requests.lists;
-  stats.delete_count = requests.deletes;
-  stats.retry_count = requests.retries;
-  stats.bytes_sent = requests.bytes_sent;
-  stats.bytes_received = requests.bytes_received;
+  if (const RequestCounters& requests = own.call->requests; !own.call->outer) {  // else ckpt has counted them
+    stats.get_count = requests.gets;
+    stats.put_count = requests.puts;
+    stats.list_count = requests.lists;
+    stats.delete_count = requests.deletes;
+    stats.retry_count = requests.retries;
+    stats.bytes_sent = requests.bytes_sent;
+    stats.bytes_received = requests.bytes_received;
+  }
   (void)ckpt_call_count(handle_, &stats, nullptr);
 }
 
@@ -76,8 +79,15 @@ Status OuterCall::run(const std::shared_ptr<OuterCall>& self, int64_t patience_m
   const auto job = std::make_shared<Job>();
   job->call->above = self;
   job->look_too([self, own = job.get()](Status* answer) { return self->look(*own, answer); });
-  Status status = run_apart(
-      job, patience_ms, [body = std::move(body)](Job& running) { return with_parts([&] { return body(running); }); });
+  Status status;
+  auto apart = [&] {
+    status = call_guarded([&] {
+      return run_apart(job, patience_ms,
+                       [body = std::move(body)](Job& running) { return with_parts([&] { return body(running); }); });
+    });
+  };
+  // Where both libraries are one archive, our half is a part of ckpt's.
+  ckpt_call_run(self->handle_, CKPT_CALL_WORK, [](void* user) { (*static_cast<decltype(apart)*>(user))(); }, &apart);
   self->count(*job);
   ckpt_error* const problem = error_of(status);
   ckpt_call_finish(self->handle_, problem);

@@ -53,7 +53,7 @@ auto with_parts(Body&& body, int32_t how = CKPT_CALL_WORK) -> decltype(body()) {
   std::exception_ptr thrown;  // must not cross a C function
   const CallContext own = CallContext::current();
   auto work = [&] {
-    const ContextScope on(own);  // where both libraries are one archive, so is the context
+    const ContextScope on(own);  // ours, where both libraries are one archive and have one context
     try {
       answer.emplace(body());
     } catch (...) {

@@ -20,6 +20,7 @@ static Result<std::unique_ptr<store::Lock>> lock_run(store::Store& store, std::s
     auto lock = store.try_lock_exclusive(key);
     if (lock.ok() || lock.status().code() != CKPT_CONFLICT) return lock;
     CKPT_TRY(job.check());
+    CKPT_TRY(CallContext::current().check());  // of a call above, too
     if (!backoff.expired()) continue;
     return Status(CKPT_TIMEOUT,
                   strformat("another import into run \"{}\" did not end within {} ms (option timeout_ms); "

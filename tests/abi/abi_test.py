@@ -3,7 +3,7 @@
 
   abi_test.py symbols    of libckpt and of libckpt_files headers, map and library have the same functions; SONAME
   abi_test.py dialects   each header compiles alone without a warning, C99 to C++20, included twice by two files
-  abi_test.py hardened   the library has stack protector, fortified calls and full RELRO
+  abi_test.py hardened   the libraries have stack protector, fortified calls and full RELRO
   abi_test.py layout     sizes and offsets of every public struct, and all constants, are those in layout.txt
   abi_test.py record     writes layout.txt (read the diff: fields may only be appended)
 
@@ -85,13 +85,13 @@ def check_library(headers, symbols, library, soname, least):
 
 
 def check_hardened():
-    """Of a library that was built with optimisation by a compiler and libc that have all of these, as GCC and glibc."""
-    library = os.environ["CKPT_LIBRARY"]
+    """Of libraries that were built with optimisation by a compiler and libc that have all of these, as GCC and glibc."""
     asked = {"full RELRO": "BIND_NOW", "read-only relocations": "GNU_RELRO", "stack protector": "__stack_chk_fail",
              "fortified calls": r"__mem\w+_chk"}
-    found = run("readelf", "-W", "-d", "-l", "--dyn-syms", library)
-    return [f"the library lacks {what}: nothing in it matches {sign}" for what, sign in asked.items()
-            if not re.search(sign, found)]
+    libraries = [os.environ[name] for name in ("CKPT_LIBRARY", "CKPT_FILES_LIBRARY")]
+    found = {library: run("readelf", "-W", "-d", "-l", "--dyn-syms", library) for library in libraries}
+    return [f"{library} lacks {what}: nothing in it matches {sign}" for library in libraries
+            for what, sign in asked.items() if not re.search(sign, found[library])]
 
 
 def check_dialects():

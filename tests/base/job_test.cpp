@@ -49,6 +49,23 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
   ended.get_future().wait();
 }
 
+// Of a library above ckpt, whose calls have a half in ckpt.
+TEST(Job, IsLeftBehindWhereItsOtherHalfHangs) {
+  std::promise<void> disk;
+  const auto job = std::make_shared<Job>();
+  job->look_too([](Status* answer) {
+    *answer = Status(CKPT_TIMEOUT, "the other half hangs");
+    return true;
+  });
+  const Status told = run_apart(job, 60000, [answers = disk.get_future().share()](Job&) {
+    answers.wait();
+    return Ok();
+  });
+  EXPECT_EQ(told.message(), "the other half hangs");
+  EXPECT_TRUE(job->left());
+  disk.set_value();
+}
+
 TEST(Job, WhatWasSettledIsToldThoughTidyingUpTakesLong) {
   const auto slow = std::make_shared<Job>();
   const Status told = run_apart(slow, 100, [](Job& job) {
