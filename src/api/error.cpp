@@ -73,10 +73,6 @@ Status check_reserved(uint32_t reserved) {
       .with("found", uint64_t{reserved});
 }
 
-Status of_tensor(Status status, const char* name) {
-  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-}
-
 }  // namespace ckpt::api
 
 using namespace ckpt;

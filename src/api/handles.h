@@ -141,9 +141,6 @@ ckpt_status for_each_desc(const Status& handle, uint64_t count, const ckpt_tenso
   return CKPT_OK;
 }
 
-// Adds the name of the tensor to a failure.
-Status of_tensor(Status status, const char* name);
-
 // The handle of a job that runs in the background once its `start` is called.
 std::unique_ptr<ckpt_job> new_job(bool has_report = false);
 

@@ -154,13 +154,16 @@ void Call::end_outer(const Status& cause) const {
 bool Call::is_stuck(Status* answer) {
   const int64_t now = steady_ms(), patience = patience_ms();
   std::unique_lock lock(mutex_);
-  const Busy* oldest = busy_;
-  for (const Busy* one = busy_; one; one = one->after_)
+  const Busy *oldest = busy_, *latest = busy_;
+  for (const Busy* one = busy_; one; one = one->after_) {
     if (one->since_ms() < oldest->since_ms()) oldest = one;
+    if (one->late_ms(patience) < latest->late_ms(patience)) latest = one;
+  }
   if (!oldest) return false;
-  const std::string what = strformat("{} has not ended for {} ms", oldest->text(), now - oldest->since_ms());
   const bool left = is_left(*oldest, now);
-  const bool late = now >= later(oldest->since_ms(), patience);
+  const bool late = now >= latest->late_ms(patience);
+  const Busy& held = late ? *latest : *oldest;
+  const std::string what = strformat("{} has not ended for {} ms", held.text(), now - held.since_ms());
   const Status known = has_answer_ ? if_left_ : Ok();
   const bool has_answer = has_answer_;
   lock.unlock();
@@ -175,7 +178,12 @@ bool Call::is_stuck(Status* answer) {
 // ---- operations ----
 
 Busy::Busy(const char* verb, std::string_view path, std::string_view name)
-    : verb_(verb), path_(path), name_(name), since_ms_(steady_ms()), call_(CallContext::current().call()) {
+    : verb_(verb),
+      path_(path),
+      name_(name),
+      since_ms_(steady_ms()),
+      wait_ends_ms_(CallContext::current().until_ms_),
+      call_(CallContext::current().call()) {
   // One inside a call that somebody looks after works on the same threads.
   while (call_ && !call_->watched_) call_ = call_->outer.get();
   if (!call_) return;
@@ -190,6 +198,10 @@ Busy::~Busy() {
   std::lock_guard lock(call_->mutex_);
   (before_ ? before_->after_ : call_->busy_) = after_;
   if (after_) after_->before_ = before_;
+}
+
+int64_t Busy::late_ms(int64_t patience_ms) const {
+  return std::min(later(since_ms_, patience_ms), later(std::max(wait_ends_ms_, since_ms_), Call::kHeldMs));
 }
 
 std::string Busy::path() const { return std::string(path_) + (name_.empty() ? "" : "/") + std::string(name_); }

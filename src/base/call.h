@@ -45,7 +45,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // Once a call is over, others are told and things tidied up within this time.
   static constexpr int64_t kClosingMs = 6000;
   // So long after it is over, a thread that the kernel still holds is left behind. Its operation must be at least so
-  // old.
+  // old. An operation of a wait ends the call if it goes on for kHeldMs after the wait's end.
   static constexpr int64_t kLeaveMs = 7000, kHeldMs = 1000;
 
   RequestCounters requests;
@@ -116,6 +116,8 @@ class Busy {
   Busy& operator=(const Busy&) = delete;
 
   int64_t since_ms() const { return since_ms_; }
+  // When it is too late, if an operation may take `patience_ms`.
+  int64_t late_ms(int64_t patience_ms) const;
   // "write of /data/run7/step-1.1.1/PART_000"
   std::string text() const;
   std::string path() const;
@@ -124,7 +126,7 @@ class Busy {
   friend class Call;
   const char* const verb_;
   const std::string_view path_, name_;
-  const int64_t since_ms_;
+  const int64_t since_ms_, wait_ends_ms_;
   Call* call_ = nullptr;  // in whose list it is
   mutable const Busy *before_ = nullptr, *after_ = nullptr;
 };
@@ -152,6 +154,7 @@ class CallContext {
   CallContext with(Call* part) const;
 
  private:
+  friend class Busy;
   friend class Closing;
   int64_t end_ms() const;
 

@@ -42,10 +42,9 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
     if (fresh) entry->second.index = replica.index;
     if (entry->second.index != replica.index) {
       std::string name(tensor.name);
-      return Status(CKPT_INVALID,
-                    strformat("tensor \"{}\": replica index {}, but {} for other tensors of replica group {}", name,
-                              replica.index, entry->second.index, replica.group))
-          .with("tensor", name);
+      return tensor_error(CKPT_INVALID, name,
+                          strformat("replica index {}, but {} for other tensors of replica group {}", replica.index,
+                                    entry->second.index, replica.group));
     }
     entry->second.tensors.push_back(i);
   }
