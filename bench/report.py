@@ -123,7 +123,7 @@ def request_table(run):
 
 
 REQUESTS = (
-    "What the job of a save and of a load asks the server for, as `ckpt_job_stats` tells it; providers bill PUT, POST "
+    "The requests of a save's and a load's job, as `ckpt_job_stats` reports them; providers bill PUT, POST "
     "and LIST as one class, GET and HEAD as another. Opening a checkpoint by `latest` comes before it: a listing, and "
     "GETs of the store's id and of the end of MANIFEST; by its id two."
 )
@@ -187,7 +187,7 @@ def short_row(section):
 def short_report(run):
     """For RESULTS.md. Sections without a limit only look for the best way, which the heading names."""
     rows = [short_row(s) for s in run["sections"] if s["limit"] and "-requests-" not in s["key"]]
-    note = "Medians; in brackets the part of the limit, 1.00 is as fast. Of peers the three fastest."
+    note = "Medians; in brackets the part of the limit, 1.00 is as fast. Only the three fastest peers are shown."
     requests = [request_table(run)] if request_table(run) else []
     return "\n".join([*beginning(run), *requests, f"{note}\n", table(["what", "medians"], rows)])
 
