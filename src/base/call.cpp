@@ -84,6 +84,11 @@ Status Call::end_late(Status cause) {
   return ended;
 }
 
+void Call::end_at(Status cause, int64_t over_ms) {
+  (void)end(std::move(cause));
+  over_ms_ = std::min(over_ms_.load(), over_ms);
+}
+
 // With the lock. The cause may be any status, and must not be taken for an answer of the store ("not found").
 Status Call::why_over() const {
   if (cause_.ok()) return Status(CKPT_CANCELLED, "the job was cancelled");
@@ -145,9 +150,8 @@ static Status with_reason(const Status& known, const std::string& text) {
 void Call::end_outer(const Status& cause) const {
   const int64_t over = over_ms();
   for (Call* call = outer.get(); call; call = call->outer.get()) {
-    (void)call->end(cause);
     call->part_is_left_ = true;
-    call->over_ms_ = std::min(call->over_ms_.load(), over);
+    call->end_at(cause, over);
   }
 }
 

@@ -8,12 +8,12 @@
 #include <string>
 
 #include "base/job.h"
-#include "base/late_memory.h"
 #include "commit/commit.h"
 #include "device/transfers.h"
 #include "format/summary.h"
 #include "format/tree.h"
 #include "save/content.h"
+#include "save/late_memory.h"
 #include "save/name_set.h"
 #include "save/replica_values.h"
 

@@ -83,12 +83,14 @@ class Session {
   Status mark_mirror();
   Status lead(uint32_t world_size, const Options& options, const Job& job);
   Status join(const char* session_string, uint32_t world_size, const Options& options, const Job& job);
+  Status choose_run(const Options& options, const Job& job);
   Status claim();
   Status claim_and_tidy(const Job& job);
   Status check_plan(uint32_t world_size, const Options& options) const;
   Status choose_line(const Options& options);
 
   std::shared_ptr<store::Store> store_, mirror_;
+  std::unique_ptr<store::Lock> turn_;  // of an import
   uint32_t rank_ = 0;
   SessionPlan plan_;
   std::string string_;

@@ -30,8 +30,8 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
   const auto answers = disk.get_future().share();
   auto outer = std::make_shared<Job>();
   const Status told = run_apart(outer, 60000, [&](Job&) {
-    const Lasting<std::vector<int>> memory(std::vector<int>(1000));
-    return run_apart(std::make_shared<Job>(), 100, [&ended, answers, to = memory->data()](Job&) {
+    auto memory = std::make_shared<std::vector<int>>(1000);
+    Status part = run_apart(std::make_shared<Job>(), 100, [&ended, answers, to = memory->data()](Job&) {
       {
         const Busy busy("read", "a disk that hangs");
         answers.wait();
@@ -40,6 +40,8 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
       ended.set_value();
       return Ok();
     });
+    CallContext::current().call()->keep_if_left(std::move(memory));
+    return part;
   });
   EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
   outer.reset();

@@ -39,13 +39,14 @@ def unparsed(texts):
 
 def uncalled(package, include, library):
     """Functions that the headers and the library have and api.jl does not call, or the other way round."""
-    headers = "\n".join(path.read_text() for path in Path(include).glob("ckpt*.h"))
+    headers = "\n".join(path.read_text() for path in Path(include).glob("ckpt*.h") if path.name != "ckpt_layer.h")
     declared = set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", re.sub(r"/\*.*?\*/", " ", headers, flags=re.S)))
-    called = set(re.findall(r"libckpt\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
+    called = set(re.findall(r"libckpt(?:_files)?\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
     called = {name for pair in called for name in pair if name}
-    exported = ctypes.CDLL(str(library))
+    exported = [ctypes.CDLL(str(Path(library).with_name(name))) for name in ("libckpt.so", "libckpt_files.so")]
+    lacking = [name for name in sorted(called & declared) if not any(hasattr(one, name) for one in exported)]
     return ([f"{name} is in the headers and has no call" for name in sorted(declared - called)] +
-            [f"{name} is called and not exported" for name in sorted(called & declared) if not hasattr(exported, name)])
+            [f"{name} is called and not exported" for name in lacking])
 
 
 def undocumented(package):
