@@ -1,6 +1,6 @@
 // All ranks or none: how one attempt at a label becomes a committed checkpoint, or is closed for every rank.
 //
-// The durable steps, in order. Each needs the one before it; src/README.md, "Commit", says why.
+// The durable steps, in order. Each needs the one before it; README.md says why.
 //
 //   1. rank 0     put `.ckpt/attempts/<token>.<attempt>.<label>`, synced: what is recorded can be cleaned up.
 //   2. rank 0     make the checkpoint directory, and sync the store's root.
