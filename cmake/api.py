@@ -24,10 +24,11 @@ ITEM = re.compile(rf"""
     (?P<comment>{COMMENT})
   | \#define[ ](?P<constant>CKPT_\w+)[ ]+(?P<value>"[^"]*"|\d+|UINT64_MAX)(?=\s)
   | (?P<skip>\#(?:[^\n]|\\\n)*|extern[ ]"C"[ ]\{{|\}}|typedef[ ]int32_t[ ]ckpt_status;)
+  | typedef[ ](?P<callback>[\w ]+?[ *]*\(\*(?P<called>\w+)\)\([^()]*\));
   | typedef[ ]struct[ ](?P<handle>\w+)[ ]\w+;
   | typedef[ ]struct[ ](?P<struct>\w+)[ ]\{{(?P<fields>(?:{COMMENT}|[^}}])*)\}}[ ]\w+;
   | enum[ ]\{{(?P<values>(?:{COMMENT}|[^}}])*)\}};
-  | CKPT_API[ ](?P<returns>[\w ]+?[ *]+)(?P<function>ckpt_\w+)\((?P<arguments>[^()]*)\);
+  | CKPT_API[ ](?P<returns>[\w ]+?[ *]+)(?P<function>ckpt_\w+)\((?P<arguments>(?:[^()]|\([^()]*\))*)\);
 """, re.X)
 
 
@@ -46,7 +47,9 @@ def ctype(words):
 
 
 def declared(words):
-    """(name, type) of an argument."""
+    """An argument; of a callback the name stands in its type."""
+    if "(*" in words:
+        return {"name": re.search(r"\(\*(\w+)", words)[1], "type": re.sub(r"\(\*\w+", "(*", " ".join(words.split()))}
     kind, name = re.fullmatch(r"(.*?[\s*])(\w+)", words.strip(), re.S).groups()
     return {"name": name, "type": ctype(kind)}
 
@@ -82,7 +85,7 @@ def struct_of(header, name, doc, body, constants):
         kind = declared(re.sub(r"\[.*", "", first))["type"]
         for declarator in [first, *others]:
             field, array = re.search(r"(\w+)(?:\[(\w+)\])?$", declarator).groups()
-            width = 8 if "*" in kind else SIZES[kind]
+            width = SIZES.get(kind, 8)  # pointers and callbacks
             count = int(array) if array and array.isdigit() else constants.get(array)
             at = -(-at // width) * width
             fields.append({"name": field, "type": kind, **({"count": count} if count else {}), "offset": at,
@@ -137,6 +140,9 @@ def read_header(path, api):
             section, made = "structs", struct_of(header, found["struct"], doc, found["fields"], constants)
         elif found["values"]:
             section, made = "enums", enum_of(header, doc, found["values"])
+        elif found["called"]:
+            made = {"name": found["called"], "header": header, "type": found["callback"], "text": doc}
+            section = "callbacks"
         elif found["function"]:
             section, made = "functions", function_of(header, found, doc)
         else:
@@ -164,7 +170,7 @@ def options_of(text, functions):
 
 def read(options, *headers):
     """All of it as one dict, as api.json has it."""
-    sections = ("constants", "enums", "handles", "structs", "functions")
+    sections = ("constants", "enums", "handles", "callbacks", "structs", "functions")
     api = {"version": "", "headers": [path.name for path in headers], **{section: [] for section in sections}}
     for path in headers:
         read_header(path, api)
@@ -177,9 +183,11 @@ def read(options, *headers):
     return api
 
 
-def headers_of(root):
-    """The headers in a tree of sources by name, so that ckpt.h, which the others include, is the first."""
-    return sorted([*root.glob("include/*.h"), *root.glob("interop/include/*.h")], key=lambda path: path.name)
+def headers_of(root, of_layers=False):
+    """The headers in a tree of sources by name, so that ckpt.h, which the others include, is the first. ckpt_layer.h is
+    for libraries above ckpt, not for bindings."""
+    return [path for path in sorted(root.glob("include/*.h"), key=lambda path: path.name)
+            if of_layers or path.name != "ckpt_layer.h"]
 
 
 def of_sources(root):

@@ -48,11 +48,12 @@ def unparsed(texts):
 def uncalled(package, library):
     """Functions that the headers and the library have and api.jl does not call, or the other way round."""
     declared = {function["name"] for function in API["functions"]}
-    called = set(re.findall(r"libckpt\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
+    called = set(re.findall(r"libckpt(?:_files)?\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
     called = {name for pair in called for name in pair if name}
-    exported = ctypes.CDLL(str(library))
+    exported = [ctypes.CDLL(str(Path(library).with_name(name))) for name in ("libckpt.so", "libckpt_files.so")]
+    lacking = [name for name in sorted(called & declared) if not any(hasattr(one, name) for one in exported)]
     return ([f"{name} is in the headers and has no call" for name in sorted(declared - called)] +
-            [f"{name} is called and not exported" for name in sorted(called & declared) if not hasattr(exported, name)])
+            [f"{name} is called and not exported" for name in lacking])
 
 
 def undocumented(package):
@@ -77,10 +78,11 @@ def long_functions(paths):
 def claims(package, library):
     paths = [*package.rglob("*.jl"), *sources("tests/conformance/runner_julia")]
     files = {str(path): path.read_text() for path in paths}
-    readme = re.findall(r"^```julia\n(.*?)^```", (package / "README.md").read_text(), flags=re.M | re.S)
-    files.update({f"README.md block {i}": block for i, block in enumerate(readme, 1)})
+    for page in [package / "README.md", *sorted(package.glob("docs/*.md"))]:
+        blocks = re.findall(r"^```julia\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+        files.update({f"{page.name} block {i}": block for i, block in enumerate(blocks, 1)})
     yield "src/api.jl is what gen/generate.py makes of the headers", generated(package)
-    yield f"{len(files)} files and blocks of the README parse", unparsed(files)
+    yield f"{len(files)} files and blocks of the pages parse", unparsed(files)
     yield "every function of the headers is called, and exported", uncalled(package, library)
     yield "every exported name has a docstring", undocumented(package)
     yield f"no function has more than {MAX_FUNCTION} lines", list(long_functions(package.rglob("*.jl")))
