@@ -56,8 +56,8 @@ fn main() {
 
 fn write_raw_layer(api: &Path) {
     rerun_if_changed(api);
-    let text = std::fs::read(api).unwrap_or_else(|error| panic!("{}: {error}", api.display()));
-    let api = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", api.display()));
+    let text = std::fs::read_to_string(api).unwrap_or_else(|error| panic!("{}: {error}", api.display()));
+    let api = text.parse().unwrap_or_else(|error: tinyjson::JsonParseError| panic!("{}: {error}", api.display()));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("raw.rs");
     std::fs::write(&out, generate::generate(&api)).unwrap_or_else(|error| panic!("{}: {error}", out.display()));
 }

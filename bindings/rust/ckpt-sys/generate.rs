@@ -5,21 +5,23 @@
 //! token: u64; … } { #[doc = "…"] name; … } }`: plain numbers, then texts of fixed size. What a field means beyond its
 //! number (an enum, a flag, -1 for none) is for the crate to say.
 
-use serde_json::Value;
+use std::collections::HashMap;
+
+use tinyjson::JsonValue as Value;
 
 pub fn generate(api: &Value) -> String {
     let mut out = String::new();
     for constant in list(api, "constants") {
-        let (kind, value) = match &constant["value"] {
-            Value::String(text) => ("&core::ffi::CStr", format!("c{text:?}")),
-            value if value.as_i64().is_none() => ("u64", value.to_string()),
-            value => ("i32", value.to_string()),
+        let (kind, value) = match number(constant, "value") {
+            None => ("&core::ffi::CStr", format!("c{:?}", text(constant, "value"))),
+            Some(value) if value > i32::MAX as u64 => ("u64", value.to_string()),
+            Some(value) => ("i32", value.to_string()),
         };
         out += &format!("pub const {}: {kind} = {value};\n", text(constant, "name"));
     }
     out += "pub type ckpt_status = i32;\n";
     for value in list(api, "enums").iter().flat_map(|one| list(one, "values")) {
-        out += &format!("pub const {}: i32 = {};\n", text(value, "name"), value["value"]);
+        out += &format!("pub const {}: i32 = {};\n", text(value, "name"), number(value, "value").unwrap());
     }
     for handle in list(api, "handles") {
         let name = text(handle, "name");
@@ -35,12 +37,21 @@ pub fn generate(api: &Value) -> String {
     out
 }
 
+fn get<'a>(of: &'a Value, key: &str) -> Option<&'a Value> {
+    of.get::<HashMap<String, Value>>()?.get(key)
+}
+
 fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
-    of[key].as_array().unwrap_or_else(|| panic!("api.json: {key} is no list"))
+    get(of, key).and_then(|value| value.get::<Vec<_>>()).unwrap_or_else(|| panic!("api.json: {key} is no list"))
 }
 
 fn text<'a>(of: &'a Value, key: &str) -> &'a str {
-    of[key].as_str().unwrap_or_else(|| panic!("api.json: {key} is no text in {of}"))
+    get(of, key).and_then(|value| value.get::<String>()).unwrap_or_else(|| panic!("api.json: no text {key} in {of:?}"))
+}
+
+fn number(of: &Value, key: &str) -> Option<u64> {
+    get(of, key).and_then(|value| value.get::<f64>()).map(|&value| value as u64)
+    // UINT64_MAX stays that
 }
 
 /// `const char* const*` as `*const *const core::ffi::c_char`.
@@ -67,10 +78,10 @@ fn structure(of: &Value) -> String {
     let mut out = format!("#[repr(C)]\n#[derive(Debug, Copy, Clone)]\npub struct {name} {{\n");
     for field in list(of, "fields") {
         let kind = rust_type(text(field, "type"));
-        let kind = field["count"].as_u64().map_or(kind.clone(), |count| format!("[{kind}; {count}]"));
+        let kind = number(field, "count").map_or(kind.clone(), |count| format!("[{kind}; {count}]"));
         out += &format!("    pub {}: {kind},\n", text(field, "name"));
     }
-    out += &format!("}}\nconst _: () = assert!(size_of::<{name}>() == {});\n", of["size"]);
+    out += &format!("}}\nconst _: () = assert!(size_of::<{name}>() == {});\n", number(of, "size").unwrap());
     out += &format!("impl Default for {name} {{\n    fn default() -> Self {{\n");
     out + "        unsafe { core::mem::zeroed() } // numbers and pointers\n    }\n}\n"
 }
@@ -117,11 +128,11 @@ fn each_field(of: &Value) -> String {
     let (mut numbers, mut texts) = (String::new(), String::new());
     for field in list(of, "fields") {
         let (name, kind) = (text(field, "name"), text(field, "type"));
-        let special = ["enum", "bool", "none"].iter().any(|key| !field[key].is_null());
+        let special = ["enum", "bool", "none"].iter().any(|key| get(field, key).is_some());
         if kind == "char" {
             texts += &format!("{} {name};", doc(field));
         } else if !special
-            && field["count"].is_null()
+            && get(field, "count").is_none()
             && !kind.contains('*')
             && !["struct_size", "reserved", "ndim"].contains(&name)
         {
