@@ -85,7 +85,7 @@ def check_library(headers, symbols, library, soname, least):
 
 
 def check_hardened():
-    """Of libraries that were built with optimisation by a compiler and libc that have all of these, as GCC and glibc."""
+    """Of libraries that were built with optimisation, by a compiler and libc that have all of these (GCC, glibc)."""
     asked = {"full RELRO": "BIND_NOW", "read-only relocations": "GNU_RELRO", "stack protector": "__stack_chk_fail",
              "fortified calls": r"__mem\w+_chk"}
     libraries = [os.environ[name] for name in ("CKPT_LIBRARY", "CKPT_FILES_LIBRARY")]
