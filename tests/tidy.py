@@ -192,7 +192,7 @@ FILE_NAME = re.compile(r"(?<![\w.%$*{}<>/~-])((?:[\w.-]+/)*[A-Za-z_][\w.-]*\.(?:
                        r"(?![\w*({/-])")
 FOREIGN_NAMES = {  # of other projects, of installed files, examples
     "BFloat16s.jl", "CUDA.jl", "base/boot.jl", "base/exports.jl", "Lib/_compat_pickle.py",
-    "share/ckpt/torch/ckpt_torch.cpp", "FILE.md", "FOLDER/trace.c", "PROGRAM.jl", "a.b.c"}
+    "share/ckpt/torch/ckpt_torch.cpp", "FILE.md", "FOLDER/trace.c", "PROGRAM.jl", "a.b.c", "zero_to_fp32.py"}
 UNSEEN = {".git", "build", "target", "venv", "__pycache__", "node_modules"}
 
 
@@ -292,7 +292,7 @@ def check_tree(root):
     for path, relative in sources(root):
         count += 1
         problems += [f"{relative}:{number}: {what}" for number, what in check_file(path, relative, table, known)]
-    for path in [*root.glob("*.md"), *(path for tree in TREES + ("schemas",) for path in (root / tree).rglob("*.md"))]:
+    for path in [*root.glob("*.md"), *(path for tree in TREES + ("docs", "schemas") for path in (root / tree).rglob("*.md"))]:
         if not UNSEEN & set(path.parts):
             problems += [f"{path.relative_to(root)}:{n}: {what}" for n, what in check_names(path, path.read_text(), known)]
     problems += [f"{path}:{number}: {what}" for path, number, what in check_headers(root)]

@@ -141,8 +141,11 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(store, "store"));
     const Options& bag = options_of(options);
-    const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
-                                         bag.str("protect"), bag.integer("dry_run") == 1};
+    const commit::RetentionPolicy policy{.run = bag.str("run"),
+                                         .keep_last = bag.integer("keep_last"),
+                                         .keep_every = bag.integer("keep_every"),
+                                         .protect = bag.str("protect"),
+                                         .dry_run = bag.integer("dry_run") == 1};
     const auto work = [kept = store->store, policy](Job& job) -> Result<Report> {
       Report findings;
       CKPT_TRY(commit::apply_retention(*kept, policy, &findings, job));

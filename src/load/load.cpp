@@ -273,7 +273,10 @@ Status Load::open_parts(const LoadPlan& plan) const {
 Status Load::read(const LoadPlan& plan, Job& job) {
   std::atomic<uint64_t>& peak = job.counters.staging_peak_bytes;
   const uint64_t before = peak.exchange(0), beside = views_.memory_bytes() + transfers_.bounce_bytes();
-  Status status = execute_reads(*checkpoint_, plan, {threads_, staging_bytes_ - beside, verify_, &transfers_}, job);
+  Status status = execute_reads(
+      *checkpoint_, plan,
+      {.threads = threads_, .staging_bytes = staging_bytes_ - beside, .verify = verify_, .transfers = &transfers_},
+      job);
   peak = std::max(before, peak + beside);
   return status;
 }

@@ -67,7 +67,8 @@ Status Save::configure(const Options& options) {
                .threads = threads,
                .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes"))};
   const commit::CommitSettings& policy = settings_.commit;
-  CKPT_TRY(commit::check_policy({plan.run, policy.keep_last, policy.keep_every, policy.protect, false}));
+  CKPT_TRY(commit::check_policy(
+      {.run = plan.run, .keep_last = policy.keep_last, .keep_every = policy.keep_every, .protect = policy.protect}));
   settings_.staging_grows = !options.is_set("staging_bytes");
   if (settings_.staging_grows) settings_.staging_bytes = std::max(settings_.staging_bytes, session_->arena_bytes());
   uint64_t smallest = 2 * plan.chunk_bytes;

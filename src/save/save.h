@@ -20,8 +20,9 @@
 namespace ckpt::save {
 
 struct SaveSettings {
-  commit::CommitSettings commit;
-  std::string compression;
+  ByName by_name{};
+  commit::CommitSettings commit{};
+  std::string compression{};
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;

@@ -62,7 +62,7 @@ class Session {
     return liveness_.check(*store_, plan_, attempt.directory, ranks);
   }
 
-  // Rank 0: remembers the key of a word that retention leaves (src/README.md, "Session"), and returns the one that
+  // Rank 0: remembers the key of a word that retention leaves (README.md, "Leftovers"), and returns the one that
   // nobody can ask for any more; "" if there is none. has_word: what saves that run at the same time ask.
   std::string keep_word(std::string key);
   bool has_word(std::string_view key) const;

@@ -289,6 +289,7 @@ struct S3Timing {
 
 // "" means: as the environment and ~/.aws say.
 struct S3Options {
+  ByName by_name{};
   std::string endpoint{}, region{}, profile{}, ca_file{};
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
@@ -298,6 +299,7 @@ struct S3Options {
 };
 
 struct WebOptions {
+  ByName by_name{};
   std::string header{};  // "Authorization: Bearer x": sent to the store's own host, and to no other
   std::string ca_file{};
   S3Timing timing{};
@@ -322,6 +324,7 @@ class CacheTrouble {
 };
 
 struct CacheOptions {
+  ByName by_name{};
   std::string directory{};                  // "": none
   uint64_t bytes = 0;                       // at most; 0: as many as leave 5 % of the file system free
   int64_t patience_ms = 10000;              // so long a reader waits for what another process is reading
@@ -330,6 +333,7 @@ struct CacheOptions {
 };
 
 struct StoreOptions {
+  ByName by_name{};
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
   bool recycle = true;    // if safe

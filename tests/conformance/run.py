@@ -26,7 +26,7 @@ class Suite(Claims):
         super().__init__()
         self.folder, self.runners, self.work = folder, runners, work
         self.scenarios = sorted((folder / "scenarios").glob("*.txt"))
-        self.table = tokens.read_table((folder / "README.md").read_text())
+        self.table = tokens.read_table((folder / "commands.md").read_text())
 
     def fresh(self, name):
         folder = self.work / name
@@ -42,13 +42,13 @@ class Suite(Claims):
                 name, expected, _ = wrong_lines.expectations(line)
                 (wrong if path.name == "wrong.txt" else keys).update(f"{name} {key}" for key in expected)
                 used |= {name} if name and path.name != "wrong.txt" else set()
-        self.claim(f"every one of {len(listed)} commands of README.md is used", differing(used, listed))
+        self.claim(f"every one of {len(listed)} commands of the table is used", differing(used, listed))
         problem = f"no wrong line for: {sorted(keys - wrong)}" if keys - wrong else None
         self.claim("every key that some scenario expects something of has a wrong line", problem)
         for runner in self.runners:
             status, out, err = runner.run("--commands")
             problem = differing(set(out.split()), listed) or ("not sorted" if out.split() != sorted(listed) else None)
-            self.claim(f"{runner.name}: has the commands of README.md, sorted",
+            self.claim(f"{runner.name}: has the commands of the table, sorted",
                        f"exit status {status}; {problem}\n{err}" if status or problem else None)
 
     # ---- scenarios ----

@@ -185,10 +185,10 @@ class Proofs(Claims):
             self.prove("a wrong line that is wrong otherwise is caught", [real], "self/prelude")
         with self.changed("scenarios/self/prelude.txt", r"^save\.run save$", "save.run nobody"):
             self.prove("a prelude that fails by itself is caught", [real], "self/prelude", WRONG)
-        with self.changed("README.md", r"^\| `version` \|", "| `new.command X` | |\n| `version` |"):
-            self.prove("a command that no runner has is caught", [real], "README.md is used", LISTS)
+        with self.changed("commands.md", r"^\| `version` \|", "| `new.command X` | |\n| `version` |"):
+            self.prove("a command that no runner has is caught", [real], "of the table is used", LISTS)
         with self.changed("scenarios/apart/session.txt", r"^session\.string .*", "version"):
-            self.prove("a command that no scenario uses is caught", [real], "README.md is used")
+            self.prove("a command that no scenario uses is caught", [real], "of the table is used")
 
     def wrong_matrix(self):
         """If the second runner saves or loads other bytes, only its pairs with the first fail."""

@@ -3,7 +3,7 @@
 
   tokens.py SCENARIO DIR [NAME=VALUE…]    writes the tokens of a scenario to stdout
 
-The table of commands in README.md is what lines are checked against, so a runner finds only what its command takes.
+Lines are checked against the table in commands.md, so a runner finds only what its command takes.
 """
 import functools
 import re
@@ -63,7 +63,7 @@ def key_of(text):
     return key, notation
 
 
-TABLE = read_table((HERE / "README.md").read_text(encoding="utf-8"))
+TABLE = read_table((HERE / "commands.md").read_text(encoding="utf-8"))
 
 
 # ---- values ----

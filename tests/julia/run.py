@@ -71,10 +71,11 @@ def long_functions(paths):
 def claims(package, include, library):
     paths = [*package.rglob("*.jl"), *sources("tests/conformance/runner_julia")]
     files = {str(path): path.read_text() for path in paths}
-    readme = re.findall(r"^```julia\n(.*?)^```", (package / "README.md").read_text(), flags=re.M | re.S)
-    files.update({f"README.md block {i}": block for i, block in enumerate(readme, 1)})
+    for page in [package / "README.md", *sorted(package.glob("docs/*.md"))]:
+        blocks = re.findall(r"^```julia\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+        files.update({f"{page.name} block {i}": block for i, block in enumerate(blocks, 1)})
     yield "src/api.jl is what gen/generate.py makes of the headers", generated(package, include)
-    yield f"{len(files)} files and blocks of the README parse", unparsed(files)
+    yield f"{len(files)} files and blocks of the pages parse", unparsed(files)
     yield "every function of the headers is called, and exported", uncalled(package, include, library)
     yield "every exported name has a docstring", undocumented(package)
     yield f"no function has more than {MAX_FUNCTION} lines", list(long_functions(package.rglob("*.jl")))

@@ -1,4 +1,4 @@
-// The store "s3://bucket/prefix". What each verb of Store becomes is in src/README.md ("Object stores").
+// The store "s3://bucket/prefix". What each verb of Store becomes is in README.md.
 #include <algorithm>
 #include <atomic>
 #include <charconv>
