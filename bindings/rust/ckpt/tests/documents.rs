@@ -66,14 +66,12 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_function_of_the_library_is_wrapped_or_listed_with_a_reason() {
-    let bindings = read("../ckpt-sys/src/bindings.rs");
-    let functions = bindings.lines().filter_map(|line| line.trim().strip_prefix("pub fn ")?.split('(').next());
     let sources = sources().concat();
     // A file of lines "ckpt_function  reason"; there is none while all are wrapped.
     let listed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../unwrapped.txt");
     let listed = std::fs::read_to_string(listed).unwrap_or_default();
     let (used, listed) = (names(&sources), names(&listed));
-    let functions: BTreeSet<&str> = functions.collect();
+    let functions = BTreeSet::from(ckpt::sys::FUNCTIONS);
     let missing: Vec<_> = functions.iter().filter(|name| !used.contains(**name) && !listed.contains(**name)).collect();
     assert!(functions.len() > 80 && missing.is_empty(), "{missing:?} of {}", functions.len());
     assert!(listed.iter().all(|name| functions.contains(name) && !used.contains(name)), "{listed:?}");
