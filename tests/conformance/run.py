@@ -37,15 +37,15 @@ class Suite(Claims):
 
     # ---- the lists ----
     def check_lists(self):
-        listed, used, keys, wrong = set(self.table), set(), set(), set()
+        listed, used, expecting, wrong = set(self.table), set(), set(), set()
         for path in (self.folder / "scenarios").rglob("*.txt"):
             for line in path.read_text().split("\n"):
                 name, expected, _ = wrong_lines.expectations(line)
-                (wrong if path.name == "wrong.txt" else keys).update(f"{name} {key}" for key in expected)
+                (wrong if path.name == "wrong.txt" else expecting).update({name} if expected else ())
                 used |= {name} if name and path.name != "wrong.txt" else set()
         self.claim(f"every one of {len(listed)} commands of README.md is used", differing(used, listed))
-        problem = f"no wrong line for: {sorted(keys - wrong)}" if keys - wrong else None
-        self.claim("every key that some scenario expects something of has a wrong line", problem)
+        problem = f"no wrong line for: {sorted(expecting - wrong)}" if expecting - wrong else None
+        self.claim("every command that some scenario expects something of has a wrong line", problem)
 
     # ---- scenarios ----
     def check_scenarios(self):

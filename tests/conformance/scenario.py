@@ -9,6 +9,7 @@ HERE = Path(__file__).resolve().parent
 # Variables of all scenarios: the folder of PyTorch's files, the folder of tests, and the longest valid name.
 VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "TESTS": str(HERE.parent),
              "LONG": "n" * 4096}
+HEADER = HERE.parents[1] / "include" / "ckpt.h"
 SENT = {"equal": "same", "differ": "same", "store.list": "store.states"}  # commands that ask a runner for another one
 INTEGERS = set("N BITS BYTES COUNT INDEX NODE NUMBER OFFSET PARENT RANK SEED SIZE STEP WORLD".split())
 
@@ -200,16 +201,41 @@ def read_line(source, folder, variables):
     return Line(words, folder, dict(variables)) if words else None
 
 
+@functools.lru_cache
+def lists():
+    """What `each` goes through: its name, then the variables of each turn."""
+    found = re.findall(r"CKPT_DTYPE_(\w+) = (0x\w+)", HEADER.read_text(encoding="utf-8"))
+    dtypes = [{"D": name.lower(), "CODE": str(int(number, 16)), "BITS": str(int(number, 16) % 256)}
+              for name, number in found]
+    for dtype in dtypes:  # the bytes of 7 and of 64 elements
+        dtype.update({f"BYTES{count}": str(-(-count * int(dtype["BITS"]) // 8)) for count in (7, 64)})
+    return {"dtype": dtypes, "whole": [dtype for dtype in dtypes if int(dtype["BITS"]) % 8 == 0]}
+
+
+def without_each(words):
+    """The words of the line that `each` repeats, or all."""
+    return words[2:] if words[:1] == ["each"] else words
+
+
+def turns_of(source):
+    """(the line without `each`, the variables that it adds) for each turn"""
+    words = words_of(source)
+    if words[:1] != ["each"]:
+        return [(source, {})]
+    if len(words) < 3 or words[1] not in lists():
+        raise ValueError(f"expected each {' or '.join(lists())}, and a line; found '{source.strip()}'")
+    return [(" ".join(words[2:]), turn) for turn in lists()[words[1]]]
+
+
 def read_lines(text, name, folder, variables=VARIABLES):
     """(line number, Line) of every line that has a command."""
-    variables = tuple(variables.items())
     for number, source in enumerate(text.split("\n"), 1):
         try:
-            line = read_line(source, str(folder), variables)
+            for repeated, turn in turns_of(source):
+                if line := read_line(repeated, str(folder), tuple((variables | turn).items())):
+                    yield number, line
         except ValueError as why:
             raise Mistake(f"{name}:{number}: {words_of(source)[0]}: {why}") from None
-        if line:
-            yield number, line
 
 
 def read_scenario(path):

@@ -13,7 +13,7 @@ def self_lines(suite):
 
 def expectations(line):
     """(the command, or "" if the line has none; its expectations; the line without them)."""
-    words = scenario.words_of(line)
+    words = scenario.without_each(scenario.words_of(line))
     words = words[words[:1] == ["timed"]:]
     command = scenario.TABLE.get(words[0] if words else "", scenario.Command())
     end = words.index("->") if "->" in words else len(words)
