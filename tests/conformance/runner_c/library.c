@@ -116,10 +116,7 @@ static ckpt_status run_same(runner* r) {
   return CKPT_OK;
 }
 
-static ckpt_status run_free(runner* r) {
-  object_free(r, word(r, 0));
-  return CKPT_OK;
-}
+SAYS(run_free, object_free(r, word(r, 0)))
 
 const command library_commands[] = {{"version", run_version},
                                     {"status", run_status},

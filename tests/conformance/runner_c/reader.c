@@ -26,29 +26,16 @@ static ckpt_status run_map(runner* r) {
 
 /* ---- what it holds ---- */
 
-static ckpt_status run_tensors(runner* r) {
-  for (uint64_t i = 0; i < ckpt_reader_tensor_count(reader_of(r)); i++) {
-    ckpt_tensor_info info = {.struct_size = sizeof info};
-    ckpt_status status = ckpt_reader_tensor_at(reader_of(r), i, &info, &r->error);
-    if (status) return status;
-    say_text(r, NULL, info.name);
-  }
-  return CKPT_OK;
-}
+LISTS(run_tensors, ckpt_reader_tensor_count(reader_of(r)), ckpt_tensor_info,
+      ckpt_reader_tensor_at(reader_of(r), i, &info, &r->error))
 
 #define F(kind, name) {#name, kind, offsetof(ckpt_tensor_info, name)}
 static const field kTensor[] = {
     F(TEXT, name), F(DTYPE, dtype), F(U64, bytes), F(U64, stored_bytes), F(U32, segment_count), F(TEXT, alias_of), {0}};
 #undef F
 
-static ckpt_status run_tensor(runner* r) {
-  ckpt_tensor_info info = {.struct_size = sizeof info};
-  ckpt_status status = ckpt_reader_tensor_find(reader_of(r), word(r, 1), &info, &r->error);
-  if (status) return status;
-  say_text(r, "shape", shape_text(info.ndim, info.shape));
-  say_record(r, kTensor, &info);
-  return CKPT_OK;
-}
+FINDS(run_tensor, ckpt_tensor_info, kTensor, ckpt_reader_tensor_find(reader_of(r), word(r, 1), &info, &r->error),
+      say_text(r, "shape", shape_text(info.ndim, info.shape)))
 
 static ckpt_status run_alias(runner* r) {
   ckpt_tensor_desc view = {.struct_size = sizeof view};
@@ -126,10 +113,7 @@ static ckpt_status run_attrs(runner* r) {
   return CKPT_OK;
 }
 
-static ckpt_status run_attr(runner* r) {
-  say_text(r, NULL, ckpt_reader_attr(reader_of(r), text_of(r, "tensor"), word(r, 1)));
-  return CKPT_OK;
-}
+SAYS(run_attr, say_text(r, NULL, ckpt_reader_attr(reader_of(r), text_of(r, "tensor"), word(r, 1))))
 
 /* ---- files ---- */
 
@@ -143,30 +127,18 @@ static ckpt_status run_format(runner* r) {
   return CKPT_OK;
 }
 
-static ckpt_status run_file_tensors(runner* r) {
-  for (uint64_t i = 0; i < ckpt_file_tensor_count(file_of(r)); i++) {
-    ckpt_file_tensor found = {.struct_size = sizeof found};
-    ckpt_status status = ckpt_file_tensor_at(file_of(r), i, &found, &r->error);
-    if (status) return status;
-    say_text(r, NULL, found.name);
-  }
-  return CKPT_OK;
-}
+LISTS(run_file_tensors, ckpt_file_tensor_count(file_of(r)), ckpt_file_tensor,
+      ckpt_file_tensor_at(file_of(r), i, &info, &r->error))
 
 #define F(kind, name) {#name, kind, offsetof(ckpt_file_tensor, name)}
 static const field kFileTensor[] = {
     F(TEXT, name), F(DTYPE, dtype), F(U64, bytes), F(U64, data_bytes), F(TEXT, alias_of), F(I64, alias_offset), {0}};
 #undef F
 
-static ckpt_status run_file_tensor(runner* r) {
-  ckpt_file_tensor found = {.struct_size = sizeof found};
-  ckpt_status status = ckpt_file_tensor_at(file_of(r), unsigned_integer(r, 1), &found, &r->error);
-  if (status) return status;
-  say_text(r, "shape", shape_text(found.ndim, found.shape));
-  say_text(r, "strides", shape_text(found.ndim, found.strides));
-  say_record(r, kFileTensor, &found);
-  return CKPT_OK;
-}
+FINDS(run_file_tensor, ckpt_file_tensor, kFileTensor,
+      ckpt_file_tensor_at(file_of(r), unsigned_integer(r, 1), &info, &r->error),
+      say_text(r, "shape", shape_text(info.ndim, info.shape));
+      say_text(r, "strides", shape_text(info.ndim, info.strides)))
 
 static ckpt_status run_data(runner* r) {
   ckpt_file_tensor found = {.struct_size = sizeof found};

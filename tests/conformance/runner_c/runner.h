@@ -58,6 +58,32 @@ extern const command library_commands[], store_commands[], save_commands[], read
   }
 #define CALLS(function, ...) \
   static ckpt_status function(runner* r) { return __VA_ARGS__; }
+/* One that cannot fail; one that lists the names of records; one that replies a record of `fields`, and what else is
+   said of it. `info` is the record. */
+#define SAYS(function, ...)                \
+  static ckpt_status function(runner* r) { \
+    __VA_ARGS__;                           \
+    return CKPT_OK;                        \
+  }
+#define LISTS(function, count, type, at)        \
+  static ckpt_status function(runner* r) {      \
+    for (uint64_t i = 0; i < (count); i++) {    \
+      type info = {.struct_size = sizeof info}; \
+      ckpt_status status = at;                  \
+      if (status) return status;                \
+      say_text(r, NULL, info.name);             \
+    }                                           \
+    return CKPT_OK;                             \
+  }
+#define FINDS(function, type, fields, find, ...) \
+  static ckpt_status function(runner* r) {       \
+    type info = {.struct_size = sizeof info};    \
+    ckpt_status status = find;                   \
+    if (status) return status;                   \
+    __VA_ARGS__;                                 \
+    say_record(r, fields, &info);                \
+    return CKPT_OK;                              \
+  }
 
 /* Replies that the command cannot be carried out, frees all objects and ends the process. */
 void fail(runner* r, const char* format, ...) __attribute__((noreturn, format(printf, 2, 3)));

@@ -89,10 +89,7 @@ static ckpt_status run_alias(runner* r) {
   return ckpt_save_add_alias(get(r, 0, SAVE), word(r, 1), word(r, 2), shape ? &view : NULL, &r->error);
 }
 
-static ckpt_status run_id(runner* r) {
-  say_text(r, NULL, ckpt_save_id(get(r, 0, SAVE)));
-  return CKPT_OK;
-}
+SAYS(run_id, say_text(r, NULL, ckpt_save_id(get(r, 0, SAVE))))
 
 /* ---- loads: requests that are planned and read together ---- */
 

@@ -75,10 +75,7 @@ static ckpt_status run_info(runner* r) {
   return say_checkpoint(r, ckpt_reader_info(get(r, 0, READER), &info, &r->error), &info);
 }
 
-static ckpt_status run_string(runner* r) {
-  say_text(r, NULL, ckpt_session_string(get(r, 0, SESSION)));
-  return CKPT_OK;
-}
+SAYS(run_string, say_text(r, NULL, ckpt_session_string(get(r, 0, SESSION))))
 
 /* ---- jobs and reports ---- */
 
@@ -86,16 +83,8 @@ MAKES(run_job_new, 0, JOB, ckpt_job, ckpt_job_new(&made, &r->error))
 MAKES(run_job_report, 1, REPORT, ckpt_report, ckpt_job_report(get(r, 0, JOB), &made, &r->error))
 CALLS(run_wait,
       ckpt_job_wait(get(r, 0, JOB), named(r, kJobStates, word(r, 1)), integer_of(r, "timeout_ms", -1), &r->error))
-
-static ckpt_status run_state(runner* r) {
-  say_text(r, NULL, kJobStates[ckpt_job_state(get(r, 0, JOB))]);
-  return CKPT_OK;
-}
-
-static ckpt_status run_cancel(runner* r) {
-  ckpt_job_cancel(get(r, 0, JOB));
-  return CKPT_OK;
-}
+SAYS(run_state, say_text(r, NULL, kJobStates[ckpt_job_state(get(r, 0, JOB))]))
+SAYS(run_cancel, ckpt_job_cancel(get(r, 0, JOB)))
 
 #define F(kind, name) {#name, kind, offsetof(ckpt_job_stats, name)}
 static const field kStats[] = {F(U64, bytes_total),
@@ -126,19 +115,9 @@ static const field kStats[] = {F(U64, bytes_total),
                                {0}};
 #undef F
 
-static ckpt_status run_stats(runner* r) {
-  ckpt_job_stats stats = {.struct_size = sizeof stats};
-  ckpt_status status = ckpt_job_stats_get(get(r, 0, JOB), &stats, &r->error);
-  if (status) return status;
-  say_text(r, "state", kJobStates[stats.state]);
-  say_record(r, kStats, &stats);
-  return CKPT_OK;
-}
-
-static ckpt_status run_count(runner* r) {
-  say_unsigned(r, NULL, ckpt_report_count(get(r, 0, REPORT)));
-  return CKPT_OK;
-}
+FINDS(run_stats, ckpt_job_stats, kStats, ckpt_job_stats_get(get(r, 0, JOB), &info, &r->error),
+      say_text(r, "state", kJobStates[info.state]))
+SAYS(run_count, say_unsigned(r, NULL, ckpt_report_count(get(r, 0, REPORT))))
 
 #define F(kind, name) {#name, kind, offsetof(ckpt_finding, name)}
 static const field kFinding[] = {
@@ -146,15 +125,9 @@ static const field kFinding[] = {
     F(I64, last_element), F(U64, count), F(F64, max_abs), F(F64, max_rel), {0}};
 #undef F
 
-static ckpt_status run_at(runner* r) {
-  ckpt_finding found = {.struct_size = sizeof found};
-  ckpt_status status = ckpt_report_at(get(r, 0, REPORT), unsigned_integer(r, 1), &found, &r->error);
-  if (status) return status;
-  say_text(r, "kind", kFindingKinds[found.kind]);
-  say_text(r, "status", ckpt_status_name(found.status));
-  say_record(r, kFinding, &found);
-  return CKPT_OK;
-}
+FINDS(run_at, ckpt_finding, kFinding, ckpt_report_at(get(r, 0, REPORT), unsigned_integer(r, 1), &info, &r->error),
+      say_text(r, "kind", kFindingKinds[info.kind]);
+      say_text(r, "status", ckpt_status_name(info.status)))
 
 const command store_commands[] = {
     {"store.open", run_open},       {"store.states", run_states},   {"store.runs", run_runs},

@@ -92,42 +92,24 @@ static ckpt_status run_save(runner* r) {
 
 /* ---- what a checkpoint has ---- */
 
-static ckpt_status run_tables(runner* r) {
-  const ckpt_reader* reader = get(r, 0, READER);
-  for (uint64_t i = 0; i < ckpt_reader_table_count(reader); i++) {
-    ckpt_table_info info = {.struct_size = sizeof info};
-    ckpt_status status = ckpt_reader_table_at(reader, i, &info, &r->error);
-    if (status) return status;
-    say_text(r, NULL, info.name);
-  }
-  return CKPT_OK;
-}
+LISTS(run_tables, ckpt_reader_table_count(get(r, 0, READER)), ckpt_table_info,
+      ckpt_reader_table_at(get(r, 0, READER), i, &info, &r->error))
 
 #define F(kind, name) {#name, kind, offsetof(ckpt_table_info, name)}
 static const field kTable[] = {F(TEXT, name), F(DTYPE, id_dtype),   F(U64, row_count),    F(U64, bucket_count),
                                F(U64, bytes), F(U64, stored_bytes), F(U32, column_count), {0}};
 #undef F
 
-static ckpt_status run_table(runner* r) {
-  ckpt_table_info info = {.struct_size = sizeof info};
-  ckpt_status status = ckpt_reader_table_find(get(r, 0, READER), word(r, 1), &info, &r->error);
-  if (!status) say_record(r, kTable, &info);
-  return status;
-}
+FINDS(run_table, ckpt_table_info, kTable, ckpt_reader_table_find(get(r, 0, READER), word(r, 1), &info, &r->error),
+      (void)0)
 
 #define F(kind, name) {#name, kind, offsetof(ckpt_column_info, name)}
 static const field kColumn[] = {F(TEXT, name), F(DTYPE, dtype), F(U64, row_bytes), F(U64, stored_bytes), {0}};
 #undef F
 
-static ckpt_status run_column_at(runner* r) {
-  ckpt_column_info info = {.struct_size = sizeof info};
-  uint32_t index = (uint32_t)unsigned_integer(r, 2);
-  ckpt_status status = ckpt_reader_table_column_at(get(r, 0, READER), word(r, 1), index, &info, &r->error);
-  if (status) return status;
-  say_text(r, "shape", shape_text(info.ndim, info.shape));
-  say_record(r, kColumn, &info);
-  return CKPT_OK;
-}
+FINDS(run_column_at, ckpt_column_info, kColumn,
+      ckpt_reader_table_column_at(get(r, 0, READER), word(r, 1), (uint32_t)unsigned_integer(r, 2), &info, &r->error),
+      say_text(r, "shape", shape_text(info.ndim, info.shape)))
 
 /* ---- some of its rows ---- */
 
@@ -161,12 +143,7 @@ static ckpt_status run_open(runner* r) {
 static const field kShare[] = {F(U64, row_count), F(U64, window_count), F(U64, most_rows), F(U64, missing_count), {0}};
 #undef F
 
-static ckpt_status run_info(runner* r) {
-  ckpt_share_info info = {.struct_size = sizeof info};
-  ckpt_status status = ckpt_share_get(get(r, 0, SHARE), &info, &r->error);
-  if (!status) say_record(r, kShare, &info);
-  return status;
-}
+FINDS(run_info, ckpt_share_info, kShare, ckpt_share_get(get(r, 0, SHARE), &info, &r->error), (void)0)
 
 static ckpt_status run_rows(runner* r) {
   uint64_t found = 0;

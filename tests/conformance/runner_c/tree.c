@@ -52,10 +52,7 @@ static ckpt_status run_native(runner* r) {
 
 /* ---- reading ---- */
 
-static ckpt_status run_count(runner* r) {
-  say_unsigned(r, NULL, ckpt_tree_node_count(tree_of(r)));
-  return CKPT_OK;
-}
+SAYS(run_count, say_unsigned(r, NULL, ckpt_tree_node_count(tree_of(r))))
 
 static void say_link(runner* r, const char* key, uint64_t found) {
   say(r, key, found == CKPT_NODE_END ? "-" : "%" PRIu64, found);
