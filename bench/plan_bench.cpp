@@ -78,7 +78,9 @@ struct Replicated {
 // One rank's plan to save replicated tensors, in a world of 1024.
 void assign(benchmark::State& state) {
   Replicated group(static_cast<size_t>(state.range(0)));
-  for (auto _ : state) benchmark::DoNotOptimize(plan::assign(group.entries, 511, 1024, {1 << 20, 256 << 20}));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        plan::assign(group.entries, 511, 1024, {.chunk_bytes = 1 << 20, .large_tensor_bytes = 256 << 20}));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(assign)->Name("assign/1024_ranks")->Arg(10000)->Arg(100000)->Unit(benchmark::kMillisecond);

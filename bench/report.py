@@ -2,7 +2,7 @@
 """Makes tables and a plot from a run that run.py wrote.
 
 report.py RUN.json                        prints all tables
-report.py RUN.json --into RESULTS.md      replaces what is between the markers of that file by all tables
+report.py RUN.json --into RESULTS.md      replaces what is between the markers of that file by targets and medians
           --plot RUN.svg
 """
 
@@ -123,7 +123,7 @@ def request_table(run):
 
 
 REQUESTS = (
-    "What the job of a save and of a load asks the server for, as `ckpt_job_stats` tells it; providers bill PUT, POST "
+    "The requests of a save's and a load's job, as `ckpt_job_stats` reports them; providers bill PUT, POST "
     "and LIST as one class, GET and HEAD as another. Opening a checkpoint by `latest` comes before it: a listing, and "
     "GETs of the store's id and of the end of MANIFEST; by its id two."
 )
@@ -153,15 +153,43 @@ def section_text(section):
     )
 
 
+def beginning(run):
+    """What both reports begin with: conditions, targets, what memory means."""
+    loads = S3_LOADS if "servers" in run else LOADS
+    memory = f"Memory is the peak of resident memory beyond the caller's data. {loads}\n"
+    return [heading(run), target_table(run), memory]
+
+
 def full_report(run):
-    """Everything, for RESULTS.md."""
-    parts = [
-        heading(run),
-        target_table(run),
-        f"Memory is the peak of resident memory beyond the caller's data. {S3_LOADS if 'servers' in run else LOADS}\n",
-    ]
+    """Everything, for whoever looks at one run."""
     texts = [section_text(section) for section in run["sections"] if "-requests-" not in section["key"]]
-    return "\n".join([*parts, *filter(None, [request_table(run)]), *texts])
+    return "\n".join([*beginning(run), *filter(None, [request_table(run)]), *texts])
+
+
+# ---- what a document keeps ----
+PEERS_SHOWN = 3  # the fastest
+
+
+def short_row(section):
+    """A section as one row: each median and, in brackets, its part of the limit."""
+    rows = sorted((row for row in section["rows"] if row["samples"]), key=lambda row: figures.seconds(section, row))
+    peers = [row for row in rows if row["kind"] == "peer"][PEERS_SHOWN:]
+    texts = []
+    for row in (row for row in rows if row not in peers):
+        ratio = figures.fraction(section, row)
+        part = f" ({ratio:.2f})" if ratio and row["name"] != section["limit"] else ""
+        texts.append(f"{row['name']} {figures.time_text(figures.seconds(section, row))}{part}")
+    texts += [f"{row['name']} did not work" for row in section["rows"] if not row["samples"]]
+    size = f", {section['bytes'] / (1 << 30):.2f} GiB" if section["rate"] else ""
+    return [section["title"] + size, "; ".join(texts)]
+
+
+def short_report(run):
+    """For RESULTS.md. Sections without a limit only look for the best way, which the heading names."""
+    rows = [short_row(s) for s in run["sections"] if s["limit"] and "-requests-" not in s["key"]]
+    note = "Medians; in brackets the part of the limit, 1.00 is as fast. Only the three fastest peers are shown."
+    requests = [request_table(run)] if request_table(run) else []
+    return "\n".join([*beginning(run), *requests, f"{note}\n", table(["what", "medians"], rows)])
 
 
 LOADS = (
@@ -205,7 +233,7 @@ def main():
     if a.plot and a.into:
         picture = f"\n![fractions of the limit]({os.path.relpath(a.plot, os.path.dirname(os.path.abspath(a.into)))})\n"
     if a.into:
-        replace_in(a.into, full_report(run) + picture, markers(run))
+        replace_in(a.into, short_report(run) + picture, markers(run))
     if not a.into:
         print(full_report(run))
 

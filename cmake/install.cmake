@@ -2,14 +2,10 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
-install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_table.h include/ckpt_tree.h bindings/cpp/ckpt.hpp
+install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_table.h include/ckpt_tree.h include/ckpt_layer.h
+              bindings/cpp/ckpt.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY bindings/cpp/ckpt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-if(CKPT_INTEROP)
-  install(FILES include/ckpt_file.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(DIRECTORY maps DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
-  set(pc_zlib " -lz")
-endif()
 
 file(RELATIVE_PATH bin_to_lib /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
 if(TARGET ckpt_tool) # installed by src/cli
@@ -28,8 +24,14 @@ else()
   set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
   set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
-configure_file(pkgconfig/ckpt.pc.in ckpt.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/ckpt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(packages ckpt)
+if(CKPT_INTEROP)
+  list(APPEND packages ckpt-files)
+endif()
+foreach(pc ${packages})
+  configure_file(pkgconfig/${pc}.pc.in ${pc}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${pc}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
 configure_package_config_file(cmake/ckptConfig.cmake.in ckptConfig.cmake INSTALL_DESTINATION ${package_dir})

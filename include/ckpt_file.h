@@ -1,7 +1,8 @@
 /* ckpt_file.h - other people's checkpoint files: saved into a store, written from a checkpoint, opened in place.
  *
- * No Python is needed, and no code in a file is executed. ckpt.h has the conventions of calls. All of this is a layer
- * above ckpt.h: a library that was built with -DCKPT_INTEROP=OFF lacks it and does not install this header.
+ * No Python is needed, and no code in a file is executed. ckpt.h has the conventions of calls. All of this is a library
+ * of its own above libckpt: libckpt_files, `pkg-config ckpt-files`, of the same version. -DCKPT_INTEROP=OFF leaves it
+ * out.
  */
 #ifndef CKPT_FILE_H
 #define CKPT_FILE_H
@@ -11,6 +12,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* "0.1.0": of the loaded libckpt_files. Static text. */
+CKPT_API const char* ckpt_file_version_string(void);
 
 /* ---- import and export ------------------------------------------------------------------------------------ */
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The house rules that a machine can check, over all tracked and untracked source files.
 
-  includes    a file of src/<room> includes its own room and those that the table in src/README.md allows it, no other
+  includes    a file of src/<room>, or of interop/src, which is a room too, includes its own room and those that the
+              table in src/README.md allows it, no other
   size        functions of at most 70 lines, files of at most 600, lines of at most 120 columns
   calls       none that cannot be used safely (strcpy, sprintf, …); no exit() in a library
   leftovers   no TODO, FIXME or XXX; no tabs, no blanks at the end of a line
@@ -21,7 +22,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 MAX_FUNCTION, MAX_FILE, MAX_COLUMNS = 70, 600, 120
-TREES = ("include", "src", "tests", "bench", "examples", "tools", "bindings", "cmake")
+TREES = ("include", "src", "interop", "tests", "bench", "examples", "tools", "bindings", "cmake")
 CODE = {".c", ".h", ".cpp", ".def", ".inc"}
 SCRIPTS = {".py", ".sh", ".cmake", ".txt", "", ".hpp", ".rs", ".go", ".jl"}
 GENERATED = {"tests/abi/layout.txt", "bindings/rust/ckpt-sys/src/bindings.rs", "bindings/julia/src/api.jl"}
@@ -29,7 +30,7 @@ SKIPPED = {"corpus", "fixtures", "golden", "scenarios", "__pycache__"}
 BANNED = "strcpy strcat sprintf vsprintf gets strtok rand srand system tmpnam mktemp alloca".split()
 BANNED_IN_LIBRARY = "exit _exit quick_exit".split()
 TABLE_HEADING = "## Who may include whom"
-PUBLIC = {"ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h"}
+PUBLIC = {"ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h", "ckpt_layer.h"}
 
 
 def without_comments_and_strings(text):
@@ -56,9 +57,16 @@ def include_table(root):
     return table
 
 
+def room_of(path):
+    """None outside of rooms."""
+    if path.parts[:2] == ("interop", "src"):
+        return "interop"
+    return path.parts[1] if path.parts[0] == "src" and len(path.parts) > 2 else None
+
+
 def check_includes(path, text, table):
     """Quoted includes name a room first; the generated schema belongs to room format."""
-    room = path.parts[1]
+    room = room_of(path)
     if room not in table:
         yield 1, f"room {room} has no row in the table of src/README.md"
         return
@@ -162,8 +170,8 @@ def is_own(header, header_text, path, text):
 
 
 def check_headers(root):
-    """Functions of src/<room> against the headers of that room."""
-    for room in sorted(path for path in (root / "src").glob("*") if path.is_dir()):
+    """Functions of a room against the headers of that room."""
+    for room in sorted(path for path in [*(root / "src").glob("*"), root / "interop" / "src"] if path.is_dir()):
         texts = {path: path.read_text() for path in sorted(room.rglob("*.*")) if path.suffix in {".h", ".cpp"}}
         codes = {path: without_comments_and_strings(text) for path, text in texts.items()}
         declared = {}
@@ -184,7 +192,7 @@ FILE_NAME = re.compile(r"(?<![\w.%$*{}<>/~-])((?:[\w.-]+/)*[A-Za-z_][\w.-]*\.(?:
                        r"(?![\w*({/-])")
 FOREIGN_NAMES = {  # of other projects, of installed files, examples
     "BFloat16s.jl", "CUDA.jl", "base/boot.jl", "base/exports.jl", "Lib/_compat_pickle.py",
-    "share/ckpt/torch/ckpt_torch.cpp", "FILE.md", "FOLDER/trace.c", "PROGRAM.jl", "a.b.c"}
+    "share/ckpt/torch/ckpt_torch.cpp", "FILE.md", "FOLDER/trace.c", "PROGRAM.jl", "a.b.c", "zero_to_fp32.py"}
 UNSEEN = {".git", "build", "target", "venv", "__pycache__", "node_modules"}
 
 
@@ -262,8 +270,7 @@ def sources(root):
 
 def check_file(path, relative, table, known):
     text = path.read_text()
-    in_src = relative.parts[0] == "src"
-    room = relative.parts[1] if in_src and len(relative.parts) > 2 else None
+    room = room_of(relative)
     if relative.name == "tidy.py":  # names what it forbids
         return
     text_to_read = text if path.suffix != ".def" else re.sub(r"[^\n]{121,}", "", text)
@@ -285,7 +292,7 @@ def check_tree(root):
     for path, relative in sources(root):
         count += 1
         problems += [f"{relative}:{number}: {what}" for number, what in check_file(path, relative, table, known)]
-    for path in [*root.glob("*.md"), *(path for tree in TREES + ("schemas",) for path in (root / tree).rglob("*.md"))]:
+    for path in [*root.glob("*.md"), *(path for tree in TREES + ("docs", "schemas") for path in (root / tree).rglob("*.md"))]:
         if not UNSEEN & set(path.parts):
             problems += [f"{path.relative_to(root)}:{n}: {what}" for n, what in check_names(path, path.read_text(), known)]
     problems += [f"{path}:{number}: {what}" for path, number, what in check_headers(root)]

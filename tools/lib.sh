@@ -19,12 +19,43 @@ seconds_since() {
 # step TITLE COMMAND…: prints the title, runs the command, prints how long it took. A failure ends the script (set -e).
 # The command is not in a condition: there bash would ignore errors inside it.
 step() {
+  if goes_on; then going_on "$@"; return; fi
   step_title=$1 step_start=$(now); shift
   say "$step_title"
   "$@"
   step_ends
   printf '   done in %s s\n' "$step_seconds"
   step_title=
+}
+
+# tools/test --all takes hours. With the folder $CKPT_STEPS a failed step does not end the script, and one that passed
+# leaves its results there and is not run again: so what was cut off can be resumed. See steps_of_tree.
+goes_on() { [[ -n ${CKPT_STEPS:-} && -n ${CKPT_RESULTS:-} ]]; }
+going_on() {
+  local title=$1 passed=$CKPT_STEPS/${1//[^A-Za-z0-9.]/-}.tsv status=0; shift
+  say "$title"
+  if [[ -e $passed ]]; then
+    cat "$passed" >>"$CKPT_RESULTS"
+    echo "   passed before, on this tree"
+    return 0
+  fi
+  : >"$passed.new"
+  set +e
+  (set -e; step_title=$title step_start=$(now) CKPT_RESULTS=$passed.new; "$@"; step_title=$title; step_ends)
+  status=$?
+  set -e
+  [[ $status == 0 ]] || CKPT_RESULTS=$passed.new record failed "$title: exit status $status"
+  cat "$passed.new" >>"$CKPT_RESULTS"
+  if grep -q ^failed "$passed.new"; then rm "$passed.new"; else mv "$passed.new" "$passed"; fi
+}
+# A folder for this very tree, changes and new files included.
+steps_of_tree() {
+  local index
+  index=$(mktemp)
+  rm "$index"
+  GIT_INDEX_FILE=$index git add -A
+  echo "$repo/build/passed/$(GIT_INDEX_FILE=$index git write-tree)"
+  rm "$index"
 }
 step_ends() {
   step_seconds=$(seconds_since "$step_start")

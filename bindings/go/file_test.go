@@ -10,7 +10,7 @@ import (
 
 // dcp is a directory of DCP that two ranks wrote, in whose files tensors are cut; with ".pt", PyTorch's own conversion
 // to one file.
-const dcp = "../../tests/interop/fixtures/dcp/fsdp2"
+const dcp = "../../interop/tests/fixtures/dcp/fsdp2"
 
 func openFile(t testing.TB, path string, options ckpt.Options) *ckpt.File {
 	t.Helper()

@@ -2,5 +2,5 @@
 
 package ckpt
 
-// #cgo pkg-config: ckpt
+// #cgo pkg-config: ckpt-files
 import "C"

@@ -47,36 +47,6 @@ ckpt_report* new_report(Report report) {
 // Makes the static error before memory runs out.
 [[gnu::constructor]] static void make_nomem_error() { (void)nomem_error(); }
 
-Status get_struct(const void* from, void* to, size_t least, size_t size) {
-  if (!from) return null_status("desc");
-  uint32_t given;
-  std::memcpy(&given, from, sizeof given);
-  if (given < least) return Status(CKPT_INVALID, strformat("desc.struct_size: expected {}, found {}", size, given));
-  std::memcpy(to, from, std::min<size_t>(given, size));
-  for (size_t i = size; i < given; i++)
-    if (static_cast<const unsigned char*>(from)[i] != 0)
-      return Status(CKPT_UNSUPPORTED, "the descriptor uses fields that this library does not know");
-  return Ok();
-}
-
-Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
-  ckpt_tensor_desc full{};
-  CKPT_TRY(get_struct(desc, &full, offsetof(ckpt_tensor_desc, shape), sizeof full));
-  CKPT_TRY(check_reserved(full.reserved));
-  return full;
-}
-
-Status check_reserved(uint32_t reserved) {
-  if (reserved == 0) return Ok();
-  return Status(CKPT_UNSUPPORTED, strformat("the descriptor's field `reserved`: expected 0, found {}", reserved))
-      .with("expected", "0")
-      .with("found", uint64_t{reserved});
-}
-
-Status of_tensor(Status status, const char* name) {
-  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-}
-
 }  // namespace ckpt::api
 
 using namespace ckpt;

@@ -1,16 +1,15 @@
 // The C handles: thin owners of engine objects, and the one place where C++ ends. No exception gets past guard().
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
 
+#include "base/caller.h"
 #include "base/job.h"
 #include "base/options.h"
-#include "base/process.h"
 #include "base/report.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
@@ -26,7 +25,6 @@
 #include "save/save.h"
 #include "session/runs.h"
 #include "session/session.h"
-#include "session/turn.h"
 #include "store/store.h"
 
 struct ckpt_error {
@@ -35,19 +33,8 @@ struct ckpt_error {
 
 namespace ckpt::api {
 
-// What every handle starts with: the process that made it, to which it belongs.
-struct Owned {
-  pid_t pid = current_process();
-  bool forked() const { return pid != current_process(); }
-};
-
 // Explains a failure to the caller. OK clears *err.
 ckpt_status give(Status status, ckpt_error** err);
-
-inline Status forked_status() {
-  return Status(CKPT_FORKED, "this object was made before fork(); the child can only free it");
-}
-inline Status null_status(const char* what) { return Status(CKPT_INVALID, std::string(what) + " is NULL"); }
 
 ckpt_status give_nomem(ckpt_error** err) noexcept;
 ckpt_status give_internal(const char* what, ckpt_error** err) noexcept;
@@ -93,35 +80,10 @@ void release(Handle* handle) noexcept {
   if (handle && !handle->forked()) delete handle;
 }
 
-// INVALID for a handle that is NULL, FORKED for one of the parent process.
-template <typename Handle>
-Status usable(const Handle* handle, const char* what) {
-  if (!handle) return null_status(what);
-  return handle->forked() ? forked_status() : Ok();
-}
-
 // The job under which a call works: that of its options, for this one call, or one of its own. INVALID.
 Result<std::shared_ptr<Job>> job_for(const ckpt_options* options);
 // For a call that does not work under a job. INVALID if its options have one.
 Status refuse_job(const ckpt_options* options);
-
-// Copies an info record to a caller whose struct may be older (shorter) or newer (longer) than ours.
-template <typename Info>
-Status put_info(const Info& info, Info* out) {
-  if (!out) return null_status("out");
-  if (out->struct_size < sizeof(uint32_t)) return Status(CKPT_INVALID, "struct_size is not set");
-  uint32_t size = out->struct_size;
-  std::memcpy(out, &info, std::min<size_t>(size, sizeof info));
-  out->struct_size = size;
-  return Ok();
-}
-
-// Reads a struct of a caller that may be shorter (`least` bytes at least) or longer than ours (`size`). UNSUPPORTED if
-// a longer one sets fields that we do not know.
-Status get_struct(const void* from, void* to, size_t least, size_t size);
-Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
-// UNSUPPORTED unless the field `reserved` of a descriptor is 0: a newer program may mean something by it.
-Status check_reserved(uint32_t reserved);
 
 // Calls add(i, &descs[i]) for each of `count`, until one fails, if the handle may be used. `given`: whether the other
 // arrays are not null. A newer program has larger descriptors.
@@ -141,9 +103,6 @@ ckpt_status for_each_desc(const Status& handle, uint64_t count, const ckpt_tenso
   return CKPT_OK;
 }
 
-// Adds the name of the tensor to a failure.
-Status of_tensor(Status status, const char* name);
-
 // The handle of a job that runs in the background once its `start` is called.
 std::unique_ptr<ckpt_job> new_job(bool has_report = false);
 
@@ -152,43 +111,43 @@ ckpt_report* new_report(Report report);
 
 }  // namespace ckpt::api
 
-struct ckpt_store : ckpt::api::Owned {
+struct ckpt_store : ckpt::Owned {
   std::shared_ptr<ckpt::store::Store> store, mirror;           // the mirror may be null
   std::shared_ptr<ckpt::store::CacheTrouble> cache_trouble{};  // why option cache has no effect; null without it
   int64_t patience_ms = 0;                                     // of calls without options
   ckpt::checkpoint::Places places() const { return {*store, mirror.get()}; }
 };
-struct ckpt_list : ckpt::api::Owned {
+struct ckpt_list : ckpt::Owned {
   std::vector<ckpt::checkpoint::CheckpointEntry> entries;
 };
-struct ckpt_runs : ckpt::api::Owned {
+struct ckpt_runs : ckpt::Owned {
   std::vector<ckpt::session::RunEntry> entries;
 };
-struct ckpt_report : ckpt::api::Owned {
+struct ckpt_report : ckpt::Owned {
   ckpt::Report report;
 };
-struct ckpt_session : ckpt::api::Owned {
+struct ckpt_session : ckpt::Owned {
   std::shared_ptr<ckpt::session::Session> session;
   std::shared_ptr<ckpt::maintain::Mirror> mirror;  // on rank 0 of a store that has one
 };
-struct ckpt_save : ckpt::api::Owned {
+struct ckpt_save : ckpt::Owned {
   std::shared_ptr<ckpt::save::Save> save;
   std::shared_ptr<ckpt::maintain::Mirror> mirror;
 };
-struct ckpt_reader : ckpt::api::Owned {
+struct ckpt_reader : ckpt::Owned {
   std::shared_ptr<ckpt::checkpoint::Checkpoint> checkpoint;
   std::shared_ptr<ckpt::store::CacheTrouble> cache_trouble{};  // of its store
 };
-struct ckpt_share : ckpt::api::Owned {
+struct ckpt_share : ckpt::Owned {
   std::shared_ptr<const ckpt::load::Share> share;
 };
-struct ckpt_load : ckpt::api::Owned {
+struct ckpt_load : ckpt::Owned {
   std::shared_ptr<ckpt::load::Load> load;
 };
-struct ckpt_job : ckpt::api::Owned {
+struct ckpt_job : ckpt::Owned {
   std::shared_ptr<ckpt::Job> job;
 };
-struct ckpt_tree : ckpt::api::Owned {
+struct ckpt_tree : ckpt::Owned {
   ckpt::format::Tree tree;
   mutable std::mutex mutex;  // guards `json`, which const calls make
   mutable std::optional<std::string> json;

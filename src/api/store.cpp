@@ -7,54 +7,16 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
-// Null if there is to be none.
-static Result<std::shared_ptr<store::Store>> open_mirror(const store::Store& store, const std::string& uri,
-                                                         const store::StoreOptions& settings) {
-  if (uri.empty()) return std::shared_ptr<store::Store>();
-  CKPT_ASSIGN(auto mirror, store::open_store(uri, settings));
-  if (mirror->uri() == store.uri())
-    return Status(CKPT_INVALID, "option mirror names the store itself: " + mirror->uri()).with("found", mirror->uri());
-  return mirror;
-}
-
-// A directory needs no cache, but the other place may. INVALID if neither does. What else is wrong costs time and
-// nothing more, so it ends no trainer: loads do without, and a reader's report says why.
-static Status put_cache_before(ckpt_store* opened, store::StoreOptions settings) {
-  settings.cache.trouble = opened->cache_trouble = std::make_shared<store::CacheTrouble>();
-  const bool mirror_needs_it = opened->mirror && opened->mirror->traits().remote;
-  for (auto* place : {&opened->store, &opened->mirror}) {
-    if (place == &opened->mirror ? !mirror_needs_it : mirror_needs_it && !(*place)->traits().remote) continue;
-    auto cached = store::open_cache(*place, settings);
-    if (!cached.ok() && !(*place)->traits().remote) return std::move(cached).status();
-    if (!cached.ok())
-      opened->cache_trouble->note(std::move(cached).status());
-    else
-      *place = cached.take();
-  }
-  return Ok();
-}
-
-static Result<ckpt_store> open_places(const std::string& uri, const std::string& mirror_uri,
-                                      const store::StoreOptions& settings) {
-  // open_store refuses a cache that cannot be used; put_cache_before does without it and says so.
-  store::StoreOptions without_cache = settings;
-  without_cache.cache = {};
-  CKPT_ASSIGN(auto store, store::open_store(uri, without_cache));
-  CKPT_ASSIGN(auto mirror, open_mirror(*store, mirror_uri, without_cache));
-  ckpt_store opened{{}, std::move(store), std::move(mirror)};
-  if (!settings.cache.directory.empty()) CKPT_TRY(put_cache_before(&opened, settings));
-  return opened;
-}
-
 ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
     CKPT_TRY(refuse_job(options));
     const Options& bag = options_of(options);
-    store::StoreOptions settings{
+    const store::StoreOptions settings{
         .direct_io = bag.str("direct_io") == "auto",
         .uring = bag.str("io_engine") == "auto",
         .recycle = bag.str("recycle") == "auto",
+        .cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))},
         .s3 = {.endpoint = bag.str("endpoint"),
                .region = bag.str("region"),
                .profile = bag.str("profile"),
@@ -64,14 +26,13 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
                .grace_ms = bag.integer("prune_grace_ms"),
                .timing = {}},
         .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
-    settings.cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))};
     const auto open = [asked = std::string(uri), mirror = bag.str("mirror"), settings](Job&) {
-      return open_places(asked, mirror, settings);
+      return store::open_places(asked, mirror, settings);
     };
     const int64_t patience_ms = bag.integer("timeout_ms");
-    CKPT_ASSIGN(ckpt_store opened, make_apart<ckpt_store>(std::make_shared<Job>(), patience_ms, open));
-    opened.patience_ms = patience_ms;
-    *out = new ckpt_store(std::move(opened));
+    CKPT_ASSIGN(auto opened, make_apart<store::OpenedPlaces>(std::make_shared<Job>(), patience_ms, open));
+    *out = new ckpt_store{
+        {}, std::move(opened.store), std::move(opened.mirror), std::move(opened.cache_trouble), patience_ms};
     return Ok();
   });
 }
@@ -180,8 +141,11 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(store, "store"));
     const Options& bag = options_of(options);
-    const commit::RetentionPolicy policy{bag.str("run"), bag.integer("keep_last"), bag.integer("keep_every"),
-                                         bag.str("protect"), bag.integer("dry_run") == 1};
+    const commit::RetentionPolicy policy{.run = bag.str("run"),
+                                         .keep_last = bag.integer("keep_last"),
+                                         .keep_every = bag.integer("keep_every"),
+                                         .protect = bag.str("protect"),
+                                         .dry_run = bag.integer("dry_run") == 1};
     const auto work = [kept = store->store, policy](Job& job) -> Result<Report> {
       Report findings;
       CKPT_TRY(commit::apply_retention(*kept, policy, &findings, job));

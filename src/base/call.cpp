@@ -84,6 +84,11 @@ Status Call::end_late(Status cause) {
   return ended;
 }
 
+void Call::end_at(Status cause, int64_t over_ms) {
+  (void)end(std::move(cause));
+  over_ms_ = std::min(over_ms_.load(), over_ms);
+}
+
 // With the lock. The cause may be any status, and must not be taken for an answer of the store ("not found").
 Status Call::why_over() const {
   if (cause_.ok()) return Status(CKPT_CANCELLED, "the job was cancelled");
@@ -145,22 +150,24 @@ static Status with_reason(const Status& known, const std::string& text) {
 void Call::end_outer(const Status& cause) const {
   const int64_t over = over_ms();
   for (Call* call = outer.get(); call; call = call->outer.get()) {
-    (void)call->end(cause);
     call->part_is_left_ = true;
-    call->over_ms_ = std::min(call->over_ms_.load(), over);
+    call->end_at(cause, over);
   }
 }
 
 bool Call::is_stuck(Status* answer) {
   const int64_t now = steady_ms(), patience = patience_ms();
   std::unique_lock lock(mutex_);
-  const Busy* oldest = busy_;
-  for (const Busy* one = busy_; one; one = one->after_)
+  const Busy *oldest = busy_, *latest = busy_;
+  for (const Busy* one = busy_; one; one = one->after_) {
     if (one->since_ms() < oldest->since_ms()) oldest = one;
+    if (one->late_ms(patience) < latest->late_ms(patience)) latest = one;
+  }
   if (!oldest) return false;
-  const std::string what = strformat("{} has not ended for {} ms", oldest->text(), now - oldest->since_ms());
   const bool left = is_left(*oldest, now);
-  const bool late = now >= later(oldest->since_ms(), patience);
+  const bool late = now >= latest->late_ms(patience);
+  const Busy& held = late ? *latest : *oldest;
+  const std::string what = strformat("{} has not ended for {} ms", held.text(), now - held.since_ms());
   const Status known = has_answer_ ? if_left_ : Ok();
   const bool has_answer = has_answer_;
   lock.unlock();
@@ -175,7 +182,12 @@ bool Call::is_stuck(Status* answer) {
 // ---- operations ----
 
 Busy::Busy(const char* verb, std::string_view path, std::string_view name)
-    : verb_(verb), path_(path), name_(name), since_ms_(steady_ms()), call_(CallContext::current().call()) {
+    : verb_(verb),
+      path_(path),
+      name_(name),
+      since_ms_(steady_ms()),
+      wait_ends_ms_(CallContext::current().until_ms_),
+      call_(CallContext::current().call()) {
   // One inside a call that somebody looks after works on the same threads.
   while (call_ && !call_->watched_) call_ = call_->outer.get();
   if (!call_) return;
@@ -190,6 +202,10 @@ Busy::~Busy() {
   std::lock_guard lock(call_->mutex_);
   (before_ ? before_->after_ : call_->busy_) = after_;
   if (after_) after_->before_ = before_;
+}
+
+int64_t Busy::late_ms(int64_t patience_ms) const {
+  return std::min(later(since_ms_, patience_ms), later(std::max(wait_ends_ms_, since_ms_), Call::kHeldMs));
 }
 
 std::string Busy::path() const { return std::string(path_) + (name_.empty() ? "" : "/") + std::string(name_); }

@@ -45,11 +45,12 @@ class Call : public std::enable_shared_from_this<Call> {
   // Once a call is over, others are told and things tidied up within this time.
   static constexpr int64_t kClosingMs = 6000;
   // So long after it is over, a thread that the kernel still holds is left behind. Its operation must be at least so
-  // old.
+  // old. An operation of a wait ends the call if it goes on for kHeldMs after the wait's end.
   static constexpr int64_t kLeaveMs = 7000, kHeldMs = 1000;
 
   RequestCounters requests;
   std::shared_ptr<Call> outer;  // the call that this one is a part of; set before the work begins
+  std::shared_ptr<void> above;  // what a library above ckpt has of it; the same
 
   // Set before the work begins.
   void bound(int64_t patience_ms) { patience_ms_ = patience_ms; }
@@ -61,6 +62,8 @@ class Call : public std::enable_shared_from_this<Call> {
   Status end(Status cause);
   // The same of an operation that took too long: whatever else the call does is to end, too.
   Status end_late(Status cause);
+  // The same of something else that this call is over with, since then.
+  void end_at(Status cause, int64_t over_ms);
   // OK unless it was cancelled or is late. Work that asks no store goes on where the call has failed for another cause,
   // until whoever waits for it knows.
   Status check_work() const;
@@ -116,6 +119,8 @@ class Busy {
   Busy& operator=(const Busy&) = delete;
 
   int64_t since_ms() const { return since_ms_; }
+  // When it is too late, if an operation may take `patience_ms`.
+  int64_t late_ms(int64_t patience_ms) const;
   // "write of /data/run7/step-1.1.1/PART_000"
   std::string text() const;
   std::string path() const;
@@ -124,7 +129,7 @@ class Busy {
   friend class Call;
   const char* const verb_;
   const std::string_view path_, name_;
-  const int64_t since_ms_;
+  const int64_t since_ms_, wait_ends_ms_;
   Call* call_ = nullptr;  // in whose list it is
   mutable const Busy *before_ = nullptr, *after_ = nullptr;
 };
@@ -152,6 +157,7 @@ class CallContext {
   CallContext with(Call* part) const;
 
  private:
+  friend class Busy;
   friend class Closing;
   int64_t end_ms() const;
 
@@ -177,24 +183,6 @@ class ContextScope {
 class CancelShield : ContextScope {
  public:
   CancelShield() : ContextScope(CallContext::current().shielded()) {}
-};
-
-// What parts of this thread's call read or write while it lives: memory of a load or a save inside the call. It
-// outlives a part that was left behind, and wakes up later.
-template <typename T>
-class Lasting {
- public:
-  explicit Lasting(T value) : value_(std::make_shared<T>(std::move(value))) {}
-  Lasting(Lasting&&) noexcept = default;
-  ~Lasting() {
-    Call* const call = CallContext::current().call();
-    if (call && value_) call->keep_if_left(std::move(value_));
-  }
-  T& operator*() const { return *value_; }
-  T* operator->() const { return value_.get(); }
-
- private:
-  std::shared_ptr<T> value_;
 };
 
 // The call has failed: what this thread does while it lives tells others, or tidies up.

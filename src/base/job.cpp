@@ -68,6 +68,14 @@ Status Job::run_apart(int32_t done, std::function<Status(Job&)> work) {
   return status_;
 }
 
+void Job::begin_outside() {
+  taken_ = true;
+  be_part_of_outer();
+  call->watch();
+  began_ = std::chrono::steady_clock::now();
+  reach(CKPT_JOB_RUNNING);
+}
+
 ContextScope Job::enter(int64_t patience_ms) const {
   call->bound(patience_ms);
   for (const Call* one = CallContext::current().call(); one; one = one->outer.get())
@@ -90,7 +98,12 @@ void Job::end(int32_t done, Status status) {
 void Job::look() const {
   if (!can_be_left_ || state_ >= CKPT_JOB_COMMITTED) return;
   Status answer;
-  if (!call->is_stuck(&answer)) return;
+  bool left = call->is_stuck(&answer);
+  if (!left && look_too_) {
+    const std::lock_guard one(looking_);
+    left = look_too_(&answer);
+  }
+  if (!left) return;
   std::lock_guard lock(mutex_);
   if (state_ >= CKPT_JOB_COMMITTED) return;
   left_ = true;

@@ -40,6 +40,12 @@ class Job : public std::enable_shared_from_this<Job> {
   Status run(int32_t done, const std::function<Status(Job&)>& work);
   Status start(int32_t done, std::function<Status(Job&)> work);
   Status run_apart(int32_t done, std::function<Status(Job&)> work);
+  // Of work on threads that are somebody else's (ckpt_layer.h): begins, and ends as DONE, FAILED or CANCELLED.
+  void begin_outside();
+  void end_outside(Status status) { end(CKPT_JOB_DONE, std::move(status)); }
+  // Also has `look` tell, while somebody waits for the job, whether its thread is to be left behind with that answer.
+  // Set before the work begins. Only one at a time asks.
+  void look_too(std::function<bool(Status* answer)> look) { look_too_ = std::move(look); }
   // This thread works for the job as long as that lives, if it did not already. Its operations take at most so long.
   ContextScope enter(int64_t patience_ms) const;
 
@@ -84,6 +90,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::atomic<bool> taken_{false};
   mutable std::atomic<bool> left_{false};
   std::atomic<bool> can_be_left_{false};
+  std::function<bool(Status*)> look_too_;
+  mutable std::mutex looking_;
   mutable Status status_;
   // Kept until the job is freed: it keeps alive what the job was made from.
   std::function<Status(Job&)> work_;

@@ -24,8 +24,17 @@ class Options {
   std::string str(std::string_view key) const;
   int64_t integer(std::string_view key) const;
   bool is_set(std::string_view key) const { return values_.find(key) != values_.end(); }
+  // What was set; null where nothing was, or something of the other kind.
+  const int64_t* set_integer(std::string_view key) const { return value_of<int64_t>(key); }
+  const std::string* set_text(std::string_view key) const { return value_of<std::string>(key); }
 
  private:
+  template <typename T>
+  const T* value_of(std::string_view key) const {
+    const auto found = values_.find(key);
+    return found == values_.end() ? nullptr : std::get_if<T>(&found->second);
+  }
+
   std::map<std::string, std::variant<int64_t, std::string>, std::less<>> values_;
 };
 

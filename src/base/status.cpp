@@ -103,6 +103,15 @@ static ckpt_status code_of_errno(int error) {
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
+Status tensor_error(ckpt_status code, std::string_view name, std::string text) {
+  return of_tensor(Status(code, std::move(text)), name);
+}
+
+Status of_tensor(Status status, std::string_view name) {
+  if (status.ok() || status.detail("tensor")) return status;
+  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+}
+
 Status from_errno(int error, std::string_view action, std::string_view path) {
   char text[128];
   const char* reason = strerror_r(error, text, sizeof text);

@@ -75,6 +75,11 @@ const char* status_name(ckpt_status status);
 // "name" in quotation marks, for messages. Marked cold, since only errors need it.
 [[gnu::cold]] std::string quoted(std::string_view name);
 
+// An error about a tensor, with its name in the text and as the fact "tensor".
+[[gnu::cold]] Status tensor_error(ckpt_status code, std::string_view name, std::string text);
+// The same of an error that does not say yet which tensor it is about.
+[[gnu::cold]] Status of_tensor(Status status, std::string_view name);
+
 // The status of a failed system call: NO_SPACE, NOT_FOUND, EXISTS, NOMEM or IO, with its text and the path as a fact.
 Status from_errno(int error, std::string_view action, std::string_view path);
 

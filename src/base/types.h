@@ -13,6 +13,12 @@
 
 namespace ckpt {
 
+// The first member of a struct of settings: nobody can fill it by position, where a field put into the middle would
+// change what the others mean.
+struct ByName {
+  explicit ByName() = default;
+};
+
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 

@@ -89,6 +89,8 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   const format::ManifestTrailer& trailer() const { return trailer_; }
   const store::Reader& manifest_file() const { return *file_; }
   const store::Store& store() const { return *store_; }
+  // Nobody can remove its files while this one is open: no other machine reaches them, or its lock keeps them there.
+  bool is_kept() const { return !store_->traits().shared || (lock_ && lock_->protects()); }
 
   // Checks all that the manifest holds: its pages, counts, targets of aliases, and the copies of parts' indexes.
   // Opening a small manifest does that. CORRUPT, FORMAT, or an error of the store.

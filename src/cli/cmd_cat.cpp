@@ -19,6 +19,7 @@
 #include "cli/tree_text.h"
 
 namespace cli {
+namespace cmd_cat {
 namespace {
 
 struct Args : Common {
@@ -339,8 +340,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_cat
 
 void add_cat(CLI::App& app, Action& chosen) {
+  using namespace cmd_cat;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();

@@ -12,6 +12,7 @@
 #include "store/mount.h"
 
 namespace cli {
+namespace cmd_check {
 namespace {
 
 struct Args : Common {
@@ -179,8 +180,10 @@ int run(const Args& args) try {
 }
 
 }  // namespace
+}  // namespace cmd_check
 
 void add_check(CLI::App& app, Action& chosen) {
+  using namespace cmd_check;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("DIRECTORY", args->directory, "where a store is, or is to be").required();

@@ -3,6 +3,7 @@
 #include "cli/completion.h"
 
 namespace cli {
+namespace cmd_completion {
 namespace {
 
 struct Args : Common {
@@ -19,8 +20,10 @@ constexpr Words kWords = {"completion", "print the completion script of a shell"
                           "0 printed, 2 error"};
 
 }  // namespace
+}  // namespace cmd_completion
 
 void add_completion(CLI::App& app, Action& chosen) {
+  using namespace cmd_completion;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("SHELL", args->shell, "the shell").required().type(kShells);

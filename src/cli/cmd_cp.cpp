@@ -8,6 +8,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_cp {
 namespace {
 
 struct Args : Common {
@@ -160,8 +161,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_cp
 
 void add_cp(CLI::App& app, Action& chosen) {
+  using namespace cmd_cp;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("FROM", args->from, kCheckpointHelp).required();

@@ -16,6 +16,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_diff {
 namespace {
 
 struct Args : Common {
@@ -279,8 +280,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_diff
 
 void add_diff(CLI::App& app, Action& chosen) {
+  using namespace cmd_diff;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("A", args->a, kCheckpointHelp).required();

@@ -8,6 +8,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_export {
 namespace {
 
 struct Args : Common {
@@ -143,8 +144,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_export
 
 void add_export(CLI::App& app, Action& chosen) {
+  using namespace cmd_export;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();

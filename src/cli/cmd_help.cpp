@@ -7,6 +7,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_help {
 namespace {
 
 struct Args : Common {
@@ -59,8 +60,10 @@ int run(const Args& args, const CLI::App& app) {
 }
 
 }  // namespace
+}  // namespace cmd_help
 
 void add_help(CLI::App& app, Action& chosen) {
+  using namespace cmd_help;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("TOPIC", args->topic, "a command, or \"options\"");

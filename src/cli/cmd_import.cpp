@@ -10,6 +10,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_import {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,8 +130,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_import
 
 void add_import(CLI::App& app, Action& chosen) {
+  using namespace cmd_import;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command

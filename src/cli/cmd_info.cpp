@@ -12,6 +12,7 @@
 #include "cli/tree_text.h"
 
 namespace cli {
+namespace cmd_info {
 namespace {
 
 struct Args : Common {
@@ -391,8 +392,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_info
 
 void add_info(CLI::App& app, Action& chosen) {
+  using namespace cmd_info;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();

@@ -6,6 +6,7 @@
 #include "cli/table.h"
 
 namespace cli {
+namespace cmd_ls {
 namespace {
 
 struct Args : Common {
@@ -157,8 +158,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_ls
 
 void add_ls(CLI::App& app, Action& chosen) {
+  using namespace cmd_ls;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();

@@ -8,6 +8,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_map {
 namespace {
 
 struct Args : Common {
@@ -62,8 +63,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_map
 
 void add_map(CLI::App& app, Action& chosen) {
+  using namespace cmd_map;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("ACTION", args->action, "check").required();

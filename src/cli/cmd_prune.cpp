@@ -7,6 +7,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_prune {
 namespace {
 
 struct Args : Common {
@@ -82,8 +83,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_prune
 
 void add_prune(CLI::App& app, Action& chosen) {
+  using namespace cmd_prune;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();

@@ -3,6 +3,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_repair {
 namespace {
 
 struct Args : Common {
@@ -73,8 +74,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_repair
 
 void add_repair(CLI::App& app, Action& chosen) {
+  using namespace cmd_repair;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@ID").required();

@@ -3,6 +3,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_rm {
 namespace {
 
 struct Args : Common {
@@ -28,8 +29,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_rm
 
 void add_rm(CLI::App& app, Action& chosen) {
+  using namespace cmd_rm;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kNo);
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@SELECTOR").required();

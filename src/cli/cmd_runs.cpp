@@ -3,6 +3,7 @@
 #include "cli/table.h"
 
 namespace cli {
+namespace cmd_runs {
 namespace {
 
 struct Args : Common {
@@ -54,8 +55,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_runs
 
 void add_runs(CLI::App& app, Action& chosen) {
+  using namespace cmd_runs;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();

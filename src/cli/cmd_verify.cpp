@@ -12,6 +12,7 @@
 #include "cli/text.h"
 
 namespace cli {
+namespace cmd_verify {
 namespace {
 
 struct Args : Common {
@@ -229,8 +230,10 @@ int run(const Args& args) {
 }
 
 }  // namespace
+}  // namespace cmd_verify
 
 void add_verify(CLI::App& app, Action& chosen) {
+  using namespace cmd_verify;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();

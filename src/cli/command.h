@@ -28,7 +28,7 @@ inline constexpr int kExitOk = 0, kExitNo = 1, kExitError = 2;
 // What the command line asks for; returns the exit code.
 using Action = std::function<int()>;
 
-// One function per command, in cmd_*.cpp (in without_interop.cpp where libckpt lacks ckpt_file.h). If the command line
+// One function per command, in cmd_*.cpp. If the command line
 // names the command, its action is stored in `chosen`.
 void add_ls(CLI::App& app, Action& chosen);
 void add_runs(CLI::App& app, Action& chosen);

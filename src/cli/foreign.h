@@ -1,5 +1,4 @@
-// ckpt info, cat and diff of a file or directory of another format, without a store. without_interop.cpp replaces it
-// where libckpt lacks ckpt_file.h.
+// ckpt info, cat and diff of a file or directory of another format, without a store.
 #pragma once
 
 #include <cstdint>

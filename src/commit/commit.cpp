@@ -268,12 +268,11 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
     report->add(CKPT_FINDING_KEPT, status.code(), "", "after the commit: " + status.message());
   };
   note(session.store().remove(attempt_record_key(session, attempt), false));
-  const RetentionPolicy policy{session.plan().run,
-                               settings.keep_last,
-                               settings.keep_every,
-                               settings.protect,
-                               false,
-                               [&](const format::Summary& one) { return session.continuation().holds(one); }};
+  const RetentionPolicy policy{.run = session.plan().run,
+                               .keep_last = settings.keep_last,
+                               .keep_every = settings.keep_every,
+                               .protect = settings.protect,
+                               .holds = [&](const format::Summary& one) { return session.continuation().holds(one); }};
   note(retire_older(session, summary, settings.on_existing == "replace", policy, report));
 }
 

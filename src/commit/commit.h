@@ -1,6 +1,6 @@
 // All ranks or none: how one attempt at a label becomes a committed checkpoint, or is closed for every rank.
 //
-// The durable steps, in order. Each needs the one before it; src/README.md, "Commit", says why.
+// The durable steps, in order. Each needs the one before it; README.md says why.
 //
 //   1. rank 0     put `.ckpt/attempts/<token>.<attempt>.<label>`, synced: what is recorded can be cleaned up.
 //   2. rank 0     make the checkpoint directory, and sync the store's root.
@@ -23,7 +23,8 @@
 namespace ckpt::commit {
 
 struct CommitSettings {
-  std::string on_existing, protect;
+  ByName by_name{};
+  std::string on_existing{}, protect{};
   int64_t timeout_ms = 0, keep_last = 0, keep_every = 0;
   unsigned threads = 2;
   uint32_t group_from = 256;  // ranks; the same on all of them

@@ -1,6 +1,6 @@
 // What the parts of consecutive ranks say together: of each name once, with the pieces of its tensor in compact form.
-// The leader of a group of ranks writes it into a GROUP file, from which rank 0 merges MANIFEST (src/README.md,
-// "Commit").
+// The leader of a group of ranks writes it into a GROUP file, from which rank 0 merges MANIFEST (README.md, "Groups
+// of ranks").
 #pragma once
 
 #include <algorithm>

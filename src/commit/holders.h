@@ -1,5 +1,5 @@
 // Which ranks hold a tensor that only some of them add. The ranks tell each other through the store before they write,
-// since the members of a replica group must know each other to share out the writing (src/README.md, "Holders").
+// since the members of a replica group must know each other to share out the writing (README.md, "Holders").
 #pragma once
 
 #include <span>

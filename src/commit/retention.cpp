@@ -112,8 +112,7 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   CKPT_ASSIGN(const auto entry, std::move(found));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     CKPT_TRY(remove_committed(store, entry, nullptr));
-    store.finish_removals();
-    return Ok();
+    return store.finish_removals();
   }
   const std::string record = format::attempt_key(entry.summary.token, entry.summary.attempt, entry.summary.label);
   auto text = store.get(record, 4096);
@@ -161,6 +160,13 @@ static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& e
     add_finding(report, CKPT_FINDING_KEPT, entry,
                 (status.detail("undecided") ? "kept or removed, since " : "kept, since ") + status.message(),
                 status.code());
+}
+
+// Of what was taken out of sight, now or earlier.
+static void finish_removals(store::Store& store, Report* report) {
+  const Status status = store.finish_removals();
+  if (!status.ok())
+    report->add(CKPT_FINDING_KEPT, status.code(), "", "files of removed checkpoints stay, since " + status.message());
 }
 
 Status check_policy(const RetentionPolicy& policy) {
@@ -251,7 +257,7 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
     CKPT_ASSIGN(auto entries, candidates(store, policy.run));
     CKPT_TRY(apply_policy(store, std::move(entries), policy, nullptr, report, job));
   }
-  if (!policy.dry_run) store.finish_removals();
+  if (!policy.dry_run) finish_removals(store, report);
   return Ok();
 }
 
@@ -273,7 +279,7 @@ Status retire_older(session::Session& session, const format::Summary& committed,
   Job uncounted;  // the save has its own figures, and is over
   if (policy.keep_last != 0)
     CKPT_TRY(apply_policy(session.store(), std::move(entries), policy, &by, report, uncounted));
-  session.store().finish_removals();
+  finish_removals(session.store(), report);
   return Ok();
 }
 

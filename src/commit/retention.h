@@ -12,10 +12,11 @@
 namespace ckpt::commit {
 
 struct RetentionPolicy {
-  std::string run;
+  ByName by_name{};
+  std::string run{};
   int64_t keep_last = 0;   // 0: all
   int64_t keep_every = 0;  // 0: none
-  std::string protect;     // labels, separated by commas
+  std::string protect{};   // labels, separated by commas
   bool dry_run = false;
   // Which checkpoints it concerns: a session's those that it goes on from. Null: all of the run.
   std::function<bool(const format::Summary&)> holds{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/scatter.h"
+#include "device/transfers.h"
 #include "plan/geometry.h"
 
 namespace ckpt::device {
@@ -20,5 +21,9 @@ struct RegionRequest {
 };
 // Checks a descriptor and the memory behind it, and fills a new `request`. INVALID.
 Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes, RegionRequest* request);
+// The same of a tensor of a save or load, whose `transfers` note where its memory is. INVALID, UNSUPPORTED: there is no
+// such device here.
+Result<RegionRequest> request_of(std::string_view name, const ckpt_tensor_desc& desc, const void* data,
+                                 uint64_t data_bytes, Location where, Transfers* transfers);
 
 }  // namespace ckpt::device

@@ -13,12 +13,6 @@ namespace ckpt::format {
 // No LZ4 block expands more. A file that claims a higher ratio only makes us allocate memory.
 static constexpr uint32_t kMaxLz4Ratio = 255;
 
-// Adds the name of the tensor to errors that lack it.
-static Status of_tensor(Status status, std::string_view name) {
-  if (status.detail("tensor")) return status;
-  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-}
-
 // a < b. Fast for neighbours in the order of names, which share most of their bytes.
 static bool ascend(std::string_view a, std::string_view b) {
   size_t common = std::min(a.size(), b.size()), at = 0;

@@ -27,9 +27,8 @@ Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint>
 }
 
 static Status mismatch(std::string_view name, const char* what, std::string stored, std::string asked) {
-  return Status(CKPT_MISMATCH, strformat("tensor {}: its {} is {} in the checkpoint, {} in the request", quoted(name),
-                                         what, stored, asked))
-      .with("tensor", std::string(name))
+  return tensor_error(CKPT_MISMATCH, name,
+                      strformat("its {} is {} in the checkpoint, {} in the request", what, stored, asked))
       .with("expected", std::move(stored))
       .with("found", std::move(asked));
 }
@@ -47,9 +46,9 @@ Status Load::check_request(const checkpoint::Checkpoint::Named& named, const dev
   if (dtype == want.dtype) return Ok();
   if (convert && device::convertible(dtype, want.dtype) && !view) return Ok();
   if (convert)
-    return Status(CKPT_UNSUPPORTED, strformat("tensor {}: no conversion of {} to {}{}", quoted(name), dtype_name(dtype),
-                                              dtype_name(want.dtype), view ? " for a view" : ""))
-        .with("tensor", std::string(name));
+    return tensor_error(
+        CKPT_UNSUPPORTED, name,
+        strformat("no conversion of {} to {}{}", dtype_name(dtype), dtype_name(want.dtype), view ? " for a view" : ""));
   return mismatch(name, "dtype", dtype_name(dtype), dtype_name(want.dtype));
 }
 
@@ -83,9 +82,8 @@ checkpoint::TensorRef Load::locate_in_own(std::string_view name, const device::R
 static Status check_strides(std::string_view name, const device::RegionRequest& want) {
   for (int i = 0; i < want.memory_extent.ndim; i++)
     if (want.memory.strides[static_cast<size_t>(i)] == 0 && want.memory_extent[i] > 1)
-      return Status(CKPT_INVALID, strformat("tensor {}: stride 0 in dimension {} would write elements over each other",
-                                            quoted(name), i))
-          .with("tensor", std::string(name));
+      return tensor_error(CKPT_INVALID, name,
+                          strformat("stride 0 in dimension {} would write elements over each other", i));
   return Ok();
 }
 
@@ -93,20 +91,10 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
                         device::Location where) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
   if (desc.region_kind == CKPT_REGION_ROWS)
-    return Status(CKPT_INVALID,
-                  strformat("tensor {}: region kind ROWS is for saves; a load asks for a box of the shape "
-                            "that ckpt_reader_tensor_find tells",
-                            quoted(name)))
-        .with("tensor", std::string(name));
-  device::RegionRequest want;
-  if (Status status = device::read_desc(desc, data, data_bytes, &want); !status.ok()) {
-    if (Status device = transfers_.check(where); !device.ok()) status = std::move(device);
-    return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-  }
-  if (auto device = transfers_.note(where, data, want.reach, desc.stream); device.ok())
-    want.memory.device = *device;
-  else
-    return std::move(device).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
+    return tensor_error(CKPT_INVALID, name,
+                        "region kind ROWS is for saves; a load asks for a box of the shape "
+                        "that ckpt_reader_tensor_find tells");
+  CKPT_ASSIGN(device::RegionRequest want, device::request_of(name, desc, data, data_bytes, where, &transfers_));
   // Skip empty regions: their default strides contain zeros.
   if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
   checkpoint::Checkpoint::Named named{locate_in_own(name, want)};
@@ -285,7 +273,10 @@ Status Load::open_parts(const LoadPlan& plan) const {
 Status Load::read(const LoadPlan& plan, Job& job) {
   std::atomic<uint64_t>& peak = job.counters.staging_peak_bytes;
   const uint64_t before = peak.exchange(0), beside = views_.memory_bytes() + transfers_.bounce_bytes();
-  Status status = execute_reads(*checkpoint_, plan, {threads_, staging_bytes_ - beside, verify_, &transfers_}, job);
+  Status status = execute_reads(
+      *checkpoint_, plan,
+      {.threads = threads_, .staging_bytes = staging_bytes_ - beside, .verify = verify_, .transfers = &transfers_},
+      job);
   peak = std::max(before, peak + beside);
   return status;
 }

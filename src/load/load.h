@@ -79,9 +79,10 @@ class Load {
 };
 
 struct ReadOptions {
-  unsigned threads;
-  uint64_t staging_bytes;
-  bool verify;
+  ByName by_name{};
+  unsigned threads = 1;
+  uint64_t staging_bytes = 0;
+  bool verify = true;
   device::Transfers* transfers = nullptr;  // open; null: all memory is the host's
 };
 // Carries out the plan: reads, checks, decodes and scatters. CORRUPT names tensor, part, offset and element range.

@@ -233,9 +233,8 @@ Status ReadPlanner::add(uint32_t number) {
   for (size_t i = 0; i < pieces_.size() && found != volume; i++) found += add_piece(wanted, pieces_[i]);
   if (found == volume) return Ok();
   std::string name(tensor_.name());
-  return Status(CKPT_INCOMPLETE, strformat("tensor \"{}\": {} of the {} elements of box {} are stored", name, found,
-                                           volume, to_text(box_)))
-      .with("tensor", name);
+  return tensor_error(CKPT_INCOMPLETE, name,
+                      strformat("{} of the {} elements of box {} are stored", found, volume, to_text(box_)));
 }
 
 // Sorts the pairs by their place in the parts. Overlaps that want the same chunk share its read.

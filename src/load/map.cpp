@@ -28,22 +28,20 @@ static Status check_mapped(Bytes file, std::span<const fb::Chunk> chunks, unsign
 }
 
 // A page whose file another machine has removed cannot be read: the kernel ends the process.
-static Status check_kept(const store::Store& store, std::string_view name) {
-  if (store.traits().common_locks) return Ok();
+static Status check_kept(const checkpoint::Checkpoint& checkpoint, std::string_view name) {
+  if (checkpoint.is_kept()) return Ok();
   return Status(CKPT_UNSUPPORTED,
                 strformat("tensor {} of {} is not mapped: locks of this mount are not seen by other machines, and one "
                           "that removes the checkpoint would end this process by SIGBUS; load it, or set option "
                           "map_unlocked=1 where nothing is removed meanwhile",
-                          quoted(name), store.uri()))
+                          quoted(name), checkpoint.store().uri()))
       .with("tensor", std::string(name));
 }
 
 Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, const MapOptions& options) {
-  if (!options.unlocked) CKPT_TRY(check_kept(checkpoint.store(), name));
+  if (!options.unlocked) CKPT_TRY(check_kept(checkpoint, name));
   CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint.find(name));
-  if (!named.tensor)
-    return Status(CKPT_NOT_FOUND, "tensor \"" + std::string(name) + "\": not in the checkpoint")
-        .with("tensor", std::string(name));
+  if (!named.tensor) return tensor_error(CKPT_NOT_FOUND, name, "not in the checkpoint");
   if (named.is_view()) return not_in_one_piece(name, "it is a view");
   CKPT_ASSIGN(auto pieces, checkpoint.pieces(named.tensor));
   if (pieces.empty()) return Bytes();

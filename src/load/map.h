@@ -6,6 +6,7 @@
 namespace ckpt::load {
 
 struct MapOptions {
+  ByName by_name{};
   bool verify = true;
   bool unlocked = false;  // also where another machine may remove what this one has locked
   unsigned threads = 1;

@@ -8,6 +8,7 @@
 namespace ckpt::maintain {
 
 struct CopyOptions {
+  ByName by_name{};
   bool full = false;  // what an earlier copy left is read whole, not only compared by size and index
   unsigned threads = 2;
   uint64_t memory = 256 << 20;  // for what is on its way; two blocks at least, and what a chunk takes

@@ -49,7 +49,7 @@ static Status read_range(const checkpoint::Checkpoint& checkpoint, const checkpo
                   {.data = out.data(), .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
   CKPT_TRY(load::plan_reads(&plan));
   Job job;
-  return load::execute_reads(checkpoint, plan, {1, kPieceBytes, true}, job);
+  return load::execute_reads(checkpoint, plan, {.threads = 1, .staging_bytes = kPieceBytes, .verify = true}, job);
 }
 
 // ---- elements ----

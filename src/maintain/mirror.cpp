@@ -242,7 +242,8 @@ Status Mirror::copy(Item& item, Job& job) {
   Report report;
   CKPT_TRY(copy_checkpoint(*item.held, *plan_.mirror, kGently, &report, job));
   // The copy is there; what retention cannot do now, it does after the next one.
-  (void)commit::apply_retention(*plan_.mirror, {plan_.run, plan_.keep_last, 0, "", false, plan_.holds}, &report, job);
+  (void)commit::apply_retention(*plan_.mirror, {.run = plan_.run, .keep_last = plan_.keep_last, .holds = plan_.holds},
+                                &report, job);
   return Ok();
 }
 

@@ -21,10 +21,9 @@ static Status check_holding(const format::Page& page, const fb::Tensor& tensor,
   for (const checkpoint::Piece& piece : pieces)
     for (const fb::Chunk& chunk : piece.chunks()) stored += chunk.stored_size();
   if (stored == holding.stored_bytes() && pieces.size() == holding.segment_count()) return Ok();
-  return Status(CKPT_FORMAT, strformat("tensor {}: {} bytes in {} segments expected, the parts have {} in {}",
-                                       quoted(page.text(tensor.name())), holding.stored_bytes(),
-                                       holding.segment_count(), stored, pieces.size()))
-      .with("tensor", std::string(page.text(tensor.name())))
+  return tensor_error(CKPT_FORMAT, page.text(tensor.name()),
+                      strformat("{} bytes in {} segments expected, the parts have {} in {}", holding.stored_bytes(),
+                                holding.segment_count(), stored, pieces.size()))
       .with("expected", uint64_t{holding.stored_bytes()})
       .with("found", stored);
 }

@@ -9,6 +9,7 @@ namespace ckpt::maintain {
 
 enum class VerifyMode { kFull, kQuick, kSample };
 struct VerifyOptions {
+  ByName by_name{};
   VerifyMode mode = VerifyMode::kFull;
   uint64_t sample_k = 1, sample_n = 10;
   unsigned threads = 2;

@@ -43,7 +43,8 @@ struct Assignment {
 };
 
 struct AssignOptions {
-  uint64_t chunk_bytes, large_tensor_bytes;
+  ByName by_name{};
+  uint64_t chunk_bytes = 0, large_tensor_bytes = 0;
 };
 
 // What member `index` of `count` writes. Together the members write every entry exactly once; nobody writes empty

@@ -42,10 +42,9 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
     if (fresh) entry->second.index = replica.index;
     if (entry->second.index != replica.index) {
       std::string name(tensor.name);
-      return Status(CKPT_INVALID,
-                    strformat("tensor \"{}\": replica index {}, but {} for other tensors of replica group {}", name,
-                              replica.index, entry->second.index, replica.group))
-          .with("tensor", name);
+      return tensor_error(CKPT_INVALID, name,
+                          strformat("replica index {}, but {} for other tensors of replica group {}", replica.index,
+                                    entry->second.index, replica.group));
     }
     entry->second.tensors.push_back(i);
   }
@@ -80,7 +79,8 @@ static Status assign_group(const SaveContent& content, const GroupKey& key, Grou
   auto entries = replica_regions(content, options, &members.tensors);
   auto [id, count] = key;
   plan::Assignment assigned =
-      plan::assign(entries, members.index, count, {options.chunk_bytes, options.large_tensor_bytes});
+      plan::assign(entries, members.index, count,
+                   {.chunk_bytes = options.chunk_bytes, .large_tensor_bytes = options.large_tensor_bytes});
   for (size_t entry : assigned.whole) shares->whole[members.tensors[entry]] = 1;
   for (const auto& piece : assigned.cuts)
     shares->cuts.push_back({members.tensors[piece.entry], piece.first, piece.bytes});

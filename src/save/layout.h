@@ -54,12 +54,13 @@ struct PartLayout {
 inline constexpr size_t kNoItem = static_cast<size_t>(-1);
 
 struct LayoutOptions {
-  uint64_t chunk_bytes, large_tensor_bytes, block_bytes;
-  std::string compression;
-  uint32_t rank;
+  ByName by_name{};
+  uint64_t chunk_bytes = 0, large_tensor_bytes = 0, block_bytes = 0;
+  std::string compression{};
+  uint32_t rank = 0;
   // Whether blocks of large items hold nothing else, so that they can be written from the caller's memory. Otherwise
   // every block is as full as possible, for a buffer.
-  bool in_place;
+  bool in_place = false;
   PartLimits limits{};
   std::span<const Digest> values{};        // of digest_replicas; empty: no values are compared
   bool sampled = false;                    // they are of samples, where regions are large enough

@@ -44,10 +44,9 @@ Status Account::at_most(const char* what, uint64_t limit, uint64_t found, const 
 Status Account::name(std::string_view name, uint64_t bytes) {
   total_ += bytes;
   longest_ = std::max<uint64_t>(longest_, name.size());
-  Status status =
-      at_most("bytes of records for one name", limits_.page_bytes, bytes, "shorter attributes, or larger chunk_bytes");
-  if (status.ok()) return status;
-  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  return of_tensor(
+      at_most("bytes of records for one name", limits_.page_bytes, bytes, "shorter attributes, or larger chunk_bytes"),
+      name);
 }
 
 uint64_t Account::attrs_of(const std::string& owner) {

@@ -125,18 +125,17 @@ class PartWriter {
 // ---- before the first byte ----
 
 Status PartWriter::lay_out_in(uint64_t block_bytes) {
-  CKPT_ASSIGN(layout_, lay_out(content_, {session_.plan().chunk_bytes,
-                                          session_.plan().large_tensor_bytes,
-                                          block_bytes,
-                                          settings_.compression,
-                                          identity_.rank,
-                                          !copies_,
-                                          {},
-                                          values_,
-                                          settings_.replicas == ReplicaCheck::kSample,
-                                          settings_.memory.get(),
-                                          &transfers_,
-                                          std::min(traits_.least_block_bytes, block_bytes)}));
+  CKPT_ASSIGN(layout_, lay_out(content_, {.chunk_bytes = session_.plan().chunk_bytes,
+                                          .large_tensor_bytes = session_.plan().large_tensor_bytes,
+                                          .block_bytes = block_bytes,
+                                          .compression = settings_.compression,
+                                          .rank = identity_.rank,
+                                          .in_place = !copies_,
+                                          .values = values_,
+                                          .sampled = settings_.replicas == ReplicaCheck::kSample,
+                                          .memory = settings_.memory.get(),
+                                          .transfers = &transfers_,
+                                          .least_block_bytes = std::min(traits_.least_block_bytes, block_bytes)}));
   return Ok();
 }
 

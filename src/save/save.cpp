@@ -67,7 +67,8 @@ Status Save::configure(const Options& options) {
                .threads = threads,
                .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes"))};
   const commit::CommitSettings& policy = settings_.commit;
-  CKPT_TRY(commit::check_policy({plan.run, policy.keep_last, policy.keep_every, policy.protect, false}));
+  CKPT_TRY(commit::check_policy(
+      {.run = plan.run, .keep_last = policy.keep_last, .keep_every = policy.keep_every, .protect = policy.protect}));
   settings_.staging_grows = !options.is_set("staging_bytes");
   if (settings_.staging_grows) settings_.staging_bytes = std::max(settings_.staging_bytes, session_->arena_bytes());
   uint64_t smallest = 2 * plan.chunk_bytes;
@@ -94,31 +95,21 @@ static Status check_another(std::string_view name, const SaveTensor* first, cons
     return taken(name);
   if (first->dtype == request.dtype && first->shape() == request.shape) return Ok();
   auto text = [](uint16_t dtype, const Shape& shape) { return dtype_name(dtype) + std::string(" ") + to_text(shape); };
-  return Status(CKPT_INVALID, strformat("tensor \"{}\": a region of {}, but another one of {}", name,
-                                        text(request.dtype, request.shape), text(first->dtype, first->shape())))
-      .with("tensor", std::string(name));
+  return tensor_error(CKPT_INVALID, name,
+                      strformat("a region of {}, but another one of {}", text(request.dtype, request.shape),
+                                text(first->dtype, first->shape())));
 }
 
 Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
                         device::Location where) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
-  device::RegionRequest request;
-  if (Status status = device::read_desc(desc, data, data_bytes, &request); !status.ok()) {
-    // Who has no such device cannot say where its memory is.
-    if (Status device = transfers_.check(where); !device.ok()) status = std::move(device);
-    return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
-  }
-  if (auto device = transfers_.note(where, data, request.reach, desc.stream); device.ok())
-    request.memory.device = *device;
-  else
-    return std::move(device).status().in("tensor " + quoted(name)).with("tensor", std::string(name));
+  CKPT_ASSIGN(device::RegionRequest request, device::request_of(name, desc, data, data_bytes, where, &transfers_));
   if (desc.flags & CKPT_TENSOR_CONVERT)
     return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
   bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
-    return Status(CKPT_INVALID, strformat("tensor {}: rows are of one rank only, and have no replicas", quoted(name)))
-        .with("tensor", std::string(name));
+    return tensor_error(CKPT_INVALID, name, "rows are of one rank only, and have no replicas");
   Replica replica{
       .group = desc.replica_group,
       .index = given   ? desc.replica_index
@@ -130,9 +121,9 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
       .first_only = settings_.replicas == ReplicaCheck::kFirst || (desc.flags & CKPT_TENSOR_FIRST_REPLICA) != 0,
       .assumed = whole && !given};
   if (replica.index >= replica.count || replica.count > session_->world_size())
-    return Status(CKPT_INVALID, strformat("tensor \"{}\": replica {} of {} in a world of {}", name, replica.index,
-                                          replica.count, session_->world_size()))
-        .with("tensor", std::string(name));
+    return tensor_error(
+        CKPT_INVALID, name,
+        strformat("replica {} of {} in a world of {}", replica.index, replica.count, session_->world_size()));
   std::string_view kept = names_.insert(name);
   const SaveTensor* first = kept.empty() ? names_.tensor_of(name) : nullptr;
   if (kept.empty()) CKPT_TRY(check_another(name, first, request));

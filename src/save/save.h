@@ -8,20 +8,21 @@
 #include <string>
 
 #include "base/job.h"
-#include "base/late_memory.h"
 #include "commit/commit.h"
 #include "device/transfers.h"
 #include "format/summary.h"
 #include "format/tree.h"
 #include "save/content.h"
+#include "save/late_memory.h"
 #include "save/name_set.h"
 #include "save/replica_values.h"
 
 namespace ckpt::save {
 
 struct SaveSettings {
-  commit::CommitSettings commit;
-  std::string compression;
+  ByName by_name{};
+  commit::CommitSettings commit{};
+  std::string compression{};
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;

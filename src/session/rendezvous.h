@@ -1,5 +1,5 @@
 // Ranks without a communicator meet through files of the store: a hello with a nonce, a welcome with the nonces that it
-// answers, an exclusive claim or a refusal, and rank 0's word that all ranks are there (src/README.md, "Rendezvous").
+// answers, an exclusive claim or a refusal, and rank 0's word that all ranks are there (README.md, "Rendezvous").
 // Nonces, not clocks, prove that a file belongs to this start; leftovers of a dead start match nothing. Whatever the
 // number of ranks, a poll asks the store one thing, and each rank reads and writes a constant amount.
 #pragma once

@@ -10,6 +10,7 @@
 #include "session/leftovers.h"
 #include "session/ownership.h"
 #include "session/rendezvous.h"
+#include "session/turn.h"
 
 namespace ckpt::session {
 
@@ -80,15 +81,25 @@ Status Session::mark_mirror() {
   return checkpoint::note_mirror(*store_, *mirror_);
 }
 
+// Imports into one run take turns, so that they do not fence each other.
+Status Session::choose_run(const Options& options, const Job& job) {
+  plan_.is_import = options.str("purpose") == "import";
+  plan_.run = plan_.is_import && !options.is_set("run") ? "" : options.str("run");
+  if (plan_.is_import) {
+    CKPT_ASSIGN(ImportTurn turn, take_import_turn(*store_, plan_.run, options.integer("timeout_ms"), job));
+    plan_.run = std::move(turn.run);
+    turn_ = std::move(turn.lock);
+  }
+  return format::check_run(plan_.run);
+}
+
 Status Session::lead(uint32_t world_size, const Options& options, const Job& job) {
-  plan_.run = options.str("run");
-  CKPT_TRY(format::check_run(plan_.run));
+  CKPT_TRY(choose_run(options, job));
   plan_.world_size = world_size;
   plan_.chunk_bytes = static_cast<uint64_t>(options.integer("chunk_bytes"));
   plan_.large_tensor_bytes = static_cast<uint64_t>(options.integer("large_tensor_bytes"));
   plan_.heartbeat_ms = static_cast<uint64_t>(options.integer("heartbeat_ms"));
   plan_.session_id = random_id();
-  plan_.is_import = options.str("purpose") == "import";
   CKPT_TRY(store_->make_directory(format::kControlDir));
   CKPT_TRY(prepare_mirror());
   CKPT_ASSIGN(plan_.store_id, ensure_store_id(*store_, mirror_.get()));

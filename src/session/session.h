@@ -62,7 +62,7 @@ class Session {
     return liveness_.check(*store_, plan_, attempt.directory, ranks);
   }
 
-  // Rank 0: remembers the key of a word that retention leaves (src/README.md, "Session"), and returns the one that
+  // Rank 0: remembers the key of a word that retention leaves (README.md, "Leftovers"), and returns the one that
   // nobody can ask for any more; "" if there is none. has_word: what saves that run at the same time ask.
   std::string keep_word(std::string key);
   bool has_word(std::string_view key) const;
@@ -83,12 +83,14 @@ class Session {
   Status mark_mirror();
   Status lead(uint32_t world_size, const Options& options, const Job& job);
   Status join(const char* session_string, uint32_t world_size, const Options& options, const Job& job);
+  Status choose_run(const Options& options, const Job& job);
   Status claim();
   Status claim_and_tidy(const Job& job);
   Status check_plan(uint32_t world_size, const Options& options) const;
   Status choose_line(const Options& options);
 
   std::shared_ptr<store::Store> store_, mirror_;
+  std::unique_ptr<store::Lock> turn_;  // of an import
   uint32_t rank_ = 0;
   SessionPlan plan_;
   std::string string_;

@@ -50,7 +50,7 @@ class PosixStore final : public Store {
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
-  void finish_removals() override;
+  Status finish_removals() override;
   void sweep(std::string_view directory) override;
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override;
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override;
@@ -60,7 +60,7 @@ class PosixStore final : public Store {
   Status probe();
   Status probe_with(const std::string& key);
   Status delete_retired(const std::string& key, std::string_view first);
-  void empty_trash();
+  Status empty_trash();
 
   const Root root_;
   const StoreOptions options_;
@@ -100,7 +100,7 @@ Status PosixStore::prepare() {
     remove_orphans(root_);
   }
   probed_ = true;
-  empty_trash();
+  (void)empty_trash();  // a session begins without it; whoever removes next reports what is left
   return Ok();
 }
 
@@ -249,15 +249,23 @@ Status PosixStore::retire(std::string_view directory, std::string_view slot, Byt
   return status.code() == CKPT_NOT_FOUND ? Ok() : status;
 }
 
-void PosixStore::finish_removals() {
-  if (left_trash_.exchange(false)) empty_trash();
-}
+Status PosixStore::finish_removals() { return left_trash_.exchange(false) ? empty_trash() : Ok(); }
 
-// Finishes what crashes interrupted. What cannot be deleted now harms nobody; the next session tries again.
-void PosixStore::empty_trash() {
+// Finishes what crashes interrupted. What cannot be deleted now harms nobody: the next removal or session tries again.
+// The first error is returned.
+Status PosixStore::empty_trash() {
   auto entries = list_directory(root_, kTrashDir);
-  for (size_t i = 0; entries.ok() && i < entries->size(); i++)
-    if ((*entries)[i].directory) (void)delete_retired(strformat("{}/{}", kTrashDir, (*entries)[i].name), "");
+  if (entries.status().code() == CKPT_NOT_FOUND) return Ok();
+  CKPT_TRY(entries.status());
+  Status first;
+  for (const Entry& entry : *entries) {
+    if (!entry.directory) continue;
+    Status status = delete_retired(strformat("{}/{}", kTrashDir, entry.name), "");
+    if (status.ok() || status.code() == CKPT_NOT_FOUND) continue;
+    left_trash_ = true;
+    if (first.ok() && status.code() != CKPT_CONFLICT) first = std::move(status);
+  }
+  return first;
 }
 
 Result<std::unique_ptr<Lock>> PosixStore::lock_shared(std::string_view key) const {

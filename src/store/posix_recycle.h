@@ -1,5 +1,5 @@
 // Keeps the files of the checkpoint that was retired last in .ckpt/recycled, so that later checkpoints are written into
-// them (src/README.md, "Recycling"). That directory is the only state. Any number of processes may call these functions
+// them (README.md, "Recycling"). That directory is the only state. Any number of processes may call these functions
 // at once, since a file is claimed by a rename.
 #pragma once
 

@@ -55,7 +55,7 @@ bool is_web_url(std::string_view text) {
   return scheme.starts_with("http://") || scheme.starts_with("https://");
 }
 
-static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const StoreOptions& options) {
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
   if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
@@ -67,10 +67,33 @@ static Result<std::shared_ptr<Store>> open_by_scheme(std::string_view uri, const
   return open_posix(uri, options);
 }
 
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
-  CKPT_ASSIGN(auto store, open_by_scheme(uri, options));
-  if (options.cache.directory.empty()) return store;
-  return open_cache(std::move(store), options);
+// A directory needs no cache, but the other place may.
+static Status put_cache_before(OpenedPlaces* opened, StoreOptions settings) {
+  settings.cache.trouble = opened->cache_trouble = std::make_shared<CacheTrouble>();
+  const bool mirror_is_remote = opened->mirror && opened->mirror->traits().remote;
+  if (!opened->store->traits().remote && !mirror_is_remote) return open_cache(opened->store, settings).status();
+  for (auto* place : {&opened->store, &opened->mirror}) {
+    if (!*place || !(*place)->traits().remote) continue;
+    auto cached = open_cache(*place, settings);
+    if (cached.ok())
+      *place = cached.take();
+    else
+      opened->cache_trouble->note(std::move(cached).status());
+  }
+  return Ok();
+}
+
+Result<OpenedPlaces> open_places(std::string_view uri, std::string_view mirror, const StoreOptions& options) {
+  OpenedPlaces opened;
+  CKPT_ASSIGN(opened.store, open_store(uri, options));
+  if (!mirror.empty()) {
+    CKPT_ASSIGN(opened.mirror, open_store(mirror, options));
+    const std::string found = opened.mirror->uri();
+    if (found == opened.store->uri())
+      return Status(CKPT_INVALID, "option mirror names the store itself: " + found).with("found", found);
+  }
+  if (!options.cache.directory.empty()) CKPT_TRY(put_cache_before(&opened, options));
+  return opened;
 }
 
 Result<WebFile> split_web_url(std::string_view url) {

@@ -248,8 +248,9 @@ class Store {
   // already, which stays for good: it keeps out a writer that wakes up late. A store with directories may keep large
   // files that nobody has open, out of sight, for create() to overwrite.
   virtual Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) = 0;
-  // Removes what retire() left for later, by whomever, as far as it is time for it. What fails is left to the next one.
-  virtual void finish_removals() {}
+  // Removes what retire() left for later, by whomever, as far as it is time for it. What fails is left to the next one;
+  // returns the first such error.
+  virtual Status finish_removals() { return Ok(); }
   // Removes what writers that died left in a directory, as far as the store can tell that they are dead.
   virtual void sweep(std::string_view /*directory*/) {}
 
@@ -288,6 +289,7 @@ struct S3Timing {
 
 // "" means: as the environment and ~/.aws say.
 struct S3Options {
+  ByName by_name{};
   std::string endpoint{}, region{}, profile{}, ca_file{};
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
@@ -297,6 +299,7 @@ struct S3Options {
 };
 
 struct WebOptions {
+  ByName by_name{};
   std::string header{};  // "Authorization: Bearer x": sent to the store's own host, and to no other
   std::string ca_file{};
   S3Timing timing{};
@@ -321,6 +324,7 @@ class CacheTrouble {
 };
 
 struct CacheOptions {
+  ByName by_name{};
   std::string directory{};                  // "": none
   uint64_t bytes = 0;                       // at most; 0: as many as leave 5 % of the file system free
   int64_t patience_ms = 10000;              // so long a reader waits for what another process is reading
@@ -329,6 +333,7 @@ struct CacheOptions {
 };
 
 struct StoreOptions {
+  ByName by_name{};
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
   bool recycle = true;    // if safe
@@ -337,8 +342,18 @@ struct StoreOptions {
   WebOptions web{};
 };
 
-// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix" or "https://host/dir". Creates nothing. INVALID, UNSUPPORTED.
+// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix" or "https://host/dir", without a cache. Creates nothing.
+// INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
+
+// A store and the one that is to hold the same, which may be null; and why the cache has no effect, null without one.
+struct OpenedPlaces {
+  std::shared_ptr<Store> store, mirror;
+  std::shared_ptr<CacheTrouble> cache_trouble;
+};
+// Opens both; `mirror` may be "". A cache is put before those that are remote: INVALID if neither is. What else is
+// wrong with a cache costs time and nothing more, so it ends no trainer: loads do without, and the trouble says why.
+Result<OpenedPlaces> open_places(std::string_view uri, std::string_view mirror, const StoreOptions& options);
 
 // Whether it begins with http:// or https://.
 bool is_web_url(std::string_view text);
@@ -356,7 +371,7 @@ Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
 // The same store with a cache of its parts in a directory of this machine, which it makes: cache.cpp. INVALID for a
-// store that is not remote.
+// store that is not remote. For open_places and the tests.
 Result<std::shared_ptr<Store>> open_cache(std::shared_ptr<Store> source, const StoreOptions& options);
 
 }  // namespace ckpt::store

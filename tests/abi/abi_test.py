@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that the headers in include/, src/ckpt.map and the built library agree.
+"""Checks that the headers in include/, the maps of symbols and the built libraries agree.
 
-  abi_test.py symbols    headers, map and library have the same functions; SONAME
+  abi_test.py symbols    of libckpt and of libckpt_files headers, map and library have the same functions; SONAME
   abi_test.py dialects   each header compiles alone without a warning, C99 to C++20, included twice by two files
-  abi_test.py hardened   the library has stack protector, fortified calls and full RELRO
+  abi_test.py hardened   the libraries have stack protector, fortified calls and full RELRO
   abi_test.py layout     sizes and offsets of every public struct, and all constants, are those in layout.txt
   abi_test.py record     writes layout.txt (read the diff: fields may only be appended)
 
-Environment: CKPT_LIBRARY, CC, CXX.
+Environment: CKPT_LIBRARY, CKPT_FILES_LIBRARY, CC, CXX.
 """
 import difflib
 import os
@@ -18,24 +18,24 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = [ROOT / "include" / f"ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file")]
+HEADERS = [ROOT / "include" / f"ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file", "_layer")]
 LAYOUT = Path(__file__).with_name("layout.txt")
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")
 STRICT = ["-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
 
 
-def header_text():
-    text = "\n".join(header.read_text() for header in HEADERS)
+def header_text(headers=HEADERS):
+    text = "\n".join(header.read_text() for header in headers)
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
-def header_functions():
-    return set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", header_text()))
+def header_functions(headers):
+    return set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", header_text(headers)))
 
 
-def map_functions():
-    text = re.sub(r"/\*.*?\*/", " ", (ROOT / "src" / "ckpt.map").read_text(), flags=re.S)
+def map_functions(path):
+    text = re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.S)
     exported = "".join(re.findall(r"global:(.*?)(?:local:|\})", text, flags=re.S))
     return set(re.findall(r"[^;\s]+(?=;)", exported))
 
@@ -65,26 +65,33 @@ def check_symbols():
     unlisted = {path.name for path in (ROOT / "include").glob("*.h")} ^ {header.name for header in HEADERS}
     if unlisted:
         sys.exit(f"headers that are not checked, or not there: {sorted(unlisted)}")
-    library = os.environ["CKPT_LIBRARY"]
-    header = header_functions()
-    problems = compare("the headers", header, "ckpt.map", map_functions())
-    problems += compare("the headers", header, "the library's exports", library_functions(library))
-    soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", library))
-    if not soname or soname.group(1) != "libckpt.so.0":
-        problems.append(f"SONAME: expected libckpt.so.0, found {soname and soname.group(1)}")
-    if len(header) < 90:
-        problems.append(f"only {len(header)} functions found in the headers")
+    files = [header for header in HEADERS if header.name == "ckpt_file.h"]
+    core = [header for header in HEADERS if header not in files]
+    return (check_library(core, ROOT / "src" / "ckpt.map", os.environ["CKPT_LIBRARY"], "libckpt.so.0", 90) +
+            check_library(files, ROOT / "interop" / "ckpt_files.map", os.environ["CKPT_FILES_LIBRARY"],
+                          "libckpt_files.so.0", 10))
+
+
+def check_library(headers, symbols, library, soname, least):
+    header = header_functions(headers)
+    problems = compare("the headers", header, symbols.name, map_functions(symbols))
+    problems += compare("the headers", header, f"the exports of {soname}", library_functions(library))
+    found = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", library))
+    if not found or found.group(1) != soname:
+        problems.append(f"SONAME: expected {soname}, found {found and found.group(1)}")
+    if len(header) < least:
+        problems.append(f"only {len(header)} functions found in the headers of {soname}")
     return problems
 
 
 def check_hardened():
-    """Of a library that was built with optimisation by a compiler and libc that have all of these, as GCC and glibc."""
-    library = os.environ["CKPT_LIBRARY"]
+    """Of libraries that were built with optimisation, by a compiler and libc that have all of these (GCC, glibc)."""
     asked = {"full RELRO": "BIND_NOW", "read-only relocations": "GNU_RELRO", "stack protector": "__stack_chk_fail",
              "fortified calls": r"__mem\w+_chk"}
-    found = run("readelf", "-W", "-d", "-l", "--dyn-syms", library)
-    return [f"the library lacks {what}: nothing in it matches {sign}" for what, sign in asked.items()
-            if not re.search(sign, found)]
+    libraries = [os.environ[name] for name in ("CKPT_LIBRARY", "CKPT_FILES_LIBRARY")]
+    found = {library: run("readelf", "-W", "-d", "-l", "--dyn-syms", library) for library in libraries}
+    return [f"{library} lacks {what}: nothing in it matches {sign}" for library in libraries
+            for what, sign in asked.items() if not re.search(sign, found[library])]
 
 
 def check_dialects():

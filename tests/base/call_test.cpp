@@ -289,6 +289,34 @@ TEST(Job, AThreadThatTheKernelHoldsIsLeftBehindAndNamed) {
   EXPECT_EQ(c.told.code(), CKPT_COMMIT_UNKNOWN);
 }
 
+// A wait's last look at a disk that hangs from then on. Twice its time would be too late.
+TEST(Job, AnOperationThatBeginsAtTheEndOfAWaitGetsNoTimeOfItsOwn) {
+  Hang other, look;
+  const auto job = std::make_shared<Job>();
+  job->call->bound(600000);
+  const auto waits_until = [](int64_t left_ms) { return CallContext::current().ending_at(steady_ms() + left_ms); };
+  std::thread longer;
+  const Ended end = timed([&] {
+    return job->run_apart(CKPT_JOB_DONE, [&](Job&) {
+      longer = std::thread([&, context = waits_until(600000)] {
+        const ContextScope on(context);
+        const Busy busy("write", "/other");  // older, and not late
+        other.hang();
+      });
+      sleep_ms(100);
+      const ContextScope within(waits_until(500));
+      sleep_ms(400);
+      const Busy busy("read", "/data", "MANIFEST");
+      look.hang();
+      return Ok();
+    });
+  });
+  EXPECT_LE(end.after_ms, 500 + kMostMs);
+  EXPECT_EQ(end.told.code(), CKPT_TIMEOUT) << end.told.message();
+  EXPECT_NE(end.told.message().find("read of /data/MANIFEST"), std::string::npos) << end.told.message();
+  longer.detach();
+}
+
 TEST(Job, OneThatComputesIsWaitedForHoweverLongItTakes) {
   const auto job = std::make_shared<Job>();
   job->call->bound(1);

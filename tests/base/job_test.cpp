@@ -30,8 +30,8 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
   const auto answers = disk.get_future().share();
   auto outer = std::make_shared<Job>();
   const Status told = run_apart(outer, 60000, [&](Job&) {
-    const Lasting<std::vector<int>> memory(std::vector<int>(1000));
-    return run_apart(std::make_shared<Job>(), 100, [&ended, answers, to = memory->data()](Job&) {
+    auto memory = std::make_shared<std::vector<int>>(1000);
+    Status part = run_apart(std::make_shared<Job>(), 100, [&ended, answers, to = memory->data()](Job&) {
       {
         const Busy busy("read", "a disk that hangs");
         answers.wait();
@@ -40,11 +40,30 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
       ended.set_value();
       return Ok();
     });
+    CallContext::current().call()->keep_if_left(std::move(memory));
+    return part;
   });
   EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
   outer.reset();
   disk.set_value();
   ended.get_future().wait();
+}
+
+// Of a library above ckpt, whose calls have a half in ckpt.
+TEST(Job, IsLeftBehindWhereItsOtherHalfHangs) {
+  std::promise<void> disk;
+  const auto job = std::make_shared<Job>();
+  job->look_too([](Status* answer) {
+    *answer = Status(CKPT_TIMEOUT, "the other half hangs");
+    return true;
+  });
+  const Status told = run_apart(job, 60000, [answers = disk.get_future().share()](Job&) {
+    answers.wait();
+    return Ok();
+  });
+  EXPECT_EQ(told.message(), "the other half hangs");
+  EXPECT_TRUE(job->left());
+  disk.set_value();
 }
 
 TEST(Job, WhatWasSettledIsToldThoughTidyingUpTakesLong) {

@@ -127,6 +127,16 @@ class Tables(unittest.TestCase):
         header = next(line for line in report.section_text(SAVE).splitlines() if "median" in line)
         self.assertEqual(line.count("|"), header.count("|"))
 
+    def test_a_document_gets_one_row_of_medians_for_each_section(self):
+        peers = [row(name, "peer", seconds) for name, seconds in (("c", 4.0), ("b", 5.0), ("d", 3.0), ("a", 9.0))]
+        rows = [*SAVE["rows"], *peers]
+        ways = section("ways", None, row("2 threads", "raw", 1.0))
+        text = report.short_report(made_up_run(section("llama-save", "raw O_DIRECT", *rows), ways))
+        self.assertIn("| llama-save, 0.93 GiB | raw O_DIRECT 980 ms; ckpt 1.00 s (0.98); dcp 2.00 s (0.49); slow 3.00 s"
+                      " (0.33); d 3.00 s (0.33); absent did not work |", text)
+        self.assertNotIn("ways", text)
+        self.assertIn("| durable save into new files |", text)
+
     def test_what_people_wrote_around_the_markers_stays(self):
         text = f"before\n{report.MARKERS[0]}\nold\n{report.MARKERS[1]}\nafter\n"
         new = report.between_markers(text, "new")
@@ -134,9 +144,9 @@ class Tables(unittest.TestCase):
         self.assertEqual(report.between_markers(new, "new"), new)
         self.assertRaises(SystemExit, report.between_markers, "no markers", "new")
 
-    def test_the_document_has_markers(self):
-        for marks in (report.MARKERS, report.S3_MARKERS):
-            report.between_markers((BENCH / "RESULTS.md").read_text(), "", marks)
+    def test_the_documents_have_markers(self):
+        for page, marks in (("RESULTS.md", report.MARKERS), ("S3.md", report.S3_MARKERS)):
+            report.between_markers((BENCH / page).read_text(), "", marks)
 
     def test_the_plot_is_well_formed_and_has_every_bar(self):
         picture = plot.draw(made_up_run(SAVE))

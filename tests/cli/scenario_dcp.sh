@@ -1,5 +1,5 @@
 # Directories of torch.distributed.checkpoint: shown, printed and imported as they are, and written.
-fixtures=$(dirname "$scenario")/../interop/fixtures/dcp
+fixtures=$(dirname "$scenario")/../../interop/tests/fixtures/dcp
 expect 0 info "$fixtures/fsdp2"; is_quiet
 says '^format +dcp$'; says '^tensors +25, 0 aliases'; says '0.weight: tensor f32 \[7, 5\]'; says 'epoch: 3'
 expect 0 info "$fixtures/no_collectives"; says "seed: ckpt.PerRank\\{rank0: 100, rank1: 101\\}"

@@ -1,5 +1,5 @@
 # info shows a .pt without a store, import makes a checkpoint of it, and neither runs what the pickle says.
-seeds=$(dirname "$scenario")/../fuzz/corpus/pt # files that torch 2.15 wrote
+seeds=$(dirname "$scenario")/../../interop/fuzz/corpus/pt # files that torch 2.15 wrote
 cp "$seeds/kinds.pt.seed" kinds.pt; cp "$seeds/state-legacy.pt.seed" state.pt
 expect 0 info kinds.pt; is_quiet
 says '^format +pt$'; says '^tensors +17, 4 aliases, 330 B$'

@@ -128,7 +128,7 @@ TEST_P(AnyStore, WhereNoLockKeepsAReadersCheckpointRetentionSaysSo) {
   for (int64_t step : {1, 2}) ASSERT_TRUE(all_ok(start.save(step)).ok());
   Report report;
   Job job;
-  ASSERT_TRUE(apply_retention(*handles(), {"main", 1, 0, "", false}, &report, job).ok());
+  ASSERT_TRUE(apply_retention(*handles(), {.run = "main", .keep_last = 1}, &report, job).ok());
   ASSERT_EQ(report.findings.size(), 1u);
   const bool says = report.findings[0].text.find("no locks") != std::string::npos;
   EXPECT_EQ(says, !handles()->traits().directories) << report.findings[0].text;

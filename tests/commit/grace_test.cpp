@@ -56,7 +56,8 @@ class Grace : public ::testing::TestWithParam<PlaceKind> {
   Report prune(int64_t keep_last, bool dry_run = false) const {
     Report report;
     Job job;
-    const Status done = apply_retention(*place.handles(), {"main", keep_last, 0, "", dry_run}, &report, job);
+    const Status done =
+        apply_retention(*place.handles(), {.run = "main", .keep_last = keep_last, .dry_run = dry_run}, &report, job);
     EXPECT_TRUE(done.ok()) << done.message();
     return report;
   }

@@ -12,6 +12,7 @@
 
 #include "checkpoint/engine.h"
 #include "format/names.h"
+#include "load/map.h"
 #include "s3/server.h"
 #include "session/presence.h"
 #include "store/shell_store.h"
@@ -134,22 +135,58 @@ TEST_F(Liveness, ARankThatClosedItsSessionIsGone) {
 
 // ---- where other machines reach the store ----
 
-// One whose locks nobody sees: a server forgot them, or each machine has its own.
-class Forgetful final : public store::ShellStore {
+// One whose locks protect nothing.
+class Lockless : public store::ShellStore {
  public:
   using ShellStore::ShellStore;
+  Result<std::unique_ptr<store::Lock>> lock_shared(std::string_view key) const override {
+    struct Unseen final : store::Lock {
+      bool protects() const override { return false; }
+    };
+    CKPT_ASSIGN(const bool there, inner_->exists(key));
+    if (!there) return store::not_found(path(key));
+    return std::unique_ptr<store::Lock>(std::make_unique<Unseen>());
+  }
+};
+// And other machines reach it: a server forgot them, or each machine has its own.
+class Forgetful final : public Lockless {
+ public:
+  using Lockless::Lockless;
+  void promise_locks() { common_locks_ = true; }
   store::Traits traits() const override {
     store::Traits traits = inner_->traits();
     traits.shared = true;
-    traits.common_locks = false;
+    traits.common_locks = common_locks_;
     return traits;
   }
-  Result<std::unique_ptr<store::Lock>> lock_shared(std::string_view key) const override {
-    CKPT_ASSIGN(const bool there, inner_->exists(key));
-    if (!there) return store::not_found(path(key));
-    return std::make_unique<store::Lock>();
-  }
+
+ private:
+  bool common_locks_ = false;
 };
+
+// A mapped page of a file that another machine removed would end the process (SIGBUS).
+TEST_F(Liveness, NothingIsMappedThatOtherMachinesMayRemoveUnlessTheCallerSaysSo) {
+  const auto inner = fresh_memory_store();
+  const float values[64] = {1};
+  auto save = save::Save::make(open_session(inner), "s1", 1, {}).take();
+  ASSERT_TRUE(save->add_tensor("w", f32_rows(8, 8, 0, 8), values, sizeof values).ok());
+  ASSERT_TRUE(run_whole(*save).ok());
+  auto map = [&](const std::shared_ptr<store::Store>& store, bool unlocked) {
+    const auto checkpoint = checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}).take();
+    return load::map_tensor(*checkpoint, "w", {.unlocked = unlocked}).status();
+  };
+  const auto shared = std::make_shared<Forgetful>(inner);
+  const Status told = map(shared, false);
+  EXPECT_EQ(told.code(), CKPT_UNSUPPORTED) << told.message();
+  EXPECT_NE(told.message().find("map_unlocked=1"), std::string::npos) << told.message();
+  EXPECT_TRUE(map(shared, true).ok());
+  EXPECT_TRUE(map(inner, false).ok());
+  // The mount's options promise locks, and this one protects nothing all the same: NFS whose lock daemon is away.
+  shared->promise_locks();
+  EXPECT_EQ(map(shared, false).code(), CKPT_UNSUPPORTED);
+  // Nobody else reaches the files.
+  EXPECT_TRUE(map(std::make_shared<Lockless>(inner), false).ok());
+}
 
 TEST_F(Liveness, ASlowRankWhoseLockWasForgottenIsAskedAndAnswers) {
   auto store = std::make_shared<Forgetful>(fresh_memory_store());

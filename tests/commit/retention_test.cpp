@@ -42,7 +42,7 @@ TEST_F(Retention, SaysNothingOfWhatARivalRemovedMeanwhile) {
   });
   Report report;
   Job job;
-  ASSERT_TRUE(apply_retention(*shell, {"main", 1, 0, "", false}, &report, job).ok());
+  ASSERT_TRUE(apply_retention(*shell, {.run = "main", .keep_last = 1}, &report, job).ok());
   EXPECT_TRUE(done);
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_EQ(report.findings[0].kind, CKPT_FINDING_REMOVED);
@@ -61,7 +61,7 @@ TEST_F(Retention, LeavesAloneWhatIsNamedRatherThanNumbered) {
   }
   Report report;
   Job job;
-  ASSERT_TRUE(apply_retention(*inner, {"main", 2, 0, "", false}, &report, job).ok());
+  ASSERT_TRUE(apply_retention(*inner, {.run = "main", .keep_last = 2}, &report, job).ok());
   EXPECT_EQ(ids(), (std::vector<std::string>{"best.2.1", "epoch-3.2.1", "v2.2.1", "step-500.2.1", "final.2.1",
                                              "step-70.2.1", "80.2.1"}));
   std::map<std::string, std::string> kept;

@@ -153,8 +153,8 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
 
   const Told again = under_a_job([&](Job& job) { return save_numbers(session, 2, 5, job); });
   ASSERT_TRUE(again.status.ok()) << again.status.message();
-  const Told pruned = under_a_job(
-      [&](Job& job) { return apply_retention(*store, RetentionPolicy{"main", 1, 0, "", false}, &report, job); });
+  const Told pruned =
+      under_a_job([&](Job& job) { return apply_retention(*store, {.run = "main", .keep_last = 1}, &report, job); });
   ASSERT_TRUE(pruned.status.ok()) << pruned.status.message();
   EXPECT_EQ(pruned.requests, "8 GET 3 PUT 5 LIST 2 DELETE 0 again")
       << "whether its session may still ask, and the word for it";

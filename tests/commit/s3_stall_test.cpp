@@ -90,7 +90,7 @@ std::function<Status(Job&)> prepare_prune(const Place& place) {
   return [store = place.open(true)](Job& pruning) {
     pruning.call->bound(kTimeMs);
     Report report;
-    return apply_retention(*store, {"main", 1, 0, "s1", false}, &report, pruning);
+    return apply_retention(*store, {.run = "main", .keep_last = 1, .protect = "s1"}, &report, pruning);
   };
 }
 

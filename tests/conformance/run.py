@@ -27,7 +27,7 @@ class Suite(Claims):
         super().__init__()
         self.folder, self.runners, self.work = folder, runners, work
         self.scenarios = sorted((folder / "scenarios").glob("*.txt"))
-        self.table = scenario.read_table((folder / "README.md").read_text())
+        self.table = scenario.read_table((folder / "commands.md").read_text())
 
     def fresh(self, name):
         folder = self.work / name
@@ -43,7 +43,7 @@ class Suite(Claims):
                 name, expected, _ = wrong_lines.expectations(line)
                 (wrong if path.name == "wrong.txt" else expecting).update({name} if expected else ())
                 used |= {name} if name and path.name != "wrong.txt" else set()
-        self.claim(f"every one of {len(listed)} commands of README.md is used", differing(used, listed))
+        self.claim(f"every one of {len(listed)} commands of the table is used", differing(used, listed))
         problem = f"no wrong line for: {sorted(expecting - wrong)}" if expecting - wrong else None
         self.claim("every command that some scenario expects something of has a wrong line", problem)
 

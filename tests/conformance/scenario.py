@@ -1,4 +1,4 @@
-"""The lines of scenarios: checked against the table of commands in README.md, and ready to be sent to a runner."""
+"""The lines of scenarios: checked against the table of commands in commands.md, and ready to be sent to a runner."""
 import functools
 import re
 import urllib.parse
@@ -61,7 +61,7 @@ def key_of(text):
     return key, notation
 
 
-TABLE = read_table((HERE / "README.md").read_text(encoding="utf-8"))
+TABLE = read_table((HERE / "commands.md").read_text(encoding="utf-8"))
 
 
 # ---- values ----

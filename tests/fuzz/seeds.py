@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """seeds.py GOLDEN CORPUS: makes seed inputs for the fuzzers from the checkpoints in GOLDEN (of make_golden), for the
-tree fuzzer from every kind of node, and for those of several ranks' files from tests/interop/fixtures."""
+tree fuzzer from every kind of node, and for those of several ranks' files from interop/tests/fixtures."""
 import os
 import pickle
 import struct
@@ -33,7 +33,7 @@ TREES = {
 
 
 def write_pickles(corpus):
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop"))
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "tests"))
     import pickles
     for protocol in range(6):
         write(pickle.dumps(pickles.sample(), protocol), corpus, "pickle", f"protocol{protocol}.seed")
@@ -47,7 +47,7 @@ def write_pickles(corpus):
         "pickle", "objects.seed")
 
 
-FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop", "fixtures")
+FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "tests", "fixtures")
 
 
 def pickle_of(*path):

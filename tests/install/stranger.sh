@@ -16,12 +16,13 @@ unset CKPT_LIBRARY CKPT_TOOL CKPT_BUILD_DIR LD_LIBRARY_PATH
 fail() { echo "failed: $*" >&2; exit 1; }
 
 pkg_config_path() { dirname "$(find "$1" -name ckpt.pc)"; }
+link_flags() { PKG_CONFIG_PATH=$(pkg_config_path "$1") pkg-config --cflags --libs "${@:2}"; }
 
 # build_and_run PREFIX NAME LINK…: compiles every example with the flags of pkg-config and runs it on a fresh store.
 build_and_run() {
   local prefix=$1 name=$2; shift 2
   local flags example libdir
-  flags=$(PKG_CONFIG_PATH=$(pkg_config_path "$prefix") pkg-config --cflags --libs "$@" ckpt)
+  flags=$(link_flags "$prefix" "$@" ckpt)
   libdir=$(dirname "$(find "$prefix" -name libckpt.a)")
   for example in save_load ranks async; do
     echo "cc ${link[*]} $example.c $flags"
@@ -30,6 +31,10 @@ build_and_run() {
     rm -rf "$work/store"
     LD_LIBRARY_PATH=$libdir "$work/$name-$example" "$work/store"
   done
+  flags=$(link_flags "$prefix" "$@" ckpt-files)
+  # shellcheck disable=SC2086
+  "$cc" -std=c99 -Wall -Werror "${link[@]}" "$source/tests/install/consumer/files.c" $flags -o "$work/$name-files"
+  LD_LIBRARY_PATH=$libdir "$work/$name-files" "$work/files"
   rm -rf "$work/store"
 }
 
@@ -47,7 +52,8 @@ case $step in
     done
     headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')
     expected='ckpt.h ckpt.hpp ckpt/background.hpp ckpt/call.hpp ckpt/error.hpp ckpt/file.hpp ckpt/memory.hpp '
-    expected+='ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_file.h ckpt_maintain.h ckpt_table.h ckpt_tree.h'
+    expected+='ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_file.h ckpt_layer.h ckpt_maintain.h ckpt_table.h '
+    expected+='ckpt_tree.h'
     [[ $headers == "$expected" ]] || fail "installed headers: $headers"
     "$prefix/bin/ckpt" --version
     if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
@@ -64,7 +70,7 @@ case $step in
     link=(-static)
     build_and_run "$prefix" static --static
     cp -a "$prefix" "$work/archive-only"
-    find "$work/archive-only" -name 'libckpt.so*' -delete
+    find "$work/archive-only" -name 'libckpt*.so*' -delete
     link=()
     build_and_run "$work/archive-only" archive --static
     ! readelf -d "$work/archive-save_load" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
@@ -80,11 +86,13 @@ case $step in
     "$cmake" -S "$source/tests/install/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" \
       -DEXAMPLES="$source/examples/c" -DCMAKE_C_COMPILER="$cc"
     "$cmake" --build "$work/build"
-    for program in with_shared with_static; do
+    for program in with_shared with_static files_with_shared files_with_static; do
       rm -rf "$work/store"
       "$work/build/$program" "$work/store"
     done
-    ! readelf -d "$work/build/with_static" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
+    for program in with_static files_with_static; do
+      ! readelf -d "$work/build/$program" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
+    done
     ;;
   subdirectory)
     # Of a project of its own: its settings stay, and it finds the headers of C and C++.
@@ -94,7 +102,7 @@ cmake_minimum_required(VERSION 3.25)
 project(parent C CXX)
 add_subdirectory($source ckpt EXCLUDE_FROM_ALL)
 add_library(a OBJECT a.cpp)
-target_link_libraries(a PRIVATE ckpt::ckpt)
+target_link_libraries(a PRIVATE ckpt::files)
 END
     "$cmake" -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
     grep -x 'CMAKE_BUILD_TYPE:STRING=' "$work/build/CMakeCache.txt" || fail "the build type of the parent is set"

@@ -39,13 +39,14 @@ def unparsed(texts):
 
 def uncalled(package, include, library):
     """Functions that the headers and the library have and api.jl does not call, or the other way round."""
-    headers = "\n".join(path.read_text() for path in Path(include).glob("ckpt*.h"))
+    headers = "\n".join(path.read_text() for path in Path(include).glob("ckpt*.h") if path.name != "ckpt_layer.h")
     declared = set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", re.sub(r"/\*.*?\*/", " ", headers, flags=re.S)))
-    called = set(re.findall(r"libckpt\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
+    called = set(re.findall(r"libckpt(?:_files)?\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
     called = {name for pair in called for name in pair if name}
-    exported = ctypes.CDLL(str(library))
+    exported = [ctypes.CDLL(str(Path(library).with_name(name))) for name in ("libckpt.so", "libckpt_files.so")]
+    lacking = [name for name in sorted(called & declared) if not any(hasattr(one, name) for one in exported)]
     return ([f"{name} is in the headers and has no call" for name in sorted(declared - called)] +
-            [f"{name} is called and not exported" for name in sorted(called & declared) if not hasattr(exported, name)])
+            [f"{name} is called and not exported" for name in lacking])
 
 
 def undocumented(package):
@@ -70,10 +71,11 @@ def long_functions(paths):
 def claims(package, include, library):
     paths = [*package.rglob("*.jl"), *sources("tests/conformance/runner_julia")]
     files = {str(path): path.read_text() for path in paths}
-    readme = re.findall(r"^```julia\n(.*?)^```", (package / "README.md").read_text(), flags=re.M | re.S)
-    files.update({f"README.md block {i}": block for i, block in enumerate(readme, 1)})
+    for page in [package / "README.md", *sorted(package.glob("docs/*.md"))]:
+        blocks = re.findall(r"^```julia\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+        files.update({f"{page.name} block {i}": block for i, block in enumerate(blocks, 1)})
     yield "src/api.jl is what gen/generate.py makes of the headers", generated(package, include)
-    yield f"{len(files)} files and blocks of the README parse", unparsed(files)
+    yield f"{len(files)} files and blocks of the pages parse", unparsed(files)
     yield "every function of the headers is called, and exported", uncalled(package, include, library)
     yield "every exported name has a docstring", undocumented(package)
     yield f"no function has more than {MAX_FUNCTION} lines", list(long_functions(package.rglob("*.jl")))

@@ -11,9 +11,12 @@
 static void* next(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
   if (found) return found;
-  // libckpt was loaded by a module of an interpreter, so it is not in the global scope.
-  void* library = dlopen("libckpt.so.0", RTLD_LAZY | RTLD_NOLOAD);
-  found = library ? dlsym(library, name) : NULL;
+  // They were loaded by a module of an interpreter, so they are not in the global scope.
+  static const char* const kLibraries[] = {"libckpt.so.0", "libckpt_files.so.0"};
+  for (size_t i = 0; i < 2 && !found; i++) {
+    void* library = dlopen(kLibraries[i], RTLD_LAZY | RTLD_NOLOAD);
+    found = library ? dlsym(library, name) : NULL;
+  }
   if (!found) abort();
   return found;
 }

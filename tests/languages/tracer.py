@@ -52,6 +52,7 @@ PRELUDE = r"""// Made by tracer.py; see there.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "ckpt_file.h"
@@ -79,7 +80,12 @@ __attribute__((constructor)) static void begin(void) {
 // A hash set of pointers; one that was removed leaves TOMB, so that those behind it are found.
 #define TOMB ((void *)1)
 static size_t slot_of(void *p) { return ((uintptr_t)p >> 4) * 0x9E3779B97F4A7C15u >> 44; }
-// What the library calls of its own (an import is a save) is none of the program's calls.
+// An import is a save: what libckpt_files calls is none of the program's calls, and its handles are its own.
+static int by_files(void *caller) {
+  Dl_info from;
+  return dladdr(caller, &from) && from.dli_fname && strstr(from.dli_fname, "libckpt_files");
+}
+// Nor is what the library calls of its own.
 static void called(int function, void *real, void *caller) {
   Dl_info library, from;
   if (dladdr(real, &library) && dladdr(caller, &from) && library.dli_fbase == from.dli_fbase) return;
@@ -120,6 +126,8 @@ def wrapper(index, function, kind_of):
     lines = [f"{function.returns} {function.name}({function.parameters}) {{",
              f"  static __typeof__(&{function.name}) real;",
              f'  if (!real) real = (__typeof__(real))next("{function.name}");',
+             "  if (by_files(__builtin_return_address(0))) " +
+             (f"{{ real({arguments}); return; }}" if function.returns == "void" else f"return real({arguments});"),
              f"  called({index}, (void *)real, __builtin_return_address(0));"]
     if function.freed:
         handle = arguments.split(",")[0]

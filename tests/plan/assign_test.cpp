@@ -77,8 +77,11 @@ Group random_group(Random& random) {
   return group;
 }
 
+const AssignOptions kPages{.chunk_bytes = 4096, .large_tensor_bytes = 4096};
+
 AssignOptions random_options(Random& random) {
-  return {uint64_t{16} << random.below(4), uint64_t{1} << random.below(12)};
+  const uint64_t chunk_bytes = uint64_t{16} << random.below(4);
+  return {.chunk_bytes = chunk_bytes, .large_tensor_bytes = uint64_t{1} << random.below(12)};
 }
 
 TEST(Assign, EveryElementIsWrittenByExactlyOneMember) {
@@ -174,7 +177,7 @@ TEST(Assign, SmallRegionsGoWholeToTheLeastLoadedMember) {
   for (size_t i = 0; i < 5; i++) entries.push_back(make_entry(names[i], CKPT_DTYPE_I8, make_shape({sizes[i]})));
   auto taken = [&](uint32_t member) {
     std::string all;
-    for (const AssignedCut& piece : pieces_of(entries, member, 3, {4096, 4096})) {
+    for (const AssignedCut& piece : pieces_of(entries, member, 3, kPages)) {
       EXPECT_EQ(piece.bytes, sizes[piece.entry]);
       all += names[piece.entry];
     }
@@ -190,7 +193,7 @@ TEST(Assign, LargeRegionsAreCutAtChunksAsTheFormatSays) {
   std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_F32, make_shape({1024 * 9 + 1}))};
   std::pair<uint64_t, uint64_t> expected[] = {{0, 2048}, {2048, 3072}, {5120, 2048}, {7168, 2049}};
   for (uint32_t member = 0; member < 4; member++) {
-    std::vector<AssignedCut> pieces = pieces_of(entries, member, 4, {4096, 4096});
+    std::vector<AssignedCut> pieces = pieces_of(entries, member, 4, kPages);
     ASSERT_EQ(pieces.size(), 1u);
     EXPECT_EQ(pieces[0].first, expected[member].first * 4);
     EXPECT_EQ(pieces[0].bytes, expected[member].second * 4);
@@ -199,8 +202,7 @@ TEST(Assign, LargeRegionsAreCutAtChunksAsTheFormatSays) {
 
 TEST(Assign, CutsOfOddElementsAreRoundedDownToElements) {
   std::vector<ReplicaRegion> entries{make_entry("w", kU24, make_shape({4096}))};  // 12288 bytes, 3 chunks
-  std::vector<AssignedCut> first = pieces_of(entries, 0, 3, {4096, 4096}),
-                           second = pieces_of(entries, 1, 3, {4096, 4096});
+  std::vector<AssignedCut> first = pieces_of(entries, 0, 3, kPages), second = pieces_of(entries, 1, 3, kPages);
   EXPECT_EQ(first[0].first, 0u);
   EXPECT_EQ(first[0].bytes, 3u * (4096 / 3));
   EXPECT_EQ(second[0].first, 3u * (4096 / 3));
@@ -210,7 +212,7 @@ TEST(Assign, CutsOfOddElementsAreRoundedDownToElements) {
 TEST(Assign, ALargeRegionIsCutInItsOwnOrder) {
   for (const Region& region : {flat_region(1000, 8192), box_region({1, 2}, {8, 1024})}) {
     std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({100, 2000}), region)};
-    const AssignedCut piece = pieces_of(entries, 1, 2, {4096, 4096})[0];
+    const AssignedCut piece = pieces_of(entries, 1, 2, kPages)[0];
     EXPECT_EQ(piece.first, 4096u);
     EXPECT_EQ(piece.bytes, 4096u);
   }
@@ -221,14 +223,14 @@ TEST(Assign, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
   std::vector<ReplicaRegion> entries{
       make_entry("odd", CKPT_DTYPE_U4, make_shape({81919})),
       make_entry("rows", CKPT_DTYPE_U4, make_shape({9000, 3}), box_region({0, 0}, {9000, 3}))};
-  std::vector<AssignedCut> a = pieces_of(entries, 0, 2, {4096, 4096}), b = pieces_of(entries, 1, 2, {4096, 4096});
+  std::vector<AssignedCut> a = pieces_of(entries, 0, 2, kPages), b = pieces_of(entries, 1, 2, kPages);
   ASSERT_EQ(a.size(), 1u);
   ASSERT_EQ(b.size(), 1u);
   EXPECT_EQ(a[0].bytes, entries[a[0].entry].bytes);
   EXPECT_EQ(b[0].bytes, entries[b[0].entry].bytes);
   // Rows of whole bytes that begin inside a byte.
   entries = {make_entry("shifted", CKPT_DTYPE_U4, make_shape({9000, 8}), box_region({0, 1}, {9000, 4}))};
-  a = pieces_of(entries, 0, 2, {4096, 4096});
+  a = pieces_of(entries, 0, 2, kPages);
   ASSERT_EQ(a.size(), 1u);
   EXPECT_EQ(a[0].bytes, entries[0].bytes);
 }
@@ -236,7 +238,7 @@ TEST(Assign, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
 TEST(Assign, AGroupOfOneWritesEverythingWhole) {
   std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({1 << 20})),
                                      make_entry("none", CKPT_DTYPE_I8, make_shape({0}))};
-  std::vector<AssignedCut> pieces = pieces_of(entries, 0, 1, {4096, 4096});
+  std::vector<AssignedCut> pieces = pieces_of(entries, 0, 1, kPages);
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].bytes, entries[0].bytes);
 }
@@ -245,20 +247,20 @@ TEST(Assign, EmptyRegionsAreNobodys) {
   std::vector<ReplicaRegion> entries{make_entry("a", CKPT_DTYPE_I8, make_shape({5, 0})),
                                      make_entry("b", CKPT_DTYPE_I8, make_shape({5}), flat_region(5, 0)),
                                      make_entry("c", CKPT_DTYPE_I8, make_shape({5}), box_region({2}, {0}))};
-  for (uint32_t member = 0; member < 2; member++) EXPECT_TRUE(pieces_of(entries, member, 2, {4096, 4096}).empty());
+  for (uint32_t member = 0; member < 2; member++) EXPECT_TRUE(pieces_of(entries, member, 2, kPages).empty());
 }
 
 TEST(Assign, MoreMembersThanChunksLeavesSomeWithoutAPiece) {
   std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({8192}))};
   size_t pieces = 0;
-  for (uint32_t member = 0; member < 7; member++) pieces += pieces_of(entries, member, 7, {4096, 4096}).size();
+  for (uint32_t member = 0; member < 7; member++) pieces += pieces_of(entries, member, 7, kPages).size();
   EXPECT_EQ(pieces, 2u);
 }
 
 TEST(Assign, TheLargestTensorIsCutWithoutOverflow) {
   std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({INT64_MAX}))};
   uint32_t members = uint32_t{1} << 20;
-  std::vector<AssignedCut> last = pieces_of(entries, members - 1, members, {4096, 4096});
+  std::vector<AssignedCut> last = pieces_of(entries, members - 1, members, kPages);
   ASSERT_EQ(last.size(), 1u);
   EXPECT_EQ(last[0].first + last[0].bytes, static_cast<uint64_t>(INT64_MAX));
   EXPECT_EQ(last[0].bytes, (uint64_t{1} << 43) - 1);
@@ -275,7 +277,9 @@ TEST(Assign, AThousandMembersAreEvenlyLoadedWithAHundredThousandTensors) {
     total += entries.back().bytes;
   }
   uint64_t mine = 0;
-  for (const AssignedCut& piece : pieces_of(entries, 511, 1024, {1 << 20, 1 << 28})) mine += piece.bytes;
+  for (const AssignedCut& piece :
+       pieces_of(entries, 511, 1024, {.chunk_bytes = 1 << 20, .large_tensor_bytes = 1 << 28}))
+    mine += piece.bytes;
   EXPECT_NEAR(static_cast<double>(mine), static_cast<double>(total) / 1024, 70000);
 }
 

@@ -63,7 +63,7 @@ expect 0 rm "$store@$id"
 [ "$(labels)" = "other" ] || fail "left: $(labels)"
 
 # A directory of other programs, which is no store.
-ranks=$(dirname "$scenario")/../interop/fixtures/ranks/dtensor there=s3://ckpt-test/ranks-$RANDOM-$$
+ranks=$(dirname "$scenario")/../../interop/tests/fixtures/ranks/dtensor there=s3://ckpt-test/ranks-$RANDOM-$$
 for file in "$ranks"/*.pt; do s3 -T "$file" "$CKPT_TEST_S3/ckpt-test/${there##*/}/${file##*/}"; done
 expect 0 info "$there"; says '^format +ranks'; says 'model: collections.OrderedDict'; is_quiet
 expect 0 diff "$ranks" "$there/"; says '^equal'

@@ -36,7 +36,11 @@ struct Added {
   }
   PartLayout layout(std::string compression = "none", bool in_place = false) {
     sort_tensors(&content.tensors);
-    auto layout = lay_out(content, {1 << 16, 1 << 18, 8 << 20, std::move(compression), 0, in_place});
+    auto layout = lay_out(content, {.chunk_bytes = 1 << 16,
+                                    .large_tensor_bytes = 1 << 18,
+                                    .block_bytes = 8 << 20,
+                                    .compression = std::move(compression),
+                                    .in_place = in_place});
     EXPECT_TRUE(layout.ok()) << layout.status().message();
     return layout.take();
   }

@@ -32,7 +32,14 @@ class LoweredLimits : public ::testing::Test {
     content.tensors.push_back(keep_tensor(name, request, {}, &content.memory));
   }
   Status lay_out_within(const PartLimits& limits) const {
-    return lay_out(content, {kAlign, 1 << 18, 8 << 20, "none", 3, false, limits}).status();
+    return lay_out(content, {.chunk_bytes = kAlign,
+                             .large_tensor_bytes = 1 << 18,
+                             .block_bytes = 8 << 20,
+                             .compression = "none",
+                             .rank = 3,
+                             .in_place = false,
+                             .limits = limits})
+        .status();
   }
   void expect_refused(const PartLimits& limits, std::string_view why) const {
     const Status status = lay_out_within(limits);

@@ -162,6 +162,18 @@ TEST_F(Posix, DirectWritesRefuseWhatIsNotAligned) {
 
 // ---- obstacles in the way of a file ----
 
+TEST_F(Posix, WhoeverRemovesNextIsToldWhatStaysInTheTrash) {
+  const std::string retired = file(".ckpt/trash/s1.1.1.0"), foreign = retired + "/folder";
+  std::filesystem::create_directories(foreign);
+  EXPECT_TRUE(store_->prepare().ok()) << "a session can begin all the same";
+  const Status told = store_->finish_removals();
+  EXPECT_EQ(told.code(), CKPT_IO) << told.message();
+  EXPECT_NE(told.message().find(retired), std::string::npos) << told.message();
+  std::filesystem::remove(foreign);
+  EXPECT_TRUE(store_->finish_removals().ok());
+  EXPECT_FALSE(std::filesystem::exists(retired));
+}
+
 TEST_F(Posix, ALinkInPlaceOfAFileIsRefused) {
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
   ASSERT_EQ(symlink("a", file("d/link").c_str()), 0);

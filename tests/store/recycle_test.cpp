@@ -1,5 +1,5 @@
-// Recycling in the POSIX store (src/README.md, "Recycling"): which files are kept, which are overwritten, and that
-// nobody but the writer ever notices.
+// Recycling in the POSIX store (src/store/README.md, "Recycling"): which files are kept, which are overwritten, and
+// that nobody but the writer ever notices.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

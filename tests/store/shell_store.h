@@ -9,17 +9,16 @@
 #include <string>
 #include <utility>
 
-#include "store/io_queue.h"
-#include "store/store.h"
+#include "store/forwarding_store.h"
 
 namespace ckpt::store {
 
-class ShellStore : public Store {
+class ShellStore : public ForwardingStore {
  public:
   // Called before every operation with its name and key; what is not OK is the answer. Not called for what it does.
   using Before = std::function<Status(std::string_view operation, std::string_view key)>;
 
-  explicit ShellStore(std::shared_ptr<Store> inner) : inner_(std::move(inner)) {}
+  using ForwardingStore::ForwardingStore;
   Store& inner() { return *inner_; }
   // Others may use the store meanwhile: those that are inside the hook before finish with that one.
   void before(Before hook) {
@@ -45,9 +44,13 @@ class ShellStore : public Store {
     });
   }
 
-  std::string uri() const override { return inner_->uri(); }
-  std::string path(std::string_view key) const override { return inner_->path(key); }
-  Traits traits() const override { return inner_->traits(); }
+  // A test's store is another one than what it stands before; and it hears of all that is opened.
+  std::string identity() const override { return uri(); }
+  Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return open(key); }
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t, bool) const override { return open(key); }
+  Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override {
+    return Store::list_at_most(directory, most);
+  }
   Status make_root() override {
     CKPT_TRY(say("make_root", ""));
     return inner_->make_root();
@@ -68,7 +71,6 @@ class ShellStore : public Store {
     CKPT_TRY(say("create", key));
     return inner_->create(key, expected_size, at_most);
   }
-  Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return inner_->make_queue(depth); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override {
     CKPT_TRY(say("open", key));
     auto opened = inner_->open(key);
@@ -108,7 +110,6 @@ class ShellStore : public Store {
     CKPT_TRY(say("age_ms", key));
     return inner_->age_ms(key);
   }
-  void finish_removals() override { inner_->finish_removals(); }
   Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override {
     CKPT_TRY(say("open_attempt", directory));
     return inner_->open_attempt(record, text, directory);
@@ -131,7 +132,9 @@ class ShellStore : public Store {
   }
 
  protected:
-  const std::shared_ptr<Store> inner_;
+  Result<std::vector<std::byte>> get_once(std::string_view key, uint64_t limit) const override {
+    return Store::get_once(key, limit);
+  }
 
  private:
   // Has plain reads only, so that all of them are told.

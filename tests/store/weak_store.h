@@ -180,10 +180,7 @@ class WeakStore final : public Store {
   std::string uri() const override { return "weak:"; }
   std::string path(std::string_view key) const override { return "weak:" + std::string(key); }
   Status make_root() override { return Ok(); }
-  Status prepare() override {
-    finish_removals();
-    return Ok();
-  }
+  Status prepare() override { return finish_removals(); }
   Status make_directory(std::string_view key) override { return check_key(key); }
   Status put_if_absent(std::string_view key, Bytes data) override {
     CKPT_TRY(check_new_file(key));
@@ -254,7 +251,7 @@ class WeakStore final : public Store {
     if (!stays) (void)remove_all_but(directory, slot);
     return Ok();
   }
-  void finish_removals() override {
+  Status finish_removals() override {
     for (const std::string& name : below(kTrashDir)) {
       const std::string note = std::string(kTrashDir) + "/" + name;
       const auto text = bucket_->get(note);
@@ -267,6 +264,7 @@ class WeakStore final : public Store {
       if (!begun || bucket_->age(slot) < bucket_->weakness().grace_ms) continue;
       if (!remove_all_but(directory_of(slot), last_of(slot))) (void)bucket_->remove(note);
     }
+    return Ok();
   }
   Status put_over(std::string_view key, Bytes data) override {
     CKPT_TRY(check_new_file(key));

@@ -354,10 +354,10 @@ TEST_F(WebStore, PartsAreReadThroughACacheOnce) {
   options.web = quick();
   options.cache.directory = folder.path + "/cache";
   for (const bool warm : {false, true}) {
-    const auto store = open_store(server.address() + "/run", options);
-    ASSERT_TRUE(store.ok()) << store.status().message();
+    const auto opened = open_places(server.address() + "/run", "", options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
     server.forget();
-    const auto file = (*store)->open_cached("x.1.1/PART_000", all.size(), false);
+    const auto file = opened->store->open_cached("x.1.1/PART_000", all.size(), false);
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_TRUE(read(**file, 0, all.size()) == all);
     EXPECT_EQ(server.sent() == 0, warm) << server.sent();

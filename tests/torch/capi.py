@@ -1,6 +1,7 @@
 """libckpt through ctypes: foreign files, stores and their trees as plain Python values, tensors as bytes.
 
-The library is $CKPT_LIBRARY. Needs no torch and no numpy, so that nothing but ckpt reads what is compared.
+The library is $CKPT_LIBRARY, and libckpt_files beside it. Needs no torch and no numpy, so that nothing but ckpt reads
+what is compared.
 """
 import collections
 import ctypes
@@ -81,7 +82,8 @@ def declare(library):
     return library
 
 
-LIBRARY = declare(ctypes.CDLL(os.environ["CKPT_LIBRARY"]))
+# What this one is linked with is found by it, too: libckpt.
+LIBRARY = declare(ctypes.CDLL(os.path.join(os.path.dirname(os.environ["CKPT_LIBRARY"]), "libckpt_files.so.0")))
 
 
 def call(name, *arguments):

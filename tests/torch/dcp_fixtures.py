@@ -5,7 +5,7 @@
                                                               dcp_to_torch_save gives of it, where it can
 
 CPU and gloo. Cases: see CASES. zstd needs the package zstandard, hf needs safetensors. Sizes are odd, so that shards
-are uneven. tests/interop/fixtures/made-with.txt tells the versions that made the committed ones.
+are uneven. interop/tests/fixtures/made-with.txt tells the versions that made the committed ones.
 """
 import os
 import shutil

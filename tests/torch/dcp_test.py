@@ -60,7 +60,7 @@ class Dcp(unittest.TestCase):
                 capi.export(store, "label:dcp", f"{path}.out{shards}", format="dcp", shards=shards)
 
     def test_what_is_exported_again_is_the_same_state(self):
-        fixtures = os.path.join(HERE, "..", "interop", "fixtures", "dcp")
+        fixtures = os.path.join(HERE, "..", "..", "interop", "tests", "fixtures", "dcp")
         with tempfile.TemporaryDirectory() as folder, capi.store("mem:again") as store:
             for case in sorted(name for name in os.listdir(fixtures) if not name.endswith(".pt")):
                 with self.subTest(case):

@@ -197,7 +197,8 @@ def struct_lines(headers):
 def wrapped_signature(name, arguments, result):
     """The call in lines of at most 112 columns, the first of which has no indent."""
     words = [f"{a}::{t}" for a, t in arguments]
-    lines, line = [], f"libckpt.{name}("
+    library = "libckpt_files" if re.match(r"ckpt_(import$|export$|file_)", name) else "libckpt"
+    lines, line = [], f"{library}.{name}("
     for i, word in enumerate(words):
         word += ", " if i + 1 < len(words) else ""
         if len(line) + len(word) > 96:

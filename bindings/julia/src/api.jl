@@ -1016,41 +1016,44 @@ function ckpt_reader_tree_of_rank(reader, name, rank, out, err)
     @blocking libckpt.ckpt_reader_tree_of_rank(reader::Ptr{ckpt_reader}, name::Cstring, rank::UInt32,
         out::Ptr{Ptr{ckpt_tree}}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_file_version_string()
+    @ccall libckpt_files.ckpt_file_version_string()::Cstring
+end
 function ckpt_import(store, path, label, step, options, info, err)
-    @blocking libckpt.ckpt_import(store::Ptr{ckpt_store}, path::Cstring, label::Cstring, step::Int64,
+    @blocking libckpt_files.ckpt_import(store::Ptr{ckpt_store}, path::Cstring, label::Cstring, step::Int64,
         options::Ptr{ckpt_options}, info::Ptr{ckpt_checkpoint_info},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_export(reader, path, options, err)
-    @blocking libckpt.ckpt_export(reader::Ptr{ckpt_reader}, path::Cstring, options::Ptr{ckpt_options},
+    @blocking libckpt_files.ckpt_export(reader::Ptr{ckpt_reader}, path::Cstring, options::Ptr{ckpt_options},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_file_open(out, path, options, err)
-    @blocking libckpt.ckpt_file_open(out::Ptr{Ptr{ckpt_file}}, path::Cstring, options::Ptr{ckpt_options},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+    @blocking libckpt_files.ckpt_file_open(out::Ptr{Ptr{ckpt_file}}, path::Cstring,
+        options::Ptr{ckpt_options}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_file_free(file)
-    @blocking libckpt.ckpt_file_free(file::Ptr{ckpt_file})::Cvoid
+    @blocking libckpt_files.ckpt_file_free(file::Ptr{ckpt_file})::Cvoid
 end
 function ckpt_file_format(file)
-    @ccall libckpt.ckpt_file_format(file::Ptr{ckpt_file})::Cstring
+    @ccall libckpt_files.ckpt_file_format(file::Ptr{ckpt_file})::Cstring
 end
 function ckpt_file_left_out(file, index)
-    @ccall libckpt.ckpt_file_left_out(file::Ptr{ckpt_file}, index::UInt64)::Cstring
+    @ccall libckpt_files.ckpt_file_left_out(file::Ptr{ckpt_file}, index::UInt64)::Cstring
 end
 function ckpt_file_tensor_count(file)
-    @ccall libckpt.ckpt_file_tensor_count(file::Ptr{ckpt_file})::UInt64
+    @ccall libckpt_files.ckpt_file_tensor_count(file::Ptr{ckpt_file})::UInt64
 end
 function ckpt_file_tensor_at(file, index, out, err)
-    @ccall libckpt.ckpt_file_tensor_at(file::Ptr{ckpt_file}, index::UInt64, out::Ptr{ckpt_file_tensor},
-        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+    @ccall libckpt_files.ckpt_file_tensor_at(file::Ptr{ckpt_file}, index::UInt64,
+        out::Ptr{ckpt_file_tensor}, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_file_read(file, index, desc, data, data_bytes, err)
-    @blocking libckpt.ckpt_file_read(file::Ptr{ckpt_file}, index::UInt64, desc::Ptr{ckpt_tensor_desc},
+    @blocking libckpt_files.ckpt_file_read(file::Ptr{ckpt_file}, index::UInt64, desc::Ptr{ckpt_tensor_desc},
         data::Ptr{Cvoid}, data_bytes::UInt64, err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_file_tree(file, out, err)
-    @ccall libckpt.ckpt_file_tree(file::Ptr{ckpt_file}, out::Ptr{Ptr{ckpt_tree}},
+    @ccall libckpt_files.ckpt_file_tree(file::Ptr{ckpt_file}, out::Ptr{Ptr{ckpt_tree}},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 

@@ -2,6 +2,7 @@
 
 # The SONAME, so that calls reach the library that __init__ opened, wherever its file is.
 const libckpt = "libckpt.so.0"
+const libckpt_files = "libckpt_files.so.0"  # ckpt_file.h
 
 """
 Opens the library when the package is loaded: the file that `ENV["JULIA_CKPT_LIBRARY"]` names, or else the
@@ -14,6 +15,8 @@ function __init__()
     Libdl.dlsym(library, :ckpt_version_number) == cglobal((:ckpt_version_number, libckpt)) ||
         error("$path has another SONAME than $libckpt, or a second libckpt is in this process")
     check_version(ckpt_version_number())
+    # The one beside it; where that is missing, calls of ckpt_file.h take the one that the system's loader finds.
+    Libdl.dlopen(joinpath(dirname(Libdl.dlpath(library)), libckpt_files); throw_error=false)
     return nothing
 end
 

@@ -29,7 +29,7 @@
 end
 
 # A directory of DCP that two ranks wrote, in whose files tensors are cut; with ".pt", PyTorch's own conversion.
-const CUT = joinpath(@__DIR__, "..", "..", "..", "tests", "interop", "fixtures", "dcp", "fsdp2")
+const CUT = joinpath(@__DIR__, "..", "..", "..", "interop", "tests", "fixtures", "dcp", "fsdp2")
 
 place_of(file, name) = findfirst(tensor -> tensor.name == name, Ckpt.tensors(file))
 

@@ -159,7 +159,7 @@ def test_a_pt_file_is_loaded_like_a_checkpoint(tmp_path: Path, torch: Any) -> No
 # ---- listings and reprs ----
 
 
-FIXTURES = Path(__file__).parents[3] / "tests/interop/fixtures"
+FIXTURES = Path(__file__).parents[3] / "interop/tests/fixtures"
 
 
 @pytest.mark.torch

@@ -49,7 +49,7 @@ def test_a_state_is_saved_loaded_listed_and_verified(uri: str) -> None:
 
 
 def test_a_directory_of_another_program_is_loaded_from_a_bucket(uri: str) -> None:
-    folder = Path(__file__).parents[3] / "tests/interop/fixtures/dcp/fsdp2"
+    folder = Path(__file__).parents[3] / "interop/tests/fixtures/dcp/fsdp2"
     keys = f"{os.environ['AWS_ACCESS_KEY_ID']}:{os.environ['AWS_SECRET_ACCESS_KEY']}"
     for file in folder.iterdir():
         subprocess.run(["curl", "--silent", "--fail", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", keys, "--header",

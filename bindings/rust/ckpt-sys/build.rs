@@ -1,6 +1,6 @@
-//! Finds the installed libckpt by pkg-config and tells cargo how to link it.
+//! Finds the installed libckpt and libckpt_files by pkg-config and tells cargo how to link them.
 //!
-//! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links `libckpt.a`; the linker chooses how it links what that needs.
+//! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links their archives; the linker chooses how it links what these need.
 //! Dependents see `DEP_CKPT_INCLUDE`, `DEP_CKPT_ROOT` and `DEP_CKPT_VERSION`.
 
 use std::path::Path;
@@ -18,23 +18,26 @@ fn main() {
     let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");
     // Before 1.0 a minor version may change the ABI. The crate pkg-config never links a library under /usr statically,
     // so this prints the lines for cargo itself.
-    let found =
-        pkg_config::Config::new().range_version("0.1.0".."0.2.0").statik(is_static).cargo_metadata(false).probe("ckpt");
+    let mut config = pkg_config::Config::new();
+    config.range_version("0.1.0".."0.2.0").statik(is_static).cargo_metadata(false);
+    let found = config.probe("ckpt-files"); // which requires ckpt
     let library = match found {
         Ok(library) => library,
         Err(error) => {
-            eprintln!("{error}\n\nInstall libckpt 0.1, or set PKG_CONFIG_PATH to the folder that holds its ckpt.pc.");
+            eprintln!("{error}\n\nInstall libckpt 0.1, or set PKG_CONFIG_PATH to the folder of its ckpt-files.pc.");
             std::process::exit(1);
         }
     };
     for folder in &library.link_paths {
         println!("cargo:rustc-link-search=native={}", folder.display());
         if is_static {
-            rerun_if_changed(&folder.join("libckpt.a")); // its objects are copied into the program
+            for archive in ["libckpt.a", "libckpt_files.a"] {
+                rerun_if_changed(&folder.join(archive)); // its objects are copied into the program
+            }
         }
     }
     for name in &library.libs {
-        let kind = if is_static && name == "ckpt" { "static" } else { "dylib" };
+        let kind = if is_static && (name == "ckpt" || name == "ckpt_files") { "static" } else { "dylib" };
         println!("cargo:rustc-link-lib={kind}={name}");
     }
     if is_static {

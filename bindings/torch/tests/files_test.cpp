@@ -44,7 +44,7 @@ torch::nn::Sequential seeded_pair(uint64_t seed) {
 
 // Its tensors lie in the files of two ranks.
 TEST(TorchFiles, ADirectoryOfDcpIsLoadedWhereItLies) {
-  const std::string dcp = std::string(CKPT_TORCH_TEST_FILES) + "/../../../../tests/interop/fixtures/dcp/fsdp2";
+  const std::string dcp = std::string(CKPT_TORCH_TEST_FILES) + "/../../../../interop/tests/fixtures/dcp/fsdp2";
   StorePlace place;
   ckpt::Store::open(place.uri()).import(dcp, "dcp");
   auto imported = seeded_pair(1), found = seeded_pair(2);

@@ -1,4 +1,4 @@
-// The store "s3://bucket/prefix". What each verb of Store becomes is in src/README.md ("Object stores").
+// The store "s3://bucket/prefix". What each verb of Store becomes is in README.md.
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -76,7 +76,7 @@ class S3Store final : public Store {
   Status open_attempt(std::string_view record, Bytes text, std::string_view directory) override;
   Result<bool> attempt_exists(std::string_view record, std::string_view directory) const override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
-  void finish_removals() override { (void)work_off_notes(false); }
+  Status finish_removals() override { return work_off_notes(false); }
   // What a lock protects elsewhere, nothing protects here: a reader of what is removed gets GONE.
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override { return no_lock(key); }
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override { return no_lock(key); }

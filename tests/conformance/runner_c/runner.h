@@ -1,4 +1,4 @@
-/* The conformance runner in C99: the declarations of its files. Requests, replies and commands: ../README.md. */
+/* The conformance runner in C99: the declarations of its files. Requests: ../README.md; commands: ../commands.md. */
 #ifndef RUNNER_H
 #define RUNNER_H
 

@@ -50,7 +50,7 @@ def load(
     """Loads the state of a checkpoint and checks every byte.
 
     `source`: the path of a store, a Store or a Reader; or the directory of one checkpoint in a store; or a file or
-    directory of another program (README.md lists them), of which no code is run; option map then names a mapping.
+    directory of another program (docs/formats.md lists them), of which no code is run; option map then names a mapping.
 
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only

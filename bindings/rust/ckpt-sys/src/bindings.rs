@@ -1621,6 +1621,9 @@ unsafe extern "C" {
     ) -> ckpt_status;
 }
 unsafe extern "C" {
+    pub fn ckpt_file_version_string() -> *const ::core::ffi::c_char;
+}
+unsafe extern "C" {
     pub fn ckpt_import(
         store: *const ckpt_store,
         path: *const ::core::ffi::c_char,

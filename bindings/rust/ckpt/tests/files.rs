@@ -36,7 +36,7 @@ fn a_file_is_read_in_place() {
 
 /// A directory of DCP that two ranks wrote, in whose files tensors are cut; and PyTorch's own conversion to one file.
 fn dcp(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/interop/fixtures/dcp").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../interop/tests/fixtures/dcp").join(name)
 }
 
 fn find(file: &File, name: &str) -> u64 {

@@ -1,0 +1,26 @@
+// A foreign checkpoint saved into a store, as a trainer of as many ranks would that this process plays one after
+// another. A store sees no difference. Calls are independent of each other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/job.h"
+#include "interop/src/client.h"
+#include "interop/src/reader.h"
+
+namespace ckpt::interop {
+
+struct ImportRequest {
+  std::string label;
+  int64_t step = -1;
+  Options options;  // those that are for imports
+};
+
+// The id of what was saved. Elements go from the mapped files to the save. `job` tells how far it is, and can cancel
+// it. The statuses of ckpt_import.
+Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request,
+                                      Job& job);
+
+}  // namespace ckpt::interop

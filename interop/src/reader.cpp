@@ -1,0 +1,165 @@
+#include "interop/src/reader.h"
+
+#include <algorithm>
+#include <map>
+
+#include "format/names.h"
+
+namespace ckpt::interop {
+
+Status put_cannot(format::Tree& tree, const Status& why, std::string_view message) {
+  CKPT_TRY(tree.begin(CKPT_NODE_RECORD, kCannotClass));
+  CKPT_TRY(tree.key("status"));
+  CKPT_TRY(tree.add_int(why.code()));
+  CKPT_TRY(tree.key("message"));
+  CKPT_TRY(tree.add_text(message));
+  for (const char* fact : {"path", "found", "expected"})
+    if (const std::string* text = why.detail(fact); text && format::valid_utf8(*text)) {
+      CKPT_TRY(tree.key(fact));
+      CKPT_TRY(tree.add_text(*text));
+    }
+  return tree.end();
+}
+
+Status check_values(const format::Tree& tree) {
+  for (uint32_t i = 0; i < tree.size(); i++) {
+    if (tree[i].kind != CKPT_NODE_RECORD || tree[i].text_view() != kCannotClass) continue;
+    const auto text = [&](const char* key) {
+      const uint32_t field = tree.find(i, key);
+      return field == format::kNoNode ? std::string() : std::string(tree[field].text_view());
+    };
+    const uint32_t code = tree.find(i, "status");
+    const std::string place = tree.path_of(i);
+    Status status(code == format::kNoNode ? CKPT_FORMAT : static_cast<ckpt_status>(tree[code].integer),
+                  text("message") + (place.empty() ? "" : "; option exclude=" + place + " leaves it out"));
+    status = std::move(status).with("tensor", place);
+    for (const char* fact : {"path", "found", "expected"})
+      if (const std::string found = text(fact); !found.empty()) status = std::move(status).with(fact, found);
+    return status;
+  }
+  return Ok();
+}
+
+const ForeignPiece* ForeignTensor::whole() const {
+  return pieces.size() == 1 && pieces[0].region.kind == RegionKind::kWhole ? pieces.data() : nullptr;
+}
+
+uint64_t ForeignTensor::elements() const {
+  uint64_t count;
+  count_elements(shape.span(), &count);  // was checked when the file was read
+  return count;
+}
+
+uint64_t ForeignTensor::bytes() const {
+  uint64_t size;
+  count_bytes(elements(), dtype, &size);
+  return size;
+}
+
+void ForeignCheckpoint::add_unchecked(uint64_t count) {
+  constexpr std::string_view kKey = "import.unchecked";
+  if (count == 0) return;
+  for (auto& [key, value] : attributes)
+    if (key == kKey) {
+      value = std::to_string(std::stoull(value) + count);
+      return;
+    }
+  attributes.emplace_back(kKey, std::to_string(count));
+}
+
+Status ForeignCheckpoint::put_cannots(const std::vector<std::pair<std::string, Status>>& cannot) {
+  if (cannot.empty()) return Ok();
+  std::map<std::string_view, const Status*> entries;
+  for (const ForeignTensor& tensor : tensors) entries[tensor.name] = nullptr;
+  for (const auto& [name, status] : cannot) entries[name] = &status;
+  format::Tree& dict = tree.emplace();
+  CKPT_TRY(dict.begin(CKPT_NODE_DICT));
+  for (const auto& [name, status] : entries) {
+    if (Status key = dict.key(name); !key.ok()) return Status(CKPT_FORMAT, key.message());
+    CKPT_TRY(status ? put_cannot(dict, *status, status->message()) : dict.add_tensor(name));
+  }
+  return dict.end();
+}
+
+Result<format::Tree> ForeignCheckpoint::take_tree() {
+  if (tree) return *std::exchange(tree, std::nullopt);
+  format::Tree dict;
+  auto fill = [&]() -> Status {
+    CKPT_TRY(dict.begin(CKPT_NODE_DICT));
+    // In the order of their names, as of a checkpoint without a tree.
+    std::vector<std::string_view> names;
+    for (const ForeignTensor& tensor : tensors) names.push_back(tensor.name);
+    std::ranges::sort(names);
+    for (const std::string_view name : names) {
+      CKPT_TRY(dict.key(name));
+      CKPT_TRY(dict.add_tensor(name));
+    }
+    return dict.end();
+  };
+  // What is wrong with a tree that files asked for is wrong with the files.
+  if (const Status status = fill(); !status.ok()) return Status(CKPT_FORMAT, status.message());
+  return dict;
+}
+
+Result<std::vector<ForeignTable>> ForeignCheckpoint::tables() const {
+  std::vector<ForeignTable> all;
+  for (size_t i = 0; i < tensors.size(); i++) {
+    const ForeignTensor& tensor = tensors[i];
+    if (tensor.buckets == 0) continue;
+    const auto is_in = [&](const ForeignTable& table) {
+      if (tensor.is_alias()) return tensor.target == table.ids && tensor.name == table.name;
+      const ForeignTensor& ids = tensors[table.ids];
+      const auto same_rows = [&](const ForeignPiece& a, const ForeignPiece& b) {
+        return a.rank == b.rank && !a.strides && !files.is_computed(a.bytes.file);
+      };
+      return tensor.name.starts_with(table.name + '/') && tensor.shape[0] == ids.shape[0] &&
+             std::ranges::equal(tensor.pieces, ids.pieces, same_rows);
+    };
+    constexpr std::string_view kIds = "/ids";
+    if (!tensor.is_alias() && tensor.dtype == CKPT_DTYPE_I64 && tensor.shape.ndim == 1 && tensor.name.ends_with(kIds)) {
+      all.push_back({tensor.name.substr(0, tensor.name.size() - kIds.size()), i, {}});
+    } else if (!all.empty() && is_in(all.back())) {
+      if (!tensor.is_alias()) all.back().columns.push_back(i);
+    } else {
+      return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(tensor.name) +
+                                          " is of a sparse table, which is chosen, renamed or changed as a whole or "
+                                          "not at all; columns may be left out")
+          .with("tensor", tensor.name);
+    }
+  }
+  return all;
+}
+
+// The tensor that a record is about, perhaps by another record.
+static uint32_t tensor_of_record(const format::Tree& tree, uint32_t node) {
+  while (node != format::kNoNode && tree[node].kind == CKPT_NODE_RECORD) node = tree.find(node, "data");
+  return node != format::kNoNode && tree[node].kind == CKPT_NODE_TENSOR ? node : format::kNoNode;
+}
+
+std::string TorchMarks::verb() const {
+  if (quantized) return "scales";
+  return conj && neg ? "conjugates and negates" : conj ? "conjugates" : "negates";
+}
+
+std::map<std::string, TorchMarks> torch_marks(const format::Tree& tree) {
+  std::map<std::string, TorchMarks> found;
+  for (uint32_t i = 0; i < tree.size(); i++) {
+    if (tree[i].kind != CKPT_NODE_RECORD) continue;
+    const auto is_set = [&](const char* key) {
+      const uint32_t field = tree.find(i, key);
+      return field != format::kNoNode && tree[field].kind == CKPT_NODE_BOOL && tree[field].integer != 0;
+    };
+    const uint32_t dtype = tree.find(i, "dtype");
+    const bool of_integers =
+        dtype != format::kNoNode && tree[dtype].kind == CKPT_NODE_TEXT &&
+        (tree[dtype].text_view().starts_with("torch.qint") || tree[dtype].text_view().starts_with("torch.quint"));
+    const TorchMarks marks{is_set("conj"), is_set("neg"), of_integers || tree[i].text_view() == "torch.QTensor"};
+    const uint32_t tensor = marks.any() ? tensor_of_record(tree, i) : format::kNoNode;
+    if (tensor == format::kNoNode) continue;
+    TorchMarks& all = found[std::string(tree[tensor].text_view())];
+    all = {all.conj || marks.conj, all.neg || marks.neg, all.quantized || marks.quantized};
+  }
+  return found;
+}
+
+}  // namespace ckpt::interop
