@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cli/array.h"
+#include "cli/format.h"
 #include "cli/numbers.h"
 
 namespace cli {
