@@ -17,12 +17,14 @@ if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDE
   set(pc_prefix ${CMAKE_INSTALL_PREFIX})
   set(pc_libdir ${CMAKE_INSTALL_FULL_LIBDIR})
   set(pc_includedir ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+  set(pc_datadir ${CMAKE_INSTALL_FULL_DATADIR})
 else()
   file(RELATIVE_PATH up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
   string(REGEX REPLACE "/$" "" up "${up}")
   set(pc_prefix "\${pcfiledir}/${up}")
   set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
   set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+  set(pc_datadir "\${prefix}/${CMAKE_INSTALL_DATADIR}")
 endif()
 set(packages ckpt)
 if(CKPT_INTEROP)
@@ -40,6 +42,7 @@ install(FILES ${PROJECT_BINARY_DIR}/ckptConfig.cmake ${PROJECT_BINARY_DIR}/ckptC
         DESTINATION ${package_dir})
 install(EXPORT ckptTargets NAMESPACE ckpt:: DESTINATION ${package_dir})
 
+install(FILES ${PROJECT_BINARY_DIR}/api.json DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
 install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/STATE_TREE.md schemas/ckpt.fbs
         DESTINATION ${CMAKE_INSTALL_DOCDIR}
         OPTIONAL)

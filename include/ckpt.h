@@ -68,9 +68,9 @@ enum {
   CKPT_FORKED = 12,      /* called in a child of the process that made the object */
   CKPT_CANCELLED = 13,   /* ckpt_job_cancel, or freed before its end */
   /* the store */
-  CKPT_NOT_FOUND = 20,
-  CKPT_EXISTS = 21,
-  CKPT_GONE = 22, /* the checkpoint was removed while it was being read */
+  CKPT_NOT_FOUND = 20, /* no such checkpoint, tensor, object or file */
+  CKPT_EXISTS = 21,    /* it is there already */
+  CKPT_GONE = 22,      /* the checkpoint was removed while it was being read */
   /* the bytes */
   CKPT_CORRUPT = 30,    /* a checksum does not match */
   CKPT_FORMAT = 31,     /* cannot be parsed as what it claims to be */
@@ -84,10 +84,10 @@ enum {
   CKPT_TIMEOUT = 44,        /* a deadline passed */
   CKPT_COMMIT_UNKNOWN = 45, /* the commit record cannot be read now; once it can, it tells the outcome */
   /* the machine */
-  CKPT_IO = 50,
-  CKPT_NO_SPACE = 51,
-  CKPT_NOMEM = 52,
-  CKPT_INTERNAL = 60 /* a defect of ckpt */
+  CKPT_IO = 50,       /* reading or writing failed */
+  CKPT_NO_SPACE = 51, /* the disk is full */
+  CKPT_NOMEM = 52,    /* memory is short */
+  CKPT_INTERNAL = 60  /* a defect of ckpt */
 };
 
 typedef struct ckpt_error ckpt_error; /* owned, immutable; may be read and freed on any thread */
@@ -419,7 +419,7 @@ CKPT_API ckpt_status ckpt_reader_report(const ckpt_reader* reader, ckpt_report**
 
 typedef struct ckpt_tensor_info {
   uint32_t struct_size;
-  int32_t dtype;
+  int32_t dtype; /* CKPT_DTYPE_* */
   int32_t ndim;
   uint32_t segment_count;
   int64_t shape[CKPT_MAX_NDIM];
@@ -552,7 +552,7 @@ CKPT_API ckpt_status ckpt_options_set_job(ckpt_options* options, const ckpt_job*
 
 typedef struct ckpt_job_stats {
   uint32_t struct_size;
-  int32_t state;
+  int32_t state;        /* CKPT_JOB_* */
   uint64_t bytes_total; /* of work; 0 until it is planned */
   uint64_t bytes_done;
   uint64_t bytes_read;      /* from the store, whole I/O requests */

@@ -95,7 +95,7 @@ CKPT_API const char* ckpt_file_left_out(const ckpt_file* file, uint64_t index);
 
 typedef struct ckpt_file_tensor {
   uint32_t struct_size;
-  int32_t dtype;
+  int32_t dtype; /* CKPT_DTYPE_* */
   int32_t ndim;
   int32_t reserved;
   int64_t shape[CKPT_MAX_NDIM];

@@ -79,13 +79,16 @@ CKPT_API ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_stor
 
 /* ---- where bytes lie -------------------------------------------------------------------------------------- */
 
+enum { CKPT_CODEC_RAW = 0, CKPT_CODEC_LZ4 = 1 };
+enum { CKPT_FILTER_NONE = 0, CKPT_FILTER_SHUFFLE = 1, CKPT_FILTER_BIT_PLANES = 2 };
+
 /* Where bytes of a tensor lie: a flat range of it (ndim -1), or of a box of it in the row-major order of the box. */
 typedef struct ckpt_segment_info {
   uint32_t struct_size;
   uint32_t part;
   int32_t ndim;   /* of the box; -1 for a flat range */
-  int32_t codec;  /* 0 raw, 1 LZ4 */
-  int32_t filter; /* 0 none, 1 byte shuffle, 2 bit planes */
+  int32_t codec;  /* CKPT_CODEC_* */
+  int32_t filter; /* CKPT_FILTER_*: what is done to bytes before they are compressed */
   uint32_t chunk_count;
   int64_t offset[CKPT_MAX_NDIM];
   int64_t extent[CKPT_MAX_NDIM];

@@ -74,7 +74,7 @@ CKPT_API ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, cons
 
 typedef struct ckpt_table_info {
   uint32_t struct_size;
-  int32_t id_dtype;
+  int32_t id_dtype;   /* CKPT_DTYPE_I64 or CKPT_DTYPE_U64 */
   uint64_t row_count; /* of all ranks */
   uint64_t bucket_count;
   uint64_t bytes;        /* of ids and columns */
@@ -94,8 +94,8 @@ CKPT_API ckpt_status ckpt_reader_table_find(const ckpt_reader* reader, const cha
 
 typedef struct ckpt_column_info {
   uint32_t struct_size;
-  int32_t dtype;
-  int32_t ndim; /* of one row */
+  int32_t dtype; /* CKPT_DTYPE_* */
+  int32_t ndim;  /* of one row */
   uint32_t reserved;
   int64_t shape[CKPT_MAX_NDIM];
   uint64_t row_bytes;

@@ -76,18 +76,6 @@ func (f *File) LeftOut() ([]string, error) {
 	}
 }
 
-// FileTensor describes a tensor of a file.
-type FileTensor struct {
-	Name        string // its path in the tree
-	DType       DType
-	Shape       []int64
-	Strides     []int64 // in elements
-	DataBytes   uint64  // to the end of the last element, with the gaps between strides; 0 without an address
-	Bytes       uint64  // of the elements
-	AliasOf     string  // the tensor whose memory it shares; else ""
-	AliasOffset int64   // its first element in the flattened target
-}
-
 // TensorCount returns the number of tensors.
 func (f *File) TensorCount() (uint64, error) {
 	file, err := f.h.enter()
@@ -128,11 +116,7 @@ func (f *File) Tensor(index uint64) (FileTensor, error) {
 	if err != nil {
 		return FileTensor{}, err
 	}
-	return FileTensor{
-		Name: C.GoString(info.name), DType: DType(info.dtype), Shape: numbers(&info.shape, info.ndim),
-		Strides: numbers(&info.strides, info.ndim), DataBytes: uint64(info.data_bytes), Bytes: uint64(info.bytes),
-		AliasOf: C.GoString(info.alias_of), AliasOffset: int64(info.alias_offset),
-	}, nil
+	return makeFileTensor(&info), nil
 }
 
 func fileTensor(file *C.ckpt_file, index uint64) (C.ckpt_file_tensor, error) {

@@ -7,33 +7,10 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 )
 
-// JobState says how far a job is. A job only moves to higher states.
+// JobState says how far a job is. A job only moves to higher states; JobCommitted and those above it are final.
 type JobState int32
-
-// The states of jobs. JobCommitted and those below it are final.
-const (
-	JobNew       JobState = C.CKPT_JOB_NEW // no job of this package is; calls that block take a context
-	JobRunning   JobState = C.CKPT_JOB_RUNNING
-	JobStaged    JobState = C.CKPT_JOB_STAGED    // save: the caller's memory may change again
-	JobWritten   JobState = C.CKPT_JOB_WRITTEN   // save: this rank's part is durable
-	JobCommitted JobState = C.CKPT_JOB_COMMITTED // save: committed for all ranks
-	JobDone      JobState = C.CKPT_JOB_DONE      // load, verify: finished
-	JobFailed    JobState = C.CKPT_JOB_FAILED
-	JobCancelled JobState = C.CKPT_JOB_CANCELLED
-	JobDelivered JobState = C.CKPT_JOB_DELIVERED // save with wait=0, not rank 0: its part is durable, no more is known
-)
-
-// String returns the state as ckpt.h spells it, "STAGED".
-func (s JobState) String() string {
-	return nameOf("JobState", int32(s), map[int32]string{
-		C.CKPT_JOB_NEW: "NEW", C.CKPT_JOB_RUNNING: "RUNNING", C.CKPT_JOB_STAGED: "STAGED", C.CKPT_JOB_WRITTEN: "WRITTEN",
-		C.CKPT_JOB_COMMITTED: "COMMITTED", C.CKPT_JOB_DONE: "DONE", C.CKPT_JOB_FAILED: "FAILED",
-		C.CKPT_JOB_CANCELLED: "CANCELLED", C.CKPT_JOB_DELIVERED: "DELIVERED",
-	})
-}
 
 // Job is work in the background. One that becomes unreachable without Close runs until it ends or its context does. A
 // save belongs to its session, whatever becomes of its Job.
@@ -204,39 +181,8 @@ func (j *Job) Cancel() {
 	}
 }
 
-// JobStats are counts of a job's work. Times are to the microsecond.
-type JobStats struct {
-	State                                       JobState
-	BytesTotal, BytesDone                       uint64 // of work; the total is 0 until the work is planned
-	BytesRead, BytesWritten                     uint64 // from and to the store, whole I/O requests
-	BytesRequested                              uint64 // load: what the requests cover
-	ChunkCount                                  uint64 // chunks encoded or decoded
-	RunCount                                    uint64 // load: contiguous runs in storage that the requests touch
-	IOCount                                     uint64 // I/O requests made
-	StagingPeakBytes                            uint64
-	StageTime, WriteTime, CommitTime, TotalTime time.Duration // save: until staged, until written, until committed
-	ArenaTime                                   time.Duration // save: the part of StageTime that made staging memory
-	DirectIO                                    bool          // the page cache was bypassed
-	Threads                                     uint32
-	IOEngine                                    IOEngine
-	Recycled                                    bool   // save: the part was written over a recycled file
-	GetCount                                    uint64 // requests to servers: GET and HEAD (class B); 0 for local stores
-	PutCount                                    uint64 // PUT and POST, each part of an upload too (class A)
-	ListCount                                   uint64 // listings (class A)
-	DeleteCount                                 uint64 // DELETE (free)
-	RetryCount                                  uint64 // of all these: sent again, since an earlier try had failed
-	BytesSent, BytesReceived                    uint64 // in the bodies of requests and answers
-}
-
 // IOEngine says what kept a job's transfers in flight.
 type IOEngine uint32
-
-// The I/O engines.
-const (
-	IOBlocking IOEngine = C.CKPT_IO_BLOCKING
-	IOThreads  IOEngine = C.CKPT_IO_THREADS
-	IOURing    IOEngine = C.CKPT_IO_URING
-)
 
 // Stats returns the counts so far.
 func (j *Job) Stats() (JobStats, error) {
@@ -250,18 +196,7 @@ func (j *Job) Stats() (JobStats, error) {
 	if status := C.ckpt_job_stats_get(job, &s, &cerr); status != C.CKPT_OK {
 		return JobStats{}, fail(status, cerr)
 	}
-	us := func(count C.uint64_t) time.Duration { return time.Duration(count) * time.Microsecond }
-	return JobStats{
-		State: JobState(s.state), BytesTotal: uint64(s.bytes_total), BytesDone: uint64(s.bytes_done),
-		BytesRead: uint64(s.bytes_read), BytesWritten: uint64(s.bytes_written),
-		BytesRequested: uint64(s.bytes_requested), ChunkCount: uint64(s.chunk_count), RunCount: uint64(s.run_count),
-		IOCount: uint64(s.io_count), StagingPeakBytes: uint64(s.staging_peak_bytes), StageTime: us(s.stage_us),
-		WriteTime: us(s.write_us), CommitTime: us(s.commit_us), TotalTime: us(s.total_us), ArenaTime: us(s.arena_us),
-		DirectIO: s.direct_io != 0, Threads: uint32(s.threads), IOEngine: IOEngine(s.io_engine),
-		Recycled: s.recycled != 0, GetCount: uint64(s.get_count), PutCount: uint64(s.put_count),
-		ListCount: uint64(s.list_count), DeleteCount: uint64(s.delete_count), RetryCount: uint64(s.retry_count),
-		BytesSent: uint64(s.bytes_sent), BytesReceived: uint64(s.bytes_received),
-	}, nil
+	return makeJobStats(&s), nil
 }
 
 // Report returns what a verify job found, or what retention did after a save on rank 0. Errors: ErrInvalid (the job has

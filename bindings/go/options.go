@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"reflect"
@@ -100,34 +99,6 @@ func withContextAndOptions[P comparable, R any](ctx context.Context, h *owned[P]
 // OptionKind says which values an option takes.
 type OptionKind int32
 
-// The kinds of options.
-const (
-	OptionInt OptionKind = C.CKPT_OPTION_INT
-	OptionStr OptionKind = C.CKPT_OPTION_STR
-)
-
-// String returns "INT" or "STR".
-func (k OptionKind) String() string {
-	switch k {
-	case OptionInt:
-		return "INT"
-	case OptionStr:
-		return "STR"
-	}
-	return fmt.Sprintf("OptionKind(%d)", int32(k))
-}
-
-// OptionInfo describes one option.
-type OptionInfo struct {
-	Key      string
-	Kind     OptionKind
-	Min, Max int64  // of an OptionInt
-	Fallback string // the default, as text
-	Choices  string // of an OptionStr: "error|replace|keep"; "" if any text is valid
-	UsedBy   string // "session", "save", "load", …
-	Help     string // one sentence
-}
-
 // KnownOptions yields all options of the loaded library.
 func KnownOptions() iter.Seq2[OptionInfo, error] {
 	return func(yield func(OptionInfo, error) bool) {
@@ -138,12 +109,7 @@ func KnownOptions() iter.Seq2[OptionInfo, error] {
 				yield(OptionInfo{}, fail(status, cerr))
 				return
 			}
-			made := OptionInfo{
-				Key: C.GoString(info.key), Kind: OptionKind(info.kind), Min: int64(info.min), Max: int64(info.max),
-				Fallback: C.GoString(info.fallback), Choices: C.GoString(info.choices),
-				UsedBy: C.GoString(info.used_by), Help: C.GoString(info.help),
-			}
-			if !yield(made, nil) {
+			if !yield(makeOptionInfo(&info), nil) {
 				return
 			}
 		}

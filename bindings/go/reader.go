@@ -49,7 +49,7 @@ func (r *Reader) Info() (CheckpointInfo, error) {
 	if status := C.ckpt_reader_info(reader, &info, &cerr); status != C.CKPT_OK {
 		return CheckpointInfo{}, fail(status, cerr)
 	}
-	return checkpointInfo(&info), nil
+	return makeCheckpointInfo(&info), nil
 }
 
 // Report has a finding FindingPassedOver for each newer checkpoint of the run that cannot be loaded, newest first, with

@@ -5,25 +5,6 @@ import "C"
 
 import "iter"
 
-// TensorInfo describes a tensor or alias of a checkpoint.
-type TensorInfo struct {
-	Name         string
-	DType        DType
-	Shape        []int64
-	SegmentCount uint32
-	Bytes        uint64 // of the tensor's elements
-	StoredBytes  uint64 // in the parts; 0 for an alias
-	AliasOf      string // the target of an alias; else ""
-}
-
-func tensorInfo(from *C.ckpt_tensor_info) TensorInfo {
-	return TensorInfo{
-		Name: C.GoString(from.name), DType: DType(from.dtype), Shape: numbers(&from.shape, from.ndim),
-		SegmentCount: uint32(from.segment_count), Bytes: uint64(from.bytes), StoredBytes: uint64(from.stored_bytes),
-		AliasOf: C.GoString(from.alias_of),
-	}
-}
-
 // TensorCount returns the number of tensors and aliases.
 func (r *Reader) TensorCount() (uint64, error) {
 	reader, err := r.h.enter()
@@ -44,7 +25,7 @@ func (r *Reader) Tensors() iter.Seq2[TensorInfo, error] {
 		if status := C.ckpt_reader_tensor_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
 			return TensorInfo{}, fail(status, cerr)
 		}
-		return tensorInfo(&info), nil
+		return makeTensorInfo(&info), nil
 	})
 }
 
@@ -65,7 +46,7 @@ func (r *Reader) Tensor(name string) (TensorInfo, error) {
 	if status := C.ckpt_reader_tensor_find(reader, text, &info, &cerr); status != C.CKPT_OK {
 		return TensorInfo{}, fail(status, cerr)
 	}
-	return tensorInfo(&info), nil
+	return makeTensorInfo(&info), nil
 }
 
 // Alias says how alias `name` views its target, as AddAliasView takes it, always with strides.
@@ -97,16 +78,6 @@ type Codec int32
 
 // Filter says how a segment's bytes are rearranged before compression.
 type Filter int32
-
-// The codecs and filters.
-const (
-	CodecRaw Codec = 0
-	CodecLZ4 Codec = 1
-
-	FilterNone        Filter = 0
-	FilterByteShuffle Filter = 1
-	FilterBitPlanes   Filter = 2
-)
 
 // SegmentInfo says where bytes of a tensor lie, for tools: those of a flat range of it, or of a box of it
 // in the row-major order of the box.
@@ -151,21 +122,6 @@ func (r *Reader) Segment(tensor string, index uint32) (SegmentInfo, error) {
 	return made, nil
 }
 
-// ObjectInfo describes an object of a checkpoint.
-type ObjectInfo struct {
-	Name, MediaType string
-	Scope           ObjectScope
-	Rank            uint32 // of a PerRank object; else 0
-	Size            uint64
-}
-
-func objectInfo(from *C.ckpt_object_info) ObjectInfo {
-	return ObjectInfo{
-		Name: C.GoString(from.name), MediaType: C.GoString(from.media_type), Scope: ObjectScope(from.scope),
-		Rank: uint32(from.rank), Size: uint64(from.size),
-	}
-}
-
 // Objects yields the objects in the order of name, then rank.
 func (r *Reader) Objects() iter.Seq2[ObjectInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
@@ -176,7 +132,7 @@ func (r *Reader) Objects() iter.Seq2[ObjectInfo, error] {
 		if status := C.ckpt_reader_object_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
 			return ObjectInfo{}, fail(status, cerr)
 		}
-		return objectInfo(&info), nil
+		return makeObjectInfo(&info), nil
 	})
 }
 
@@ -197,15 +153,7 @@ func (r *Reader) Object(name string, rank uint32) (ObjectInfo, error) {
 	if status := C.ckpt_reader_object_find(reader, text, C.uint32_t(rank), &info, &cerr); status != C.CKPT_OK {
 		return ObjectInfo{}, fail(status, cerr)
 	}
-	return objectInfo(&info), nil
-}
-
-// PartInfo describes one part of a checkpoint.
-type PartInfo struct {
-	Name   string // "PART_003"
-	Rank   uint32 // the rank that wrote it
-	Bytes  uint64
-	SaveID string // of the checkpoint that wrote it
+	return makeObjectInfo(&info), nil
 }
 
 // Part describes one part; `index` counts from 0 to CheckpointInfo.PartCount.
@@ -220,8 +168,5 @@ func (r *Reader) Part(index uint32) (PartInfo, error) {
 	if status := C.ckpt_reader_part_at(reader, C.uint32_t(index), &info, &cerr); status != C.CKPT_OK {
 		return PartInfo{}, fail(status, cerr)
 	}
-	return PartInfo{
-		Name: C.GoString(&info.name[0]), Rank: uint32(info.rank), Bytes: uint64(info.bytes),
-		SaveID: C.GoString(&info.save_id[0]),
-	}, nil
+	return makePartInfo(&info), nil
 }

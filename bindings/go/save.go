@@ -102,23 +102,6 @@ func firstOf(a, b error) error {
 // ObjectScope says whether an object belongs to all ranks or to one.
 type ObjectScope int32
 
-// The scopes of objects.
-const (
-	// Shared: one for all ranks. Rank 0 must add it; other ranks may, with the same bytes.
-	Shared ObjectScope = C.CKPT_OBJECT_SHARED
-	// PerRank: each rank that adds it has its own bytes.
-	PerRank ObjectScope = C.CKPT_OBJECT_PER_RANK
-	// TreeOfRanks: a state tree that ranks made together (AddTree); AddObject does not take it.
-	TreeOfRanks ObjectScope = C.CKPT_OBJECT_TREE
-)
-
-// String returns "shared", "per-rank" or "tree".
-func (s ObjectScope) String() string {
-	return nameOf("ObjectScope", int32(s), map[int32]string{
-		C.CKPT_OBJECT_SHARED: "shared", C.CKPT_OBJECT_PER_RANK: "per-rank", C.CKPT_OBJECT_TREE: "tree",
-	})
-}
-
 // AddObject adds named bytes, such as "application/json" trainer state or a data loader's position, and copies them at
 // once. The mediaType may be "". Errors: ErrInvalid, ErrExists.
 func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte) error {

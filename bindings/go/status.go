@@ -9,52 +9,8 @@ import (
 )
 
 // Status says why a call failed. It is an error, so each value is a sentinel for errors.Is. A status that this library
-// does not know keeps its number; statuses come in groups of ten.
+// does not know keeps its number; statuses come in groups of ten. StatusOK is that of a nil error: no call returns it.
 type Status int32
-
-// The call.
-const (
-	ErrInvalid     Status = C.CKPT_INVALID     // an argument, a name or an option is wrong
-	ErrUnsupported Status = C.CKPT_UNSUPPORTED // valid, but not possible in this build, on this store or for this dtype
-	ErrForked      Status = C.CKPT_FORKED      // called in a child of the process that made the object
-	ErrCancelled   Status = C.CKPT_CANCELLED   // by a context, Job.Cancel, or a Close before the end
-)
-
-// The store.
-const (
-	ErrNotFound Status = C.CKPT_NOT_FOUND
-	ErrExists   Status = C.CKPT_EXISTS
-	ErrGone     Status = C.CKPT_GONE // the checkpoint was removed while it was being read
-)
-
-// The bytes.
-const (
-	ErrCorrupt    Status = C.CKPT_CORRUPT    // a checksum does not match
-	ErrFormat     Status = C.CKPT_FORMAT     // cannot be parsed as what it claims to be
-	ErrRevision   Status = C.CKPT_REVISION   // written by a newer format revision, or needs a feature unknown here
-	ErrIncomplete Status = C.CKPT_INCOMPLETE // a part, a rank or a range is missing
-)
-
-// The ranks.
-const (
-	ErrMismatch      Status = C.CKPT_MISMATCH       // ranks, or a request and the checkpoint, disagree
-	ErrConflict      Status = C.CKPT_CONFLICT       // another process has this rank's place, or another job wrote here
-	ErrFenced        Status = C.CKPT_FENCED         // a newer session owns this run; this one may not commit any more
-	ErrAborted       Status = C.CKPT_ABORTED        // a rank gave up the save; nothing was committed
-	ErrTimeout       Status = C.CKPT_TIMEOUT        // a deadline passed
-	ErrCommitUnknown Status = C.CKPT_COMMIT_UNKNOWN // the commit record, which tells the outcome, cannot be read now
-)
-
-// The machine.
-const (
-	ErrIO       Status = C.CKPT_IO
-	ErrNoSpace  Status = C.CKPT_NO_SPACE
-	ErrNoMem    Status = C.CKPT_NOMEM
-	ErrInternal Status = C.CKPT_INTERNAL // a defect of ckpt
-)
-
-// StatusOK is the Status of a nil error; no call returns it as one.
-const StatusOK Status = C.CKPT_OK
 
 // Name returns the status as ckpt.h spells it, "NOT_FOUND"; "UNKNOWN" for a number that this library does not know.
 func (s Status) Name() string { return C.GoString(C.ckpt_status_name(C.ckpt_status(s))) }

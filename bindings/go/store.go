@@ -60,7 +60,7 @@ func (s *Store) Checkpoints() iter.Seq2[CheckpointInfo, error] {
 			var cerr *C.ckpt_error
 			status := C.ckpt_list_at(list, i, &info, &cerr)
 			err := fail(status, cerr)
-			if !yield(checkpointInfo(&info), err) || err != nil {
+			if !yield(makeCheckpointInfo(&info), err) || err != nil {
 				return
 			}
 		}
@@ -77,16 +77,6 @@ func (s *Store) list() (*C.ckpt_list, error) {
 	var cerr *C.ckpt_error
 	status := C.ckpt_store_list(store, &list, &cerr)
 	return list, fail(status, cerr)
-}
-
-// RunInfo describes one run.
-type RunInfo struct {
-	Name            string
-	Token           uint64 // of the session that owns the run; 0 if there is no record of one
-	CheckpointCount uint64 // committed ones; foreign ones and copies do not count
-	NewestStep      int64  // of the newest of these; -1 for none
-	NewestID        string // "" for none
-	NewestLabel     string
 }
 
 // Runs returns a snapshot of all runs, by name: those that a session has opened and those that have checkpoints.
@@ -109,11 +99,7 @@ func (s *Store) Runs() ([]RunInfo, error) {
 		if status := C.ckpt_runs_at(runs, C.size_t(i), &info, &cerr); status != C.CKPT_OK {
 			return nil, fail(status, cerr)
 		}
-		all[i] = RunInfo{
-			Name: C.GoString(&info.name[0]), Token: uint64(info.token), CheckpointCount: uint64(info.checkpoint_count),
-			NewestStep: int64(info.newest_step), NewestID: C.GoString(&info.newest_id[0]),
-			NewestLabel: C.GoString(&info.newest_label[0]),
-		}
+		all[i] = makeRunInfo(&info)
 	}
 	return all, nil
 }
@@ -130,7 +116,7 @@ func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 		if status := C.ckpt_store_find(store, in[0], bag, &info, &cerr); status != C.CKPT_OK {
 			return CheckpointInfo{}, fail(status, cerr)
 		}
-		return checkpointInfo(&info), nil
+		return makeCheckpointInfo(&info), nil
 	}, selector)
 }
 
@@ -200,6 +186,6 @@ func (s *Store) Import(ctx context.Context, path, label string, step int64, opti
 		if status != C.CKPT_OK {
 			return CheckpointInfo{}, fail(status, cerr)
 		}
-		return checkpointInfo(&info), nil
+		return makeCheckpointInfo(&info), nil
 	}, path, label)
 }

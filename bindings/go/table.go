@@ -195,25 +195,6 @@ func (r Rows) columns(table string) ([]C.ckpt_column_desc, int, error) {
 
 // ---- reader ----
 
-// TableInfo describes a sparse table of a checkpoint.
-type TableInfo struct {
-	Name        string
-	IDType      DType  // I64 or U64
-	RowCount    uint64 // of all ranks
-	BucketCount uint64
-	ColumnCount uint32
-	Bytes       uint64 // of ids and columns
-	StoredBytes uint64 // in the parts
-}
-
-func tableInfo(from *C.ckpt_table_info) TableInfo {
-	return TableInfo{
-		Name: C.GoString(from.name), IDType: DType(from.id_dtype), RowCount: uint64(from.row_count),
-		BucketCount: uint64(from.bucket_count), ColumnCount: uint32(from.column_count), Bytes: uint64(from.bytes),
-		StoredBytes: uint64(from.stored_bytes),
-	}
-}
-
 // Tables yields the sparse tables in the order of their names. Their tensors are among Tensors too.
 func (r *Reader) Tables() iter.Seq2[TableInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
@@ -224,7 +205,7 @@ func (r *Reader) Tables() iter.Seq2[TableInfo, error] {
 		if status := C.ckpt_reader_table_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
 			return TableInfo{}, fail(status, cerr)
 		}
-		return tableInfo(&info), nil
+		return makeTableInfo(&info), nil
 	})
 }
 
@@ -245,16 +226,7 @@ func (r *Reader) Table(name string) (TableInfo, error) {
 	if status := C.ckpt_reader_table_find(reader, text, &info, &cerr); status != C.CKPT_OK {
 		return TableInfo{}, fail(status, cerr)
 	}
-	return tableInfo(&info), nil
-}
-
-// ColumnInfo describes a column of a sparse table.
-type ColumnInfo struct {
-	Name        string
-	DType       DType
-	Row         []int64 // the shape of one row; empty is one element
-	RowBytes    uint64
-	StoredBytes uint64
+	return makeTableInfo(&info), nil
 }
 
 // Columns describes the columns of a sparse table in the order in which they were saved. Errors: ErrNotFound.
@@ -281,10 +253,7 @@ func (r *Reader) columns(info TableInfo) ([]ColumnInfo, error) {
 		if status := C.ckpt_reader_table_column_at(reader, text, C.uint32_t(index), &c, &cerr); status != C.CKPT_OK {
 			return nil, fail(status, cerr)
 		}
-		columns = append(columns, ColumnInfo{
-			Name: C.GoString(c.name), DType: DType(c.dtype), Row: numbers(&c.shape, c.ndim),
-			RowBytes: uint64(c.row_bytes), StoredBytes: uint64(c.stored_bytes),
-		})
+		columns = append(columns, makeColumnInfo(&c))
 	}
 	return columns, nil
 }

@@ -11,21 +11,6 @@ const MaxDims = C.CKPT_MAX_NDIM
 // RegionKind says which region of a tensor a piece of memory is.
 type RegionKind int32
 
-// The kinds of regions.
-const (
-	RegionWhole RegionKind = C.CKPT_REGION_WHOLE // the memory is the whole tensor
-	RegionBox   RegionKind = C.CKPT_REGION_BOX   // the memory is the box Offset, Extent of it
-	RegionFlat  RegionKind = C.CKPT_REGION_FLAT  // the memory is FlatSize elements from FlatOffset of it, flattened
-	RegionRows  RegionKind = C.CKPT_REGION_ROWS  // save only: the memory is rows that no other rank has; Shape is theirs
-)
-
-// String returns "whole", "box", "flat" or "rows".
-func (k RegionKind) String() string {
-	return nameOf("RegionKind", int32(k), map[int32]string{
-		C.CKPT_REGION_WHOLE: "whole", C.CKPT_REGION_BOX: "box", C.CKPT_REGION_FLAT: "flat", C.CKPT_REGION_ROWS: "rows",
-	})
-}
-
 // Tensor describes a piece of memory: plain data, made by [Shape] and the methods below or filled by hand. All numbers
 // are in elements.
 type Tensor struct {

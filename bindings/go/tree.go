@@ -12,49 +12,8 @@ import (
 // NodeKind says what a node of a tree is.
 type NodeKind int32
 
-// The kinds of nodes.
-const (
-	NodeNull   NodeKind = C.CKPT_NODE_NULL
-	NodeBool   NodeKind = C.CKPT_NODE_BOOL
-	NodeInt    NodeKind = C.CKPT_NODE_INT    // fits int64
-	NodeBigInt NodeKind = C.CKPT_NODE_BIGINT // does not fit
-	NodeFloat  NodeKind = C.CKPT_NODE_FLOAT
-	NodeText   NodeKind = C.CKPT_NODE_TEXT
-	NodeBytes  NodeKind = C.CKPT_NODE_BYTES
-	NodeTensor NodeKind = C.CKPT_NODE_TENSOR
-	NodeList   NodeKind = C.CKPT_NODE_LIST
-	NodeTuple  NodeKind = C.CKPT_NODE_TUPLE
-	NodeSet    NodeKind = C.CKPT_NODE_SET
-	NodeDict   NodeKind = C.CKPT_NODE_DICT
-	NodeRecord NodeKind = C.CKPT_NODE_RECORD
-)
-
-// String returns "null", "bool", "int", "bigint", …
-func (k NodeKind) String() string {
-	return nameOf("NodeKind", int32(k), map[int32]string{
-		C.CKPT_NODE_NULL: "null", C.CKPT_NODE_BOOL: "bool", C.CKPT_NODE_INT: "int", C.CKPT_NODE_BIGINT: "bigint",
-		C.CKPT_NODE_FLOAT: "float", C.CKPT_NODE_TEXT: "text", C.CKPT_NODE_BYTES: "bytes",
-		C.CKPT_NODE_TENSOR: "tensor", C.CKPT_NODE_LIST: "list", C.CKPT_NODE_TUPLE: "tuple", C.CKPT_NODE_SET: "set",
-		C.CKPT_NODE_DICT: "dict", C.CKPT_NODE_RECORD: "record",
-	})
-}
-
 // KeyKind says what kind of key a node has.
 type KeyKind int32
-
-// The kinds of keys.
-const (
-	KeyNone KeyKind = C.CKPT_KEY_NONE // the root, and in lists, tuples and sets
-	KeyText KeyKind = C.CKPT_KEY_TEXT
-	KeyInt  KeyKind = C.CKPT_KEY_INT
-)
-
-// String returns "none", "text" or "int".
-func (k KeyKind) String() string {
-	return nameOf("KeyKind", int32(k), map[int32]string{
-		C.CKPT_KEY_NONE: "none", C.CKPT_KEY_TEXT: "text", C.CKPT_KEY_INT: "int",
-	})
-}
 
 // Constants of trees.
 const (

@@ -52,35 +52,9 @@ struct DtypeName {
   const char* name;
 };
 static constexpr DtypeName kDtypes[] = {
-    {CKPT_DTYPE_I4, "i4"},
-    {CKPT_DTYPE_I8, "i8"},
-    {CKPT_DTYPE_I16, "i16"},
-    {CKPT_DTYPE_I32, "i32"},
-    {CKPT_DTYPE_I64, "i64"},
-    {CKPT_DTYPE_U4, "u4"},
-    {CKPT_DTYPE_U8, "u8"},
-    {CKPT_DTYPE_U16, "u16"},
-    {CKPT_DTYPE_U32, "u32"},
-    {CKPT_DTYPE_U64, "u64"},
-    {CKPT_DTYPE_F16, "f16"},
-    {CKPT_DTYPE_F32, "f32"},
-    {CKPT_DTYPE_F64, "f64"},
-    {CKPT_DTYPE_BF16, "bf16"},
-    {CKPT_DTYPE_C32, "c32"},
-    {CKPT_DTYPE_C64, "c64"},
-    {CKPT_DTYPE_C128, "c128"},
-    {CKPT_DTYPE_BOOL, "bool"},
-    {CKPT_DTYPE_F8_E3M4, "f8_e3m4"},
-    {CKPT_DTYPE_F8_E4M3, "f8_e4m3"},
-    {CKPT_DTYPE_F8_E4M3B11FNUZ, "f8_e4m3b11fnuz"},
-    {CKPT_DTYPE_F8_E4M3FN, "f8_e4m3fn"},
-    {CKPT_DTYPE_F8_E4M3FNUZ, "f8_e4m3fnuz"},
-    {CKPT_DTYPE_F8_E5M2, "f8_e5m2"},
-    {CKPT_DTYPE_F8_E5M2FNUZ, "f8_e5m2fnuz"},
-    {CKPT_DTYPE_F8_E8M0FNU, "f8_e8m0fnu"},
-    {CKPT_DTYPE_F6_E2M3FN, "f6_e2m3fn"},
-    {CKPT_DTYPE_F6_E3M2FN, "f6_e3m2fn"},
-    {CKPT_DTYPE_F4_E2M1FN, "f4_e2m1fn"},
+#define CKPT_DTYPE_ROW(constant, name, ...) {CKPT_DTYPE_##constant, name},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
 };
 
 bool dtype_known(uint16_t dtype) {

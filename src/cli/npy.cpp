@@ -5,38 +5,19 @@
 namespace cli {
 
 std::optional<std::string> npy_descr(int32_t dtype) {
-  switch (dtype) {
-    case CKPT_DTYPE_BOOL:
-      return "|b1";
-    case CKPT_DTYPE_I8:
-      return "|i1";
-    case CKPT_DTYPE_I16:
-      return "<i2";
-    case CKPT_DTYPE_I32:
-      return "<i4";
-    case CKPT_DTYPE_I64:
-      return "<i8";
-    case CKPT_DTYPE_U8:
-      return "|u1";
-    case CKPT_DTYPE_U16:
-      return "<u2";
-    case CKPT_DTYPE_U32:
-      return "<u4";
-    case CKPT_DTYPE_U64:
-      return "<u8";
-    case CKPT_DTYPE_F16:
-      return "<f2";
-    case CKPT_DTYPE_F32:
-      return "<f4";
-    case CKPT_DTYPE_F64:
-      return "<f8";
-    case CKPT_DTYPE_C64:
-      return "<c8";
-    case CKPT_DTYPE_C128:
-      return "<c16";
-    default:
-      return std::nullopt;
-  }
+  struct Row {
+    int32_t dtype;
+    std::string_view numpy;
+  };
+  constexpr Row kRows[] = {
+#define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, torch, storage, safetensors, numpy) \
+  {CKPT_DTYPE_##constant, numpy},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
+  };
+  for (const auto& [known, numpy] : kRows)
+    if (known == dtype && !numpy.empty()) return (numpy.substr(1) == "1" ? "|" : "<") + std::string(numpy);
+  return std::nullopt;
 }
 
 std::string npy_header(std::string_view descr, std::span<const int64_t> shape) {

@@ -15,12 +15,10 @@ namespace {
 using Specials = FloatFormat::Specials;
 
 constexpr FloatFormat kFormats[] = {
-    {CKPT_DTYPE_F16, 5, 10, 15, Specials::kIeee},           {CKPT_DTYPE_BF16, 8, 7, 127, Specials::kIeee},
-    {CKPT_DTYPE_F8_E3M4, 3, 4, 3, Specials::kIeee},         {CKPT_DTYPE_F8_E4M3, 4, 3, 7, Specials::kIeee},
-    {CKPT_DTYPE_F8_E4M3B11FNUZ, 4, 3, 11, Specials::kFnuz}, {CKPT_DTYPE_F8_E4M3FN, 4, 3, 7, Specials::kNanOnes},
-    {CKPT_DTYPE_F8_E4M3FNUZ, 4, 3, 8, Specials::kFnuz},     {CKPT_DTYPE_F8_E5M2, 5, 2, 15, Specials::kIeee},
-    {CKPT_DTYPE_F8_E5M2FNUZ, 5, 2, 16, Specials::kFnuz},    {CKPT_DTYPE_F6_E2M3FN, 2, 3, 1, Specials::kNone},
-    {CKPT_DTYPE_F6_E3M2FN, 3, 2, 3, Specials::kNone},       {CKPT_DTYPE_F4_E2M1FN, 2, 1, 1, Specials::kNone},
+#define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, ...) \
+  {CKPT_DTYPE_##constant, exponent, mantissa, bias, Specials::specials},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
 };
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -109,7 +107,7 @@ std::string hex_text(int bits, std::span<const std::byte> data, uint64_t index) 
 
 const FloatFormat* float_format(int32_t dtype) {
   for (const FloatFormat& format : kFormats) {
-    if (format.dtype == dtype) return &format;
+    if (format.dtype == dtype) return format.exponent_bits ? &format : nullptr;
   }
   return nullptr;
 }

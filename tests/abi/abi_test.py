@@ -4,7 +4,8 @@
   abi_test.py symbols    of libckpt and of libckpt_files headers, map and library have the same functions; SONAME
   abi_test.py dialects   each header compiles alone without a warning, C99 to C++20, included twice by two files
   abi_test.py hardened   the libraries have stack protector, fortified calls and full RELRO
-  abi_test.py layout     sizes and offsets of every public struct, and all constants, are those in layout.txt
+  abi_test.py layout     sizes and offsets of every public struct, and all constants, are those in layout.txt; and what
+                         api.json says of these and of prototypes is what the compiler says
   abi_test.py record     writes layout.txt (read the diff: fields may only be appended)
 
 Environment: CKPT_LIBRARY, CKPT_FILES_LIBRARY, CC, CXX.
@@ -18,20 +19,15 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = [ROOT / "include" / f"ckpt{name}.h" for name in ("", "_maintain", "_table", "_tree", "_file", "_layer")]
+sys.path.insert(0, str(ROOT / "cmake"))
+from api import headers_of, read  # noqa: E402
+
+HEADERS = headers_of(ROOT, of_layers=True)
+API = read(ROOT / "src/base/options.def", *HEADERS)
 LAYOUT = Path(__file__).with_name("layout.txt")
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")
 STRICT = ["-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
-
-
-def header_text(headers=HEADERS):
-    text = "\n".join(header.read_text() for header in headers)
-    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
-
-
-def header_functions(headers):
-    return set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", header_text(headers)))
 
 
 def map_functions(path):
@@ -62,18 +58,14 @@ def compare(what_a, a, what_b, b):
 
 
 def check_symbols():
-    unlisted = {path.name for path in (ROOT / "include").glob("*.h")} ^ {header.name for header in HEADERS}
-    if unlisted:
-        sys.exit(f"headers that are not checked, or not there: {sorted(unlisted)}")
-    files = [header for header in HEADERS if header.name == "ckpt_file.h"]
-    core = [header for header in HEADERS if header not in files]
-    return (check_library(core, ROOT / "src" / "ckpt.map", os.environ["CKPT_LIBRARY"], "libckpt.so.0", 90) +
-            check_library(files, ROOT / "interop" / "ckpt_files.map", os.environ["CKPT_FILES_LIBRARY"],
-                          "libckpt_files.so.0", 10))
+    return (check_library({"ckpt_file.h"}, ROOT / "interop" / "ckpt_files.map", os.environ["CKPT_FILES_LIBRARY"],
+                          "libckpt_files.so.0", 10) +
+            check_library({header.name for header in HEADERS} - {"ckpt_file.h"}, ROOT / "src" / "ckpt.map",
+                          os.environ["CKPT_LIBRARY"], "libckpt.so.0", 90))
 
 
 def check_library(headers, symbols, library, soname, least):
-    header = header_functions(headers)
+    header = {function["name"] for function in API["functions"] if function["header"] in headers}
     problems = compare("the headers", header, symbols.name, map_functions(symbols))
     problems += compare("the headers", header, f"the exports of {soname}", library_functions(library))
     found = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", library))
@@ -120,27 +112,36 @@ def compile_twice(folder, header, compiler, language, standard):
     run(compiler, *objects, "-o", folder / "program")
 
 
-def declarators(declaration):
-    """The field names of one declaration: `int64_t a, b[4]` gives a and b."""
-    return [re.search(r"(\w+)\s*(?:\[[^\]]*\])*\s*$", part).group(1) for part in declaration.split(",")]
+def described():
+    """What api.json says of structs and constants."""
+    for struct in API["structs"]:
+        yield f"struct {struct['name']} {struct['size']}"
+        yield from (f"  {field['name']} {field['offset']} {field['size']}" for field in struct["fields"])
+    constants = [value for enum in API["enums"] for value in enum["values"]]
+    constants += [constant for constant in API["constants"] if isinstance(constant["value"], int)]
+    for constant in constants:
+        if not constant["name"].startswith("CKPT_VERSION"):
+            yield f"{constant['name']} {constant['value']}"
 
 
 def layout_program():
-    text = header_text()
-    lines = ["#include <stdio.h>", "#include <stddef.h>"]
-    lines += [f'#include "{header.name}"' for header in HEADERS] + ["int main(void) {"]
-    for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", text, flags=re.S):
-        lines.append(f'  printf("struct {name} %zu\\n", sizeof({name}));')
-        for declaration in filter(str.strip, body.split(";")):
-            for field in declarators(declaration):
-                where, size = f"offsetof({name}, {field})", f"sizeof((({name} *)0)->{field})"
-                lines.append(f'  printf("  {field} %zu %zu\\n", {where}, {size});')
-    for body in re.findall(r"\benum \{(.*?)\}", text, flags=re.S):
-        for constant in re.findall(r"\b(CKPT_\w+)\s*=", body):
-            lines.append(f'  printf("{constant} %ld\\n", (long)({constant}));')
-    for constant in re.findall(r"#define (CKPT_\w+) \d", text):
-        if not constant.startswith("CKPT_VERSION"):
-            lines.append(f'  printf("{constant} %ld\\n", (long)({constant}));')
+    """Prints the same from what the compiler knows; it does not compile if a prototype is another."""
+    lines = ["#include <stdio.h>", "#include <stddef.h>"] + [f'#include "{header.name}"' for header in HEADERS]
+    for function in API["functions"]:
+        arguments = ", ".join(argument["type"] for argument in function["arguments"]) or "void"
+        lines.append(f"{function['returns']} {function['name']}({arguments});")
+    lines.append("int main(void) {")
+    struct = ""
+    for line in described():
+        name = line.split()[-2 if line[0] != " " else 0]
+        if line.startswith("struct"):
+            struct = name
+            lines.append(f'  printf("struct {name} %zu\\n", sizeof({name}));')
+        elif line.startswith(" "):
+            where, size = f"offsetof({struct}, {name})", f"sizeof((({struct} *)0)->{name})"
+            lines.append(f'  printf("  {name} %zu %zu\\n", {where}, {size});')
+        else:
+            lines.append(f'  printf("{name} %llu\\n", (unsigned long long)({name}));')
     return "\n".join(lines + ["  return 0;", "}", ""])
 
 
@@ -154,8 +155,11 @@ def layout():
 
 def check_layout():
     recorded, found = LAYOUT.read_text().splitlines(), layout().splitlines()
-    problems = list(difflib.unified_diff(recorded, found, "layout.txt", "the headers", lineterm=""))
-    return problems + ["meant? then run tests/abi/abi_test.py record"] if problems else []
+    problems = list(difflib.unified_diff(list(described()), found, "api.json", "the compiler", lineterm=""))
+    if recorded != found:
+        problems += difflib.unified_diff(recorded, found, "layout.txt", "the headers", lineterm="")
+        problems.append("meant? then run tests/abi/abi_test.py record")
+    return problems
 
 
 def main():

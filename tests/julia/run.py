@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The checks of Ckpt.jl (bindings/julia) that need no Julia. A Julia runs its tests in .github/workflows/ci.yml.
 
-  run.py --library LIBCKPT_SO [--include FOLDER]
+  run.py --library LIBCKPT_SO
 
 One line per claim; the last line is "N passed, N failed". Needs the packages of requirements.txt.
 """
 import argparse
 import ctypes
+import json
 import os
 import re
 import subprocess
@@ -20,15 +21,22 @@ import tree_sitter_julia
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindings" / "julia"
 MAX_FUNCTION = 70
+sys.path.insert(0, str(ROOT / "cmake"))
+from api import of_sources  # noqa: E402
+
+API = of_sources(ROOT)
 
 
 def sources(*names):
     return sorted(path for name in names for path in (ROOT / name).rglob("*.jl"))
 
 
-def generated(package, include):
-    done = subprocess.run([sys.executable, package / "gen" / "generate.py", "--check"], text=True, capture_output=True,
-                          env={**os.environ, "CKPT_INCLUDE_DIR": str(include)})
+def generated(package):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(API, file)
+        file.flush()
+        done = subprocess.run([sys.executable, package / "gen" / "generate.py", "--check"], text=True,
+                              capture_output=True, env={**os.environ, "CKPT_API": file.name})
     return [done.stdout + done.stderr or "it differs"] if done.returncode else []
 
 
@@ -37,10 +45,9 @@ def unparsed(texts):
     return [name for name, text in texts.items() if parser.parse(text.encode()).root_node.has_error]
 
 
-def uncalled(package, include, library):
+def uncalled(package, library):
     """Functions that the headers and the library have and api.jl does not call, or the other way round."""
-    headers = "\n".join(path.read_text() for path in Path(include).glob("ckpt*.h") if path.name != "ckpt_layer.h")
-    declared = set(re.findall(r"CKPT_API[^;()]*?\b(ckpt_\w+)\s*\(", re.sub(r"/\*.*?\*/", " ", headers, flags=re.S)))
+    declared = {function["name"] for function in API["functions"]}
     called = set(re.findall(r"libckpt(?:_files)?\.(ckpt_\w+)|\b(ckpt_\w+)\(", (package / "src" / "api.jl").read_text()))
     called = {name for pair in called for name in pair if name}
     exported = [ctypes.CDLL(str(Path(library).with_name(name))) for name in ("libckpt.so", "libckpt_files.so")]
@@ -68,20 +75,20 @@ def long_functions(paths):
                     yield f"{path}:{start + 1}: function of {end - start + 1} lines, at most {MAX_FUNCTION}"
 
 
-def claims(package, include, library):
+def claims(package, library):
     paths = [*package.rglob("*.jl"), *sources("tests/conformance/runner_julia")]
     files = {str(path): path.read_text() for path in paths}
     for page in [package / "README.md", *sorted(package.glob("docs/*.md"))]:
         blocks = re.findall(r"^```julia\n(.*?)^```", page.read_text(), flags=re.M | re.S)
         files.update({f"{page.name} block {i}": block for i, block in enumerate(blocks, 1)})
-    yield "src/api.jl is what gen/generate.py makes of the headers", generated(package, include)
+    yield "src/api.jl is what gen/generate.py makes of the headers", generated(package)
     yield f"{len(files)} files and blocks of the pages parse", unparsed(files)
-    yield "every function of the headers is called, and exported", uncalled(package, include, library)
+    yield "every function of the headers is called, and exported", uncalled(package, library)
     yield "every exported name has a docstring", undocumented(package)
     yield f"no function has more than {MAX_FUNCTION} lines", list(long_functions(package.rglob("*.jl")))
 
 
-def planted(include, library):
+def planted(library):
     """Each check finds the mistake that it is for: (file, what stands there, what is put in its place)."""
     mistakes = (("src/api.jl", "ckpt_version_string", "ckpt_version_text"), ("src/stores.jl", "end\n", "\n"),
                 ("src/stores.jl", '"""\nstruct Session', '"""\n\nstruct Session'),
@@ -92,17 +99,16 @@ def planted(include, library):
             subprocess.run(["cp", "-r", PACKAGE, copy], check=True)
             text = (copy / file).read_text()
             (copy / file).write_text(text.replace(before, after, 1))
-            found = before in text and any(problems for _, problems in claims(copy, include, library))
+            found = before in text and any(problems for _, problems in claims(copy, library))
             yield found, f"{after!r} in {file}"
 
 
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--library", required=True, type=Path)
-    arguments.add_argument("--include", type=Path, default=ROOT / "include")
-    given = arguments.parse_args()
-    results = list(claims(PACKAGE, given.include.resolve(), given.library.resolve()))
-    missed = [what for found, what in planted(given.include.resolve(), given.library.resolve()) if not found]
+    library = arguments.parse_args().library.resolve()
+    results = list(claims(PACKAGE, library))
+    missed = [what for found, what in planted(library) if not found]
     results.append(("each check finds the mistake that it is for", missed))
     for name, problems in results:
         print(f"{name} ... {'FAILED' if problems else 'ok'}")

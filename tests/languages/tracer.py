@@ -7,6 +7,7 @@
 With LD_PRELOAD=libckpt_trace.so and CKPT_TRACE=FILE a program calls a wrapper of each function. FILE holds the counts
 and is mapped, so that they are right however the program ends (a Go program does not run C's destructors).
 """
+import json
 import os
 import re
 import struct
@@ -14,7 +15,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEADERS = ("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
 SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 
 
@@ -23,7 +23,7 @@ class Function:
 
     def __init__(self, returns, name, parameters):
         self.returns, self.name, self.parameters = returns.strip(), name, parameters
-        pieces = [] if parameters.strip() == "void" else [p.strip() for p in parameters.split(",")]
+        pieces = [p.strip() for p in parameters.split(",") if p.strip()]
         self.arguments = [re.search(r"(\w+)(\[\w*\])?$", p).group(1) for p in pieces]
         outputs = [(re.fullmatch(r"ckpt_(\w+) ?\*\* ?(\w+)", p), p) for p in pieces]
         self.made = [(found.group(1), found.group(2)) for found, _ in outputs if found]
@@ -34,14 +34,10 @@ class Function:
 
 
 def functions(folder):
-    """All functions of the public headers in FOLDER, in their order."""
-    found = []
-    for header in HEADERS:
-        text = re.sub(r"/\*.*?\*/", " ", (Path(folder) / header).read_text(), flags=re.S)
-        text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
-        for match in re.finditer(r"CKPT_API\s+([\w\s]+?[\s*]+)(ckpt_\w+)\(([^)]*)\)\s*;", text):
-            found.append(Function(match.group(1), match.group(2), " ".join(match.group(3).split())))
-    return found
+    """All functions of the public headers in FOLDER, which are installed, in their order."""
+    api = json.loads((Path(folder).parent / "share/ckpt/api.json").read_text())
+    return [Function(one["returns"], one["name"], ", ".join(f"{a['type']} {a['name']}" for a in one["arguments"]))
+            for one in api["functions"]]
 
 
 def kinds(all_functions):

@@ -1,4 +1,4 @@
-// Turns the plain structs of the C API into the frozen dataclasses of ckpt/records.py.
+// Turns the plain structs of the C API into the frozen dataclasses of gen/records.py.
 #pragma once
 
 #include <nanobind/nanobind.h>

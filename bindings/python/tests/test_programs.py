@@ -108,12 +108,6 @@ def test_mypy_sees_wrong_use(tmp_path: Path, mypy: Mypy) -> None:
     assert [int(line) for line in re.findall(r"wrong.py:(\d+): error", done.stdout)] == [3, 4, 5, 6], done.stdout
 
 
-def test_the_stub_is_what_the_module_has(tmp_path: Path) -> None:
-    run("-m", "nanobind.stubgen", "-q", "-m", "ckpt._core", "-p", FOLDER / "core" / "stub.patterns", "-o",
-        tmp_path / "_core.pyi", cwd=tmp_path)
-    assert (tmp_path / "_core.pyi").read_text() == (FOLDER / "src" / "ckpt" / "_core.pyi").read_text()
-
-
 def undocumented(path: Path) -> list[str]:
     """Public classes, functions and methods without a docstring."""
     found = []
@@ -129,7 +123,7 @@ def undocumented(path: Path) -> list[str]:
 
 
 def test_all_public_things_are_documented() -> None:
-    package = FOLDER / "src" / "ckpt"
+    package = Path(ckpt.__file__).parent
     public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "loading.py",
               "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py",
               "hints.py", "objects.py", "opening.py", "regions.py", "saved.py", "stateful.py", "reprs.py", "show.py",

@@ -1,9 +1,12 @@
-//! Finds the installed libckpt and libckpt_files by pkg-config and tells cargo how to link them.
+//! Finds the installed libckpt and libckpt_files by pkg-config, tells cargo how to link them, and writes the raw layer
+//! from api.json, which is installed with them.
 //!
 //! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links their archives; the linker chooses how it links what these need.
 //! Dependents see `DEP_CKPT_INCLUDE`, `DEP_CKPT_ROOT` and `DEP_CKPT_VERSION`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+mod generate;
 
 fn main() {
     // pkg-config ignores PKG_CONFIG_ALL_STATIC once it is told whether to link statically.
@@ -12,7 +15,7 @@ fn main() {
     }
     println!("cargo:rustc-check-cfg=cfg(ckpt_static)");
     if std::env::var_os("DOCS_RS").is_some() {
-        return; // documentation needs no library
+        return write_raw_layer(Path::new("api.json")); // documentation needs no library, but this, beside Cargo.toml
     }
     let wanted = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
     let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");
@@ -45,13 +48,18 @@ fn main() {
     }
     let include = library.include_paths.first().map_or(Path::new("/usr/include"), |path| path.as_path());
     let include = include.canonicalize().unwrap_or_else(|_| include.to_owned());
-    println!("cargo:rustc-env=CKPT_INCLUDE={}", include.display());
-    for header in ["ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h"] {
-        rerun_if_changed(&include.join(header));
-    }
+    write_raw_layer(Path::new(&pkg_config::get_variable("ckpt", "api").expect("ckpt.pc names api.json")));
     println!("cargo:include={}", include.display());
     println!("cargo:root={}", include.parent().unwrap_or(&include).display());
     println!("cargo:version={}", library.version);
+}
+
+fn write_raw_layer(api: &Path) {
+    rerun_if_changed(api);
+    let text = std::fs::read_to_string(api).unwrap_or_else(|error| panic!("{}: {error}", api.display()));
+    let api = text.parse().unwrap_or_else(|error: tinyjson::JsonParseError| panic!("{}: {error}", api.display()));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("raw.rs");
+    std::fs::write(&out, generate::generate(&api)).unwrap_or_else(|error| panic!("{}: {error}", out.display()));
 }
 
 /// Only for a file that exists: cargo takes a missing one as changed each time.

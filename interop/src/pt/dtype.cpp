@@ -8,39 +8,22 @@ namespace ckpt::interop {
 namespace {
 
 struct TorchDtypeRow {
-  const char* name;
+  const char* name;     // null: torch has none
   const char* storage;  // null: by untyped storages only
   uint16_t dtype;
   bool plain = true;  // false: ckpt's dtype does not say all of it
 };
+constexpr const char* or_null(const char* text) { return *text ? text : nullptr; }
 constexpr TorchDtypeRow kTorchDtypes[] = {
-    {"float64", "DoubleStorage", CKPT_DTYPE_F64},
-    {"float32", "FloatStorage", CKPT_DTYPE_F32},
-    {"float16", "HalfStorage", CKPT_DTYPE_F16},
-    {"bfloat16", "BFloat16Storage", CKPT_DTYPE_BF16},
-    {"int64", "LongStorage", CKPT_DTYPE_I64},
-    {"int32", "IntStorage", CKPT_DTYPE_I32},
-    {"int16", "ShortStorage", CKPT_DTYPE_I16},
-    {"int8", "CharStorage", CKPT_DTYPE_I8},
-    {"uint8", "ByteStorage", CKPT_DTYPE_U8},
-    {"bool", "BoolStorage", CKPT_DTYPE_BOOL},
-    {"complex128", "ComplexDoubleStorage", CKPT_DTYPE_C128},
-    {"complex64", "ComplexFloatStorage", CKPT_DTYPE_C64},
-    {"complex32", "ComplexHalfStorage", CKPT_DTYPE_C32},
-    {"uint64", nullptr, CKPT_DTYPE_U64},
-    {"uint32", nullptr, CKPT_DTYPE_U32},
-    {"uint16", nullptr, CKPT_DTYPE_U16},
-    {"float8_e4m3fn", nullptr, CKPT_DTYPE_F8_E4M3FN},
-    {"float8_e5m2", nullptr, CKPT_DTYPE_F8_E5M2},
-    {"float8_e4m3fnuz", nullptr, CKPT_DTYPE_F8_E4M3FNUZ},
-    {"float8_e5m2fnuz", nullptr, CKPT_DTYPE_F8_E5M2FNUZ},
-    {"float8_e8m0fnu", nullptr, CKPT_DTYPE_F8_E8M0FNU},
+#define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, torch, storage, safetensors, numpy) \
+  {or_null(torch), or_null(storage), CKPT_DTYPE_##constant},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
     {"qint8", "QInt8Storage", CKPT_DTYPE_I8, false},
     {"quint8", "QUInt8Storage", CKPT_DTYPE_U8, false},
     {"qint32", "QInt32Storage", CKPT_DTYPE_I32, false},
     {"quint4x2", "QUInt4x2Storage", CKPT_DTYPE_U4, false},
     {"quint2x4", "QUInt2x4Storage", CKPT_DTYPE(1, 2), false},
-    {"float4_e2m1fn_x2", nullptr, CKPT_DTYPE_F4_E2M1FN},  // a byte of two, which torch counts as one element
     {"bits8", nullptr, CKPT_DTYPE_U8, false},
     {"bits16", nullptr, CKPT_DTYPE_U16, false},
     {"bits1x8", nullptr, CKPT_DTYPE_U8, false},
@@ -92,7 +75,7 @@ TorchDtype torch_dtype_of_storage(std::string_view class_name) {
 TorchDtype torch_dtype_of_name(std::string_view name) {
   if (!is_torch(name)) return {};
   for (const TorchDtypeRow& row : kTorchDtypes)
-    if (last_word(name) == row.name) return found(row);
+    if (row.name && last_word(name) == row.name) return found(row);
   return {};
 }
 

@@ -16,14 +16,15 @@ std::string_view numpy_function(std::string_view class_name) {
 }
 
 struct NumpyDtype {
-  std::string_view name;
+  std::string_view name;  // "": numpy has none
   uint16_t dtype;
 };
-constexpr NumpyDtype kNumpyDtypes[] = {{"b1", CKPT_DTYPE_BOOL}, {"i1", CKPT_DTYPE_I8},   {"i2", CKPT_DTYPE_I16},
-                                       {"i4", CKPT_DTYPE_I32},  {"i8", CKPT_DTYPE_I64},  {"u1", CKPT_DTYPE_U8},
-                                       {"u2", CKPT_DTYPE_U16},  {"u4", CKPT_DTYPE_U32},  {"u8", CKPT_DTYPE_U64},
-                                       {"f2", CKPT_DTYPE_F16},  {"f4", CKPT_DTYPE_F32},  {"f8", CKPT_DTYPE_F64},
-                                       {"c8", CKPT_DTYPE_C64},  {"c16", CKPT_DTYPE_C128}};
+constexpr NumpyDtype kNumpyDtypes[] = {
+#define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, torch, storage, safetensors, numpy) \
+  {numpy, CKPT_DTYPE_##constant},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
+};
 
 const PickleValue* item(const PickleDocument& pickle, PickleRef list, size_t i) {
   if (list == kNoValue || pickle[list].kind != PickleKind::kTuple || i >= pickle[list].items.size()) return nullptr;
@@ -156,7 +157,7 @@ Result<PtTensor> tensor_of_scalar(const PickleDocument& pickle, PickleRef ref) {
 
 uint16_t dtype_of_numpy(std::string_view code) {
   for (const NumpyDtype& row : kNumpyDtypes)
-    if (row.name == code) return row.dtype;
+    if (!code.empty() && row.name == code) return row.dtype;
   return 0;
 }
 

@@ -9,38 +9,20 @@ namespace ckpt::interop {
 namespace {
 
 struct DtypeRow {
-  const char* name;
+  const char* name;  // "": safetensors has none
   uint16_t dtype;
 };
 // In the reference implementation's order, which is the order of its files from back to front.
 constexpr DtypeRow kDtypes[] = {
-    {"BOOL", CKPT_DTYPE_BOOL},
-    {"F4", CKPT_DTYPE_F4_E2M1FN},
-    {"F6_E2M3", CKPT_DTYPE_F6_E2M3FN},
-    {"F6_E3M2", CKPT_DTYPE_F6_E3M2FN},
-    {"U8", CKPT_DTYPE_U8},
-    {"I8", CKPT_DTYPE_I8},
-    {"F8_E5M2", CKPT_DTYPE_F8_E5M2},
-    {"F8_E4M3", CKPT_DTYPE_F8_E4M3FN},
-    {"F8_E8M0", CKPT_DTYPE_F8_E8M0FNU},
-    {"F8_E4M3FNUZ", CKPT_DTYPE_F8_E4M3FNUZ},
-    {"F8_E5M2FNUZ", CKPT_DTYPE_F8_E5M2FNUZ},
-    {"I16", CKPT_DTYPE_I16},
-    {"U16", CKPT_DTYPE_U16},
-    {"F16", CKPT_DTYPE_F16},
-    {"BF16", CKPT_DTYPE_BF16},
-    {"I32", CKPT_DTYPE_I32},
-    {"U32", CKPT_DTYPE_U32},
-    {"F32", CKPT_DTYPE_F32},
-    {"C64", CKPT_DTYPE_C64},
-    {"F64", CKPT_DTYPE_F64},
-    {"I64", CKPT_DTYPE_I64},
-    {"U64", CKPT_DTYPE_U64},
+#define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, torch, storage, safetensors, numpy) \
+  {safetensors, CKPT_DTYPE_##constant},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
 };
 
 const DtypeRow* row_of(uint16_t dtype) {
   for (const DtypeRow& row : kDtypes)
-    if (row.dtype == dtype) return &row;
+    if (row.dtype == dtype) return *row.name ? &row : nullptr;
   return nullptr;
 }
 
@@ -145,7 +127,8 @@ class HeaderEvents final : public JsonEvents {
 
   Status set_dtype(const std::string& text) {
     for (const DtypeRow& row : kDtypes)
-      if (text == row.name || (dialect_ == kLowerBool && row.dtype == CKPT_DTYPE_BOOL && text == "bool")) {
+      if ((*row.name && text == row.name) ||
+          (dialect_ == kLowerBool && row.dtype == CKPT_DTYPE_BOOL && text == "bool")) {
         tensor().dtype = row.dtype;
         return Ok();
       }

@@ -48,8 +48,9 @@ class FileReader:
     def tensor(self, name: str) -> TensorInfo:
         """The tensor `name`; NotFoundError if there is none."""
         found = self._tensor(name)[1]
-        return TensorInfo(name, found.dtype, found.shape, found.bytes, 0 if found.alias_of else found.bytes, 1,
-                          found.alias_of if self._is_view(found) else None)
+        return TensorInfo(name=name, dtype=found.dtype, shape=found.shape, bytes=found.bytes, segment_count=1,
+                          stored_bytes=0 if found.alias_of else found.bytes,
+                          alias_of=found.alias_of if self._is_view(found) else None)
 
     def alias(self, name: str) -> AliasInfo:
         """Which view of its target alias `name` is."""

@@ -1,4 +1,5 @@
-//! Raw bindings of `ckpt.h`, `ckpt_maintain.h`, `ckpt_table.h`, `ckpt_tree.h` and `ckpt_file.h`, written by bindgen.
+//! Raw bindings of `ckpt.h`, `ckpt_maintain.h`, `ckpt_table.h`, `ckpt_tree.h` and `ckpt_file.h`, written by build.rs
+//! from the `api.json` of the installed library.
 //!
 //! The headers are the documentation. The crate `ckpt` is the safe interface. Constants are plain numbers, because a
 //! newer library may return ones that are not listed here.
@@ -8,15 +9,13 @@
 
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case)]
 #[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
-mod bindings;
-
-pub use bindings::*;
+mod raw {
+    include!(concat!(env!("OUT_DIR"), "/raw.rs"));
+}
+pub use raw::*;
 
 /// True if `libckpt.a` is linked in, false if the shared library is.
 pub const LINKED_STATICALLY: bool = cfg!(ckpt_static);
-
-/// No such node: `UINT64_MAX`, which bindgen cannot translate.
-pub const CKPT_NODE_END: u64 = u64::MAX;
 
 /// The dtype of DLPack type code `code` with `bits` bits per element, like the macro of that name.
 #[allow(non_snake_case)]
@@ -24,3 +23,4 @@ pub const CKPT_NODE_END: u64 = u64::MAX;
 pub const fn CKPT_DTYPE(code: i32, bits: i32) -> i32 {
     code * 256 + bits
 }
+const _: () = assert!(CKPT_DTYPE(2, 32) == CKPT_DTYPE_F32);

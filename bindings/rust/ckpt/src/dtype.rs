@@ -9,70 +9,11 @@ use crate::error::{Error, Result, Status};
 use crate::handle::c_text;
 use crate::numbers::numbers;
 
-numbers! {
+ckpt_sys::each_dtype!(numbers! {
     /// The type of a tensor's elements: DLPack's type code * 256 + bits of one element. Elements below 8 bits are
     /// packed, lowest bits first. A dtype that the library does not know keeps its number.
-    Dtype {
-        /// Signed, 4 bits.
-        I4 = CKPT_DTYPE_I4;
-        /// Signed, 8 bits.
-        I8 = CKPT_DTYPE_I8;
-        /// Signed, 16 bits.
-        I16 = CKPT_DTYPE_I16;
-        /// Signed, 32 bits.
-        I32 = CKPT_DTYPE_I32;
-        /// Signed, 64 bits.
-        I64 = CKPT_DTYPE_I64;
-        /// Unsigned, 4 bits.
-        U4 = CKPT_DTYPE_U4;
-        /// Unsigned, 8 bits.
-        U8 = CKPT_DTYPE_U8;
-        /// Unsigned, 16 bits.
-        U16 = CKPT_DTYPE_U16;
-        /// Unsigned, 32 bits.
-        U32 = CKPT_DTYPE_U32;
-        /// Unsigned, 64 bits.
-        U64 = CKPT_DTYPE_U64;
-        /// IEEE half.
-        F16 = CKPT_DTYPE_F16;
-        /// IEEE single.
-        F32 = CKPT_DTYPE_F32;
-        /// IEEE double.
-        F64 = CKPT_DTYPE_F64;
-        /// bfloat16.
-        BF16 = CKPT_DTYPE_BF16;
-        /// Complex of two halves.
-        C32 = CKPT_DTYPE_C32;
-        /// Complex of two singles.
-        C64 = CKPT_DTYPE_C64;
-        /// Complex of two doubles.
-        C128 = CKPT_DTYPE_C128;
-        /// One byte, 0 or 1.
-        BOOL = CKPT_DTYPE_BOOL;
-        /// float8 e3m4.
-        F8_E3M4 = CKPT_DTYPE_F8_E3M4;
-        /// float8 e4m3.
-        F8_E4M3 = CKPT_DTYPE_F8_E4M3;
-        /// float8 e4m3b11fnuz.
-        F8_E4M3B11FNUZ = CKPT_DTYPE_F8_E4M3B11FNUZ;
-        /// float8 e4m3fn.
-        F8_E4M3FN = CKPT_DTYPE_F8_E4M3FN;
-        /// float8 e4m3fnuz.
-        F8_E4M3FNUZ = CKPT_DTYPE_F8_E4M3FNUZ;
-        /// float8 e5m2.
-        F8_E5M2 = CKPT_DTYPE_F8_E5M2;
-        /// float8 e5m2fnuz.
-        F8_E5M2FNUZ = CKPT_DTYPE_F8_E5M2FNUZ;
-        /// float8 e8m0fnu.
-        F8_E8M0FNU = CKPT_DTYPE_F8_E8M0FNU;
-        /// float6 e2m3fn, 6 bits packed.
-        F6_E2M3FN = CKPT_DTYPE_F6_E2M3FN;
-        /// float6 e3m2fn, 6 bits packed.
-        F6_E3M2FN = CKPT_DTYPE_F6_E3M2FN;
-        /// float4 e2m1fn, 4 bits packed.
-        F4_E2M1FN = CKPT_DTYPE_F4_E2M1FN;
-    }
-}
+    Dtype
+});
 
 impl Dtype {
     /// The dtype of DLPack's type `code` with `bits` bits per element.

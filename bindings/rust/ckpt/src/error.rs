@@ -7,56 +7,11 @@ use ckpt_sys as sys;
 
 use crate::numbers::numbers;
 
-numbers! {
+ckpt_sys::each_status!(numbers! {
     /// The result of a call. Statuses come in groups of ten: the call (10), the store (20), the bytes (30), the ranks
     /// (40), the machine (50), a defect of ckpt (60). A status of a newer library keeps its number.
-    Status {
-        /// It succeeded.
-        OK = CKPT_OK;
-        /// An argument, a name or an option is wrong.
-        INVALID = CKPT_INVALID;
-        /// Valid, but not possible in this build, on this store or for this dtype.
-        UNSUPPORTED = CKPT_UNSUPPORTED;
-        /// Called in a child of the process that made the object.
-        FORKED = CKPT_FORKED;
-        /// The job was cancelled, or dropped before its end.
-        CANCELLED = CKPT_CANCELLED;
-        /// No such checkpoint, tensor, object or file.
-        NOT_FOUND = CKPT_NOT_FOUND;
-        /// It exists already.
-        EXISTS = CKPT_EXISTS;
-        /// The checkpoint was removed while it was being read.
-        GONE = CKPT_GONE;
-        /// A checksum does not match.
-        CORRUPT = CKPT_CORRUPT;
-        /// It cannot be parsed as what it claims to be.
-        FORMAT = CKPT_FORMAT;
-        /// Written by a newer format revision, or needs a feature unknown here.
-        REVISION = CKPT_REVISION;
-        /// A part, a rank or a range is missing.
-        INCOMPLETE = CKPT_INCOMPLETE;
-        /// Ranks, or a request and the checkpoint, disagree.
-        MISMATCH = CKPT_MISMATCH;
-        /// Another process has this rank's place, or another job wrote here.
-        CONFLICT = CKPT_CONFLICT;
-        /// A newer session owns this run; this one may not commit any more.
-        FENCED = CKPT_FENCED;
-        /// The save was given up, by this rank or another; nothing was committed.
-        ABORTED = CKPT_ABORTED;
-        /// A deadline passed.
-        TIMEOUT = CKPT_TIMEOUT;
-        /// The commit record cannot be read now; once it can, it tells the outcome.
-        COMMIT_UNKNOWN = CKPT_COMMIT_UNKNOWN;
-        /// The machine or the file system failed.
-        IO = CKPT_IO;
-        /// No space is left.
-        NO_SPACE = CKPT_NO_SPACE;
-        /// No memory is left.
-        NOMEM = CKPT_NOMEM;
-        /// A defect of ckpt.
-        INTERNAL = CKPT_INTERNAL;
-    }
-}
+    Status
+});
 
 impl Status {
     /// `"CORRUPT"` for [`Status::CORRUPT`]; `"UNKNOWN"` for a number that the library does not know.

@@ -7,6 +7,7 @@ use ckpt_sys as sys;
 use crate::dtype::Dtype;
 use crate::error::{check, Result};
 use crate::handle::{lent, lent_or_none, sized, text_of};
+use crate::numbers::getters;
 use crate::save::ObjectScope;
 use crate::tensor::Dims;
 
@@ -50,30 +51,13 @@ impl<'a> TensorInfo<'a> {
         self.shape.get()
     }
 
-    /// Bytes of its elements.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.raw.bytes
-    }
-
-    /// Bytes in the parts; 0 for an alias.
-    #[must_use]
-    pub fn stored_bytes(&self) -> u64 {
-        self.raw.stored_bytes
-    }
-
-    /// The number of its segments.
-    #[must_use]
-    pub fn segment_count(&self) -> u32 {
-        self.raw.segment_count
-    }
-
     /// The target, if it is an alias.
     #[must_use]
     pub fn alias_of(&self) -> Option<&'a str> {
         self.alias_of
     }
 }
+ckpt_sys::fields_of_ckpt_tensor_info!(getters! { [TensorInfo<'_>] });
 
 impl fmt::Debug for TensorInfo<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

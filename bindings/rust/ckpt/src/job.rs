@@ -13,29 +13,10 @@ use crate::memory::Keep;
 use crate::numbers::numbers;
 use crate::report::Report;
 
-numbers! {
+ckpt_sys::each_job!(numbers! {
     /// How far a job is. A job only moves to higher states. `COMMITTED` and what follows are final.
-    JobState {
-        /// Made by `Job::new`; its call has not begun.
-        NEW = CKPT_JOB_NEW;
-        /// It runs.
-        RUNNING = CKPT_JOB_RUNNING;
-        /// Save: the caller's memory may change again.
-        STAGED = CKPT_JOB_STAGED;
-        /// Save: this rank's part is durable.
-        WRITTEN = CKPT_JOB_WRITTEN;
-        /// Save: committed for all ranks.
-        COMMITTED = CKPT_JOB_COMMITTED;
-        /// Any other work: finished.
-        DONE = CKPT_JOB_DONE;
-        /// It ended with an error, which `wait` returns.
-        FAILED = CKPT_JOB_FAILED;
-        /// It was cancelled.
-        CANCELLED = CKPT_JOB_CANCELLED;
-        /// Save with `wait=0`, not on rank 0: this rank's part is durable, and it does not know the outcome.
-        DELIVERED = CKPT_JOB_DELIVERED;
-    }
-}
+    JobState
+});
 
 /// A save, load or verification in the background, or a call that blocks ([`Job::new`]). Threads may share it.
 ///
@@ -302,20 +283,13 @@ impl std::ops::Deref for LoadJob {
     }
 }
 
-numbers! {
+ckpt_sys::each_io!(numbers! {
     /// What kept transfers in flight.
-    IoEngine {
-        /// Nothing: one transfer after the other.
-        BLOCKING = CKPT_IO_BLOCKING;
-        /// Threads.
-        THREADS = CKPT_IO_THREADS;
-        /// io_uring.
-        URING = CKPT_IO_URING;
-    }
-}
+    IoEngine
+});
 
 macro_rules! stats {
-    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+    ({ $($(#[$doc:meta])* $name:ident: $type:ty;)* } {}) => {
         /// Progress and costs of a job.
         #[derive(Clone, Copy, Debug)]
         #[non_exhaustive]
@@ -340,49 +314,4 @@ macro_rules! stats {
         }
     };
 }
-stats! {
-    /// Bytes of work; 0 until the work is planned.
-    bytes_total: u64,
-    /// Bytes of work done.
-    bytes_done: u64,
-    /// Bytes read from the store, in whole I/O requests.
-    bytes_read: u64,
-    /// Bytes written to the store.
-    bytes_written: u64,
-    /// Load: bytes that the requests cover.
-    bytes_requested: u64,
-    /// Chunks encoded or decoded.
-    chunk_count: u64,
-    /// Load: contiguous runs in storage that the requests touch.
-    run_count: u64,
-    /// I/O requests made.
-    io_count: u64,
-    /// The most staging memory in use at once.
-    staging_peak_bytes: u64,
-    /// Save: microseconds until staged.
-    stage_us: u64,
-    /// Save: microseconds until written.
-    write_us: u64,
-    /// Save: microseconds until committed.
-    commit_us: u64,
-    /// Microseconds until the end.
-    total_us: u64,
-    /// Worker threads.
-    threads: u32,
-    /// Save: the part of `stage_us` that made the staging memory; 0 if the session had it.
-    arena_us: u64,
-    /// Requests to the servers of stores: GET and HEAD of objects (class B for providers). 0 for local stores.
-    get_count: u64,
-    /// PUT and POST, so each part of an upload and what begins and ends it (class A).
-    put_count: u64,
-    /// Listings (class A).
-    list_count: u64,
-    /// DELETE (free).
-    delete_count: u64,
-    /// Of all these: sent again, since an earlier try had failed.
-    retry_count: u64,
-    /// Bytes in the bodies of requests.
-    bytes_sent: u64,
-    /// Bytes in the bodies of answers.
-    bytes_received: u64,
-}
+ckpt_sys::fields_of_ckpt_job_stats!(stats! {});

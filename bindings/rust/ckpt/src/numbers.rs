@@ -22,3 +22,26 @@ macro_rules! numbers {
     };
 }
 pub(crate) use numbers;
+
+/// Methods of a type for the plain fields of its record `raw`; `ckpt_sys::fields_of_…!` lists them.
+macro_rules! getters {
+    ([$($type:tt)*] { $($(#[$doc:meta])* $name:ident: $kind:ty;)* } { $($(#[$text_doc:meta])* $text:ident;)* }) => {
+        impl $($type)* {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(&self) -> $kind {
+                    self.raw.$name
+                }
+            )*
+            $(
+                $(#[$text_doc])*
+                #[must_use]
+                pub fn $text(&self) -> &str {
+                    crate::handle::text_of(&self.raw.$text)
+                }
+            )*
+        }
+    };
+}
+pub(crate) use getters;

@@ -132,15 +132,10 @@ impl Bag {
     }
 }
 
-numbers! {
+ckpt_sys::each_option!(numbers! {
     /// Which values an option takes.
-    OptionKind {
-        /// A number from `min` to `max`.
-        INT = CKPT_OPTION_INT;
-        /// A text; one of `choices` if there are any.
-        STR = CKPT_OPTION_STR;
-    }
-}
+    OptionKind
+});
 
 /// One option that the library knows.
 #[derive(Clone, Copy, Debug)]

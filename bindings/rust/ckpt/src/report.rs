@@ -9,7 +9,7 @@ use ckpt_sys as sys;
 
 use crate::error::{check, Result, Status};
 use crate::handle::{lent_or_none, sized, Handle, Items};
-use crate::numbers::numbers;
+use crate::numbers::{getters, numbers};
 
 /// A list of findings, perhaps empty.
 #[derive(Debug)]
@@ -73,31 +73,10 @@ impl<'a> IntoIterator for &'a Report {
     }
 }
 
-numbers! {
+ckpt_sys::each_finding!(numbers! {
     /// What a finding is about.
-    FindingKind {
-        /// Verify: bytes that do not match. Repair: a part that cannot be used.
-        DAMAGED = CKPT_FINDING_DAMAGED;
-        /// Verify: a part. Load: a name asked for. Diff: only in the first.
-        MISSING = CKPT_FINDING_MISSING;
-        /// Load: a name not asked for. Diff: only in the second.
-        EXTRA = CKPT_FINDING_EXTRA;
-        /// Diff: in both, but different.
-        DIFFERENT = CKPT_FINDING_DIFFERENT;
-        /// Prune: was removed, or with `dry_run` would be.
-        REMOVED = CKPT_FINDING_REMOVED;
-        /// Prune: not removed, and why.
-        KEPT = CKPT_FINDING_KEPT;
-        /// Repair: was written, or with `dry_run` would be.
-        REPAIRED = CKPT_FINDING_REPAIRED;
-        /// Open: a newer checkpoint that cannot be loaded.
-        PASSED_OVER = CKPT_FINDING_PASSED_OVER;
-        /// Save: it does not go on from what its run has, or goes back.
-        ANEW = CKPT_FINDING_ANEW;
-        /// The cache cannot be used; loads read the store.
-        NO_CACHE = CKPT_FINDING_NO_CACHE;
-    }
-}
+    FindingKind
+});
 
 /// One finding; its texts are borrowed from the report.
 #[derive(Clone, Copy)]
@@ -141,42 +120,13 @@ impl<'a> Finding<'a> {
         self.part
     }
 
-    /// Where it begins in the part, in bytes.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.raw.offset
-    }
-
-    /// How many bytes there.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.raw.size
-    }
-
     /// The first and the last element, inclusive, in the flattened tensor.
     #[must_use]
     pub fn elements(&self) -> Option<(u64, u64)> {
         Some((self.raw.first_element.try_into().ok()?, self.raw.last_element.try_into().ok()?))
     }
-
-    /// Diff of values: the largest absolute difference; NaN if none was measured.
-    #[must_use]
-    pub fn max_abs(&self) -> f64 {
-        self.raw.max_abs
-    }
-
-    /// Diff of values: the largest relative difference; NaN if none was measured.
-    #[must_use]
-    pub fn max_rel(&self) -> f64 {
-        self.raw.max_rel
-    }
-
-    /// Diff of values: how many elements differ.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.raw.count
-    }
 }
+ckpt_sys::fields_of_ckpt_finding!(getters! { [Finding<'_>] });
 
 impl fmt::Debug for Finding<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

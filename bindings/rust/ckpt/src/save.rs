@@ -25,17 +25,10 @@ use crate::tensor::{Device, TensorDesc};
 use crate::tree::TreeRef;
 use crate::value::Value;
 
-numbers! {
+ckpt_sys::each_object!(numbers! {
     /// Whether an object belongs to all ranks or to one.
-    ObjectScope {
-        /// One for all ranks: rank 0's bytes are written; others' must be equal.
-        SHARED = CKPT_OBJECT_SHARED;
-        /// Each rank that adds it has its own bytes.
-        PER_RANK = CKPT_OBJECT_PER_RANK;
-        /// A state tree that ranks made together ([`Save::add_tree`]); `add_object` does not take it.
-        TREE = CKPT_OBJECT_TREE;
-    }
-}
+    ObjectScope
+});
 
 /// One rank's share of one checkpoint: make it, add to it, run or start it once. Every rank of the session does the
 /// same for the same label.

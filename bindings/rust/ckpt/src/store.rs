@@ -7,7 +7,7 @@ use ckpt_sys as sys;
 
 use crate::error::{check, Result};
 use crate::handle::{c_path, c_text, sized, text_of, Handle, Items};
-use crate::numbers::numbers;
+use crate::numbers::{getters, numbers};
 use crate::options::Options;
 use crate::report::Report;
 
@@ -197,23 +197,10 @@ impl RunInfo {
     }
 }
 
-numbers! {
+ckpt_sys::each_checkpoint!(numbers! {
     /// What has become of a checkpoint.
-    CheckpointState {
-        /// Loadable.
-        COMMITTED = CKPT_CHECKPOINT_COMMITTED;
-        /// An attempt without a commit record: being written, or left by a crash.
-        OPEN = CKPT_CHECKPOINT_OPEN;
-        /// An attempt that will never be committed.
-        ABORTED = CKPT_CHECKPOINT_ABORTED;
-        /// Its commit record cannot be read; `repair` may rebuild it.
-        DAMAGED = CKPT_CHECKPOINT_DAMAGED;
-        /// Sound, as far as this library can tell, but of a format revision that it lacks.
-        REVISION = CKPT_CHECKPOINT_REVISION;
-        /// Its commit record may be sound, but this user or machine cannot read it now.
-        UNREADABLE = CKPT_CHECKPOINT_UNREADABLE;
-    }
-}
+    CheckpointState
+});
 
 /// Describes one checkpoint or attempt. A copy that keeps nothing alive.
 #[derive(Clone, Copy)]
@@ -228,24 +215,6 @@ impl CheckpointInfo {
         let mut raw = sized!(ckpt_checkpoint_info);
         check(|err| call(&mut raw, err))?;
         Ok(CheckpointInfo { raw })
-    }
-
-    /// The name of its directory, unique in the store: what [`Reader::open`](crate::Reader::open) takes.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        text_of(&self.raw.id)
-    }
-
-    /// The label that the trainer gave.
-    #[must_use]
-    pub fn label(&self) -> &str {
-        text_of(&self.raw.label)
-    }
-
-    /// The run that it belongs to.
-    #[must_use]
-    pub fn run(&self) -> &str {
-        text_of(&self.raw.run)
     }
 
     /// The step that the trainer gave; `None` for none.
@@ -302,68 +271,9 @@ impl CheckpointInfo {
     pub fn is_mirror_only(&self) -> bool {
         self.raw.flags & sys::CKPT_CHECKPOINT_MIRROR_ONLY as u32 != 0
     }
-
-    /// The save that wrote it: 32 hexadecimal digits, like the ids of store and session.
-    #[must_use]
-    pub fn save_id(&self) -> &str {
-        text_of(&self.raw.save_id)
-    }
-
-    /// The store that it was written into.
-    #[must_use]
-    pub fn store_id(&self) -> &str {
-        text_of(&self.raw.store_id)
-    }
-
-    /// The session that wrote it.
-    #[must_use]
-    pub fn session_id(&self) -> &str {
-        text_of(&self.raw.session_id)
-    }
-
-    /// The program that wrote it: `ckpt 0.1.0`.
-    #[must_use]
-    pub fn writer(&self) -> &str {
-        text_of(&self.raw.writer)
-    }
 }
 
-/// Numbers of the record, unchanged.
-macro_rules! getters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
-        impl CheckpointInfo {$(
-            $(#[$doc])*
-            #[must_use]
-            pub fn $name(&self) -> $type {
-                self.raw.$name
-            }
-        )*}
-    };
-}
-getters! {
-    /// The format revision.
-    revision: u32;
-    /// The token of the session that wrote it; later sessions of a run have higher tokens.
-    token: u64;
-    /// The attempt of that session at this label, counted from 1.
-    attempt: u64;
-    /// Orders the commits of one session.
-    sequence: u64;
-    /// The bytes of all parts and the manifest.
-    bytes: u64;
-    /// Tensors, without aliases.
-    tensor_count: u64;
-    /// Objects, counting each rank's own.
-    object_count: u64;
-    /// The writer's clock in milliseconds since 1970; for people only.
-    created_unix_ms: u64;
-    /// The ranks that wrote it.
-    world_size: u32;
-    /// The number of its parts.
-    part_count: u32;
-    /// Found or opened by a selector: newer checkpoints of the run that cannot be loaded.
-    passed_over: u64;
-}
+ckpt_sys::fields_of_ckpt_checkpoint_info!(getters! { [CheckpointInfo] });
 
 impl fmt::Debug for CheckpointInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ use ckpt_sys as sys;
 use crate::dtype::Dtype;
 use crate::error::{check, Result};
 use crate::handle::{c_text, lent, sized, Items};
+use crate::numbers::getters;
 use crate::reader::Reader;
 use crate::tensor::Dims;
 
@@ -34,37 +35,8 @@ impl<'a> TableInfo<'a> {
     pub fn id_dtype(&self) -> Dtype {
         Dtype(self.raw.id_dtype)
     }
-
-    /// The rows of all ranks.
-    #[must_use]
-    pub fn row_count(&self) -> u64 {
-        self.raw.row_count
-    }
-
-    /// How many buckets it has.
-    #[must_use]
-    pub fn bucket_count(&self) -> u64 {
-        self.raw.bucket_count
-    }
-
-    /// The number of its columns.
-    #[must_use]
-    pub fn column_count(&self) -> u32 {
-        self.raw.column_count
-    }
-
-    /// Bytes of ids and columns.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.raw.bytes
-    }
-
-    /// Bytes in the parts.
-    #[must_use]
-    pub fn stored_bytes(&self) -> u64 {
-        self.raw.stored_bytes
-    }
 }
+ckpt_sys::fields_of_ckpt_table_info!(getters! { [TableInfo<'_>] });
 
 impl fmt::Debug for TableInfo<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -192,19 +192,10 @@ impl Dims {
     }
 }
 
-numbers! {
+ckpt_sys::each_device!(numbers! {
     /// Where memory is, as in DLPack.
-    DeviceKind {
-        /// Host memory.
-        CPU = CKPT_DEVICE_CPU;
-        /// A CUDA device.
-        CUDA = CKPT_DEVICE_CUDA;
-        /// Host memory that CUDA pinned.
-        CUDA_HOST = CKPT_DEVICE_CUDA_HOST;
-        /// Memory that CUDA moves between host and devices.
-        CUDA_MANAGED = CKPT_DEVICE_CUDA_MANAGED;
-    }
-}
+    DeviceKind
+});
 
 /// A device, for memory given by pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

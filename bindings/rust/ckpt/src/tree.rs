@@ -18,37 +18,10 @@ pub const PER_RANK_CLASS: &str = match sys::CKPT_PER_RANK_CLASS.to_str() {
     Err(_) => panic!("not UTF-8"),
 };
 
-numbers! {
+ckpt_sys::each_node!(numbers! {
     /// What a node of a tree is.
-    NodeKind {
-        /// Nothing.
-        NULL = CKPT_NODE_NULL;
-        /// True or false.
-        BOOL = CKPT_NODE_BOOL;
-        /// An integer that fits `i64`.
-        INT = CKPT_NODE_INT;
-        /// An integer that does not fit `i64`.
-        BIGINT = CKPT_NODE_BIGINT;
-        /// A double.
-        FLOAT = CKPT_NODE_FLOAT;
-        /// Text.
-        TEXT = CKPT_NODE_TEXT;
-        /// Bytes.
-        BYTES = CKPT_NODE_BYTES;
-        /// A tensor of the checkpoint.
-        TENSOR = CKPT_NODE_TENSOR;
-        /// A list.
-        LIST = CKPT_NODE_LIST;
-        /// A tuple.
-        TUPLE = CKPT_NODE_TUPLE;
-        /// A set, in the order given.
-        SET = CKPT_NODE_SET;
-        /// Pairs of key and value in the order given; keys are text or integers.
-        DICT = CKPT_NODE_DICT;
-        /// An object of a class, as a dict of text keys.
-        RECORD = CKPT_NODE_RECORD;
-    }
-}
+    NodeKind
+});
 
 /// The key of a value in a dict or record; `0` and `"0"` are two keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,27 +15,7 @@ from .show import shape, size
 class CheckpointInfo:
     """One checkpoint, or an attempt at one."""
 
-    id: str  # the name of its directory; unique in the store
-    label: str
-    run: str
-    state: CheckpointState
-    flags: CheckpointFlags
-    step: int  # as the trainer gave it; -1 for none
-    world_size: int  # ranks that wrote it
-    part_count: int
-    tensor_count: int
-    object_count: int
-    bytes: int  # all parts and the manifest
-    token: int  # of the session that wrote it; later sessions of a run have higher ones
-    attempt: int  # which try of that session at this label, from 1
-    sequence: int  # orders the commits of one session
-    created_unix_ms: int  # the writer's clock; for people
-    revision: int
-    save_id: str
-    store_id: str
-    session_id: str
-    writer: str  # "ckpt 0.1.0"
-    passed_over: int  # found or opened by a selector: newer checkpoints of the run that cannot be loaded
+    # @ckpt_checkpoint_info
 
     def __repr__(self) -> str:
         step = "" if self.step < 0 else f" step {self.step},"
@@ -47,25 +27,14 @@ class CheckpointInfo:
 class RunInfo:
     """One run of a store."""
 
-    name: str
-    token: int  # of the session that owns it; 0 if there is no record of one
-    checkpoint_count: int  # committed ones; foreign ones and copies do not count
-    newest_id: str  # of these; "" for none. Whether it can be loaded, Store.find tells
-    newest_label: str
-    newest_step: int  # -1 for none
+    # @ckpt_run_info
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
     """A tensor or alias of a checkpoint."""
 
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    bytes: int  # of the elements
-    stored_bytes: int  # in the parts; 0 for an alias
-    segment_count: int
-    alias_of: str | None
+    # @ckpt_tensor_info
 
     def __repr__(self) -> str:
         view = f", view of {self.alias_of!r}" if self.alias_of else ""
@@ -102,34 +71,21 @@ class SegmentInfo:
 class ObjectInfo:
     """Named bytes of a checkpoint."""
 
-    name: str
-    media_type: str
-    scope: Scope
-    rank: int  # of a PER_RANK object, else 0
-    size: int
+    # @ckpt_object_info
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
     """A column of a sparse table."""
 
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]  # of one row
-    row_bytes: int
-    stored_bytes: int  # in the parts
+    # @ckpt_column_info
 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
     """A sparse table of a checkpoint."""
 
-    name: str
-    id_dtype: DType  # I64 or U64
-    row_count: int  # of all ranks
-    bucket_count: int
-    bytes: int  # of ids and columns
-    stored_bytes: int  # in the parts
+    # @ckpt_table_info without column_count
     columns: tuple[ColumnInfo, ...]  # in the order in which they were saved
 
     @property
@@ -146,42 +102,14 @@ class TableInfo:
 class PartInfo:
     """A part file."""
 
-    name: str
-    rank: int
-    bytes: int
-    save_id: str
+    # @ckpt_part_info
 
 
 @dataclass(frozen=True, slots=True)
 class JobStats:
     """Counters of a job at one moment; times in microseconds. ckpt.h explains each."""
 
-    state: JobState
-    bytes_total: int
-    bytes_done: int
-    bytes_read: int
-    bytes_written: int
-    bytes_requested: int
-    chunk_count: int
-    run_count: int
-    io_count: int
-    staging_peak_bytes: int
-    stage_us: int
-    write_us: int
-    commit_us: int
-    total_us: int
-    direct_io: bool
-    threads: int
-    arena_us: int
-    io_engine: IoEngine
-    recycled: bool
-    get_count: int
-    put_count: int
-    list_count: int
-    delete_count: int
-    retry_count: int
-    bytes_sent: int
-    bytes_received: int
+    # @ckpt_job_stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,46 +131,21 @@ class Node:
 class FileTensor:
     """A tensor in a ckpt.File."""
 
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    bytes: int  # of the elements
-    data_bytes: int  # to the end of the last element, gaps of the strides included
-    alias_of: str | None
-    alias_offset: int  # its first element in the flattened target
+    # @ckpt_file_tensor
 
 
 @dataclass(frozen=True, slots=True)
 class OptionInfo:
     """An option, as `ckpt help options` prints it."""
 
-    key: str
-    kind: OptionKind
-    min: int
-    max: int
-    fallback: str  # the default value
-    choices: str  # "a|b|c"; "" if any text will do
-    used_by: str
-    help: str
+    # @ckpt_option_info
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One line of a report."""
 
-    kind: FindingKind
-    status: Status
-    text: str  # one line for people
-    name: str | None  # tensor, object or checkpoint id
-    part: str | None
-    offset: int  # in the part
-    size: int
-    first_element: int  # in the flattened tensor, inclusive like last_element; -1 if none
-    last_element: int
-    max_abs: float  # diff of values; NaN if none
-    max_rel: float
-    count: int  # diff of values: elements that differ
+    # @ckpt_finding
 
 
 @dataclass(frozen=True, slots=True)
