@@ -80,6 +80,7 @@ Status OuterCall::run(const std::shared_ptr<OuterCall>& self, int64_t patience_m
   job->call->above = self;
   job->look_too([self, own = job.get()](Status* answer) { return self->look(*own, answer); });
   Status status;
+  (void)self->look(*job, &status);  // it may be cancelled already
   auto apart = [&] {
     status = call_guarded([&] {
       return run_apart(job, patience_ms,

@@ -141,7 +141,8 @@ void ckpt_call_finish(const ckpt_call* call, const ckpt_error* problem) {
 
 namespace {
 
-Status status_of(ckpt_status code, ckpt_error* err) {
+// `err` is looked at once the call has set it.
+Status status_of(ckpt_status code, ckpt_error* const& err) {
   if (code == CKPT_OK) return Ok();
   Status status = err ? err->status : Status(code, "memory that was to be filled is not there");
   ckpt_error_free(err);

@@ -125,7 +125,8 @@ void Job::reach(int32_t state) {
 
 // False if the time was up before.
 bool Job::await(int32_t state, int64_t timeout_ms) const {
-  constexpr std::chrono::milliseconds kLook{200};
+  // Who looks too hears soon that its other half was cancelled, and tells how far this one is.
+  const std::chrono::milliseconds pause{look_too_ ? 20 : 200};
   // The largest timeouts would overflow the clock. A year is as good as for ever.
   constexpr int64_t kForEver = int64_t{1000} * 3600 * 24 * 365;
   if (timeout_ms < 0 || timeout_ms > kForEver) timeout_ms = kForEver;
@@ -135,7 +136,7 @@ bool Job::await(int32_t state, int64_t timeout_ms) const {
   while (!reached()) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= until) return false;
-    if (changed_.wait_until(lock, std::min(until, now + kLook), reached)) break;
+    if (changed_.wait_until(lock, std::min(until, now + pause), reached)) break;
     lock.unlock();
     look();
     lock.lock();

@@ -79,7 +79,7 @@ def check_library(headers, symbols, library, soname, least):
 def check_hardened():
     """Of libraries that were built with optimisation, by a compiler and libc that have all of these (GCC, glibc)."""
     asked = {"full RELRO": "BIND_NOW", "read-only relocations": "GNU_RELRO", "stack protector": "__stack_chk_fail",
-             "fortified calls": r"__mem\w+_chk"}
+             "fortified calls": r"__\w+_chk\b"}
     libraries = [os.environ[name] for name in ("CKPT_LIBRARY", "CKPT_FILES_LIBRARY")]
     found = {library: run("readelf", "-W", "-d", "-l", "--dyn-syms", library) for library in libraries}
     return [f"{library} lacks {what}: nothing in it matches {sign}" for library in libraries

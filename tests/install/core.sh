@@ -50,4 +50,4 @@ build=$scratch/build
   fail "$(cat "$scratch/log")"
 grep -q 'Libs.private: -llz4 -lstdc++' "$build/ckpt.pc" || fail "ckpt.pc: $(cat "$build/ckpt.pc")"
 ! grep -E 'ckpt_file|ckpt-files|libz' "$build/cmake_install.cmake" || fail "ckpt_file.h would be installed"
-! find "$build" -name '*.ninja' -exec grep -l 'interop/' {} + || fail "interop would be compiled"
+! find "$build" -name '*.ninja' -exec grep -l 'interop/src/' {} + || fail "interop would be compiled"

@@ -187,8 +187,10 @@ void OptionsTest::use_files() {
     Handle<ckpt_file, ckpt_file_free> file;
     EXPECT_EQ(ckpt_file_open(&file.it, path.c_str(), bag, nullptr), CKPT_OK);
   });
-  expect_hands_on("import", [&](auto* bag) {
-    EXPECT_EQ(ckpt_import(store_.it, path.c_str(), "b", 1, bag, nullptr, nullptr), CKPT_OK);
+  expect_hands_on("import", [&](auto*) {
+    ckpt_options bag;  // without a run the session chooses one
+    ASSERT_TRUE(bag.bag.set_str("run", "main").ok());
+    EXPECT_EQ(ckpt_import(store_.it, path.c_str(), "b", 1, &bag, nullptr, nullptr), CKPT_OK);
   });
 }
 
