@@ -35,13 +35,11 @@ def timed(runner, scenario, place):
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        status, out, err, _ = runner.run_text((SPEED / scenario).read_text(), scenario, place)
+        problem, timings = runner.carry_out((SPEED / scenario).read_text(), scenario, place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    if status:
-        sys.exit(f"{runner.name}: {err}")
-    lines = [line.split() for line in out.splitlines()]
-    timings = [(words[1], float(words[0])) for words in lines if len(words) > 1 and words[0] != "ok"]
+    if problem:
+        sys.exit(problem)
     return {name: statistics.median(t for other, t in timings if other == name) for name, _ in timings}
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "conformance"))
-import tokens  # noqa: E402
+import scenario as lines  # noqa: E402
 
 # A pause takes tens of milliseconds in every language: long enough to stop the program in it.
 PAUSE = "timed memory pause 33554432 1\n"
@@ -41,12 +41,12 @@ def scenario(turns):
 class Program:
     """One conformance runner with its scenario; it is stopped between turns."""
 
-    def __init__(self, name, command, environment):
+    def __init__(self, name, command, requests, environment):
         self.name = name
         self._pty, theirs = os.openpty()  # on a terminal every language flushes each line
         self._text = b""
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs,
-                                         env={**os.environ, **environment})
+        with open(requests, "rb") as file:
+            self._process = subprocess.Popen(command, stdin=file, stdout=theirs, env={**os.environ, **environment})
         os.close(theirs)
 
     def _line(self):
@@ -60,9 +60,9 @@ class Program:
 
     def _seconds(self, command):
         line = self._line()
-        while line[1] != command:
+        while line[0] != command:
             line = self._line()
-        return float(line[0])
+        return float(line[1])
 
     def _stop(self):
         os.kill(self._process.pid, signal.SIGSTOP)
@@ -91,7 +91,8 @@ class Program:
     def end(self):
         """Lets it load what it saved, and compare."""
         os.kill(self._process.pid, signal.SIGCONT)
-        if self._line()[1] != b"memory" or not self._seconds(b"load.run") or self._process.wait():
+        loaded = self._seconds(b"load.run") and self._line()[2:] == [b"OK", b"1"]  # the reply to "same"
+        if not loaded or self._process.wait():
             raise SystemExit(f"{self.name}: expected to load what it saved")
         os.close(self._pty)
 
@@ -121,10 +122,11 @@ def saves(runners, turns, folder, size):
         for language in random.sample(sorted(runners), len(runners)):
             place = Path(folder, language)
             place.mkdir()
-            script = place / "tokens"
-            script.write_bytes(tokens.tokenised(scenario(turns), "turns", place, {"BYTES": str(size)})[0])
+            script = place / "requests"
+            made = lines.read_lines(scenario(turns), "turns", place, {"BYTES": str(size)})
+            script.write_text("".join(line.request() + "\n" for _, line in made))
             environment = {"LD_PRELOAD": inside, "CKPT_INSIDE": str(place / "inside.txt")}
-            programs.append(Program(language, [*runners[language].command, str(script)], environment))
+            programs.append(Program(language, runners[language].command, script, environment))
             programs[-1].warm_up()
         for _ in range(turns):
             for program in random.sample(programs, len(programs)):

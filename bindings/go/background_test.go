@@ -134,30 +134,6 @@ func twoStages(t *testing.T) *ckpt.Reader {
 	return openReader(t, store)
 }
 
-func TestTheTreeOfACheckpointIsThatOfAllRanksAndARankReadsItsOwnValue(t *testing.T) {
-	reader := twoStages(t)
-	value := func(tree *ckpt.Tree, err error) *ckpt.Dict {
-		ok(t, err)
-		defer tree.Close()
-		return need[any](t)(tree.Value()).(*ckpt.Dict)
-	}
-	whole := value(reader.Tree(""))
-	if whole.Get("step") != int64(7) || whole.Get("layer0") == nil || whole.Get("layer1") == nil {
-		t.Errorf("the tree is %v", whole)
-	}
-	is(t, first(whole.Get("rng").(ckpt.Record).Own()), ckpt.ErrMismatch) // of both ranks
-	is(t, first(ckpt.Record{Class: "torch.Size", Items: new(ckpt.Dict)}.Own()), ckpt.ErrMismatch)
-	for rank, expected := range map[uint32]int64{0: 100, 1: 101, 5: 100} { // a sixth rank: rank 0's
-		rng := value(reader.TreeOfRank("", rank)).Get("rng").(ckpt.Record)
-		if own := need[any](t)(rng.Own()); own != expected {
-			t.Errorf("rank %d has %v", rank, own)
-		}
-	}
-	if info := need[ckpt.ObjectInfo](t)(reader.Object(ckpt.TreeObject, 1)); info.Scope != ckpt.TreeOfRanks {
-		t.Errorf("the tree's scope is %v", info.Scope)
-	}
-}
-
 func TestABufferIsZeroedMemoryToLoadInto(t *testing.T) {
 	reader := twoStages(t)
 	buffer := need[*ckpt.Buffer](t)(ckpt.NewBuffer(8))
@@ -174,22 +150,5 @@ func TestABufferIsZeroedMemoryToLoadInto(t *testing.T) {
 	ok(t, buffer.Close())
 	if buffer.Bytes() != nil {
 		t.Error("a closed buffer has bytes")
-	}
-}
-
-func TestOfAFirstReplicaTheValuesOfMember0Count(t *testing.T) {
-	store := openStore(t)
-	ranks := openRanks(t, store)
-	for rank, session := range ranks {
-		save := need[*ckpt.Save](t)(ckpt.NewSave(session, "a", 7, nil))
-		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(1).WithFirstReplica(), []float32{float32(rank)}))
-		need[*ckpt.Job](t)(save.Start(context.Background()))
-	}
-	ok(t, ranks[0].Close())
-	ok(t, ranks[1].Close())
-	got, _, err := ckpt.ReadSlice[float32](t.Context(), openReader(t, store), "w", nil)
-	ok(t, err)
-	if got[0] != 0 {
-		t.Errorf("found %v", got)
 	}
 }

@@ -1,8 +1,6 @@
 package ckpt_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -35,80 +33,6 @@ func same[T comparable](t testing.TB, what string, found, wanted []T) {
 	t.Helper()
 	if !slices.Equal(found, wanted) {
 		t.Errorf("%s: expected %v, found %v", what, wanted, found)
-	}
-}
-
-func TestTensorsInSeveralPiecesAreReadWholeAsBoxesAndAsFlatRanges(t *testing.T) {
-	cut, whole := openFile(t, dcp, nil), openFile(t, dcp+".pt", nil)
-	index := indexOf(t, cut, "model/0.weight")
-	view := need[*ckpt.MappedTensor](t)(whole.Map(indexOf(t, whole, "model/0.weight")))
-	defer view.Close()
-	all, info, err := ckpt.ReadFileSlice[float32](cut, index)
-	ok(t, err)
-	same(t, "all", ckpt.BytesOf(all), view.Bytes())
-	same(t, "the shape", info.Shape, []int64{7, 5})
-	bits, _, err := ckpt.ReadFileSlice[uint32](cut, index)
-	ok(t, err)
-	same(t, "bits", ckpt.BytesOf(bits), view.Bytes())
-
-	part, shape := make([]float32, 4), ckpt.Shape(7, 5)
-	corner := shape.Box([]int64{3, 1}, []int64{2, 2}) // on both ranks
-	ok(t, ckpt.ReadFileInto(cut, index, corner, part))
-	same(t, "a box", part, []float32{all[16], all[17], all[21], all[22]})
-	ok(t, ckpt.ReadFileInto(cut, index, corner.Strided(1, 2), part))
-	same(t, "a transposed box", part, []float32{all[16], all[21], all[17], all[22]})
-	ok(t, ckpt.ReadFileInto(cut, index, shape.Flat(18, 4), part))
-	same(t, "a flat range", part, all[18:22])
-	ok(t, cut.Read(index, corner.As(ckpt.F32), ckpt.BytesOf(part)))
-	same(t, "bytes", part, []float32{all[16], all[17], all[21], all[22]})
-}
-
-func TestEveryTensorOfADCPDirectoryIsThatOfPyTorchsOwnConversion(t *testing.T) {
-	cut, whole := openFile(t, dcp, ckpt.Options{"tensor_data": 0}), openFile(t, dcp+".pt", nil)
-	compared := 0
-	for index := range need[uint64](t)(cut.TensorCount()) {
-		found, info, err := ckpt.ReadFileSlice[byte](cut, index)
-		ok(t, err)
-		at := indexOf(t, whole, info.Name)
-		other := need[ckpt.FileTensor](t)(whole.Tensor(at))
-		same(t, info.Name, info.Shape, other.Shape)
-		if !slices.Equal(other.Strides, rowMajor(other.Shape)) {
-			continue
-		}
-		view := need[*ckpt.MappedTensor](t)(whole.Map(at))
-		same(t, info.Name, found, view.Bytes())
-		ok(t, view.Close())
-		compared++
-	}
-	if compared <= 20 {
-		t.Errorf("only %d were compared", compared)
-	}
-}
-
-func rowMajor(shape []int64) []int64 {
-	strides, next := make([]int64, len(shape)), int64(1)
-	for d := len(shape) - 1; d >= 0; d-- {
-		strides[d] = next
-		next *= max(1, shape[d])
-	}
-	return strides
-}
-
-func TestAMappingRenamesAndRearrangesWhatIsRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "map.json")
-	rules := `{"unmatched": "keep", "rules": [{"match": "0.weight", "to": "turned", "ops": ["a b -> b a"]}]}`
-	ok(t, os.WriteFile(path, []byte(rules), 0o600))
-	plain := openFile(t, dcp, nil)
-	straight, _, err := ckpt.ReadFileSlice[float32](plain, indexOf(t, plain, "model/0.weight"))
-	ok(t, err)
-	mapped := openFile(t, dcp, ckpt.Options{"map": path, "map_at": "model", "tensor_data": 0})
-	turned, info, err := ckpt.ReadFileSlice[float32](mapped, indexOf(t, mapped, "model/turned"))
-	ok(t, err)
-	same(t, "the shape", info.Shape, []int64{5, 7})
-	for i := range turned {
-		if turned[i] != straight[i%7*5+i/7] {
-			t.Fatalf("element %d is another", i)
-		}
 	}
 }
 

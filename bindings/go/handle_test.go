@@ -371,12 +371,3 @@ func TestGoroutinesMayAddToOneSave(t *testing.T) {
 		t.Errorf("%d tensors", count)
 	}
 }
-
-func TestASaveRunsOnce(t *testing.T) {
-	save := newSave(t, openSession(t, openStore(t)), "a", nil)
-	ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(4), ramp[float32](4)))
-	ok(t, save.Run(context.Background()))
-	is(t, save.Run(context.Background()), ckpt.ErrInvalid)
-	is(t, first(save.Start(context.Background())), ckpt.ErrInvalid)
-	is(t, ckpt.AddSlice(save, "v", ckpt.Shape(4), ramp[float32](4)), ckpt.ErrInvalid)
-}

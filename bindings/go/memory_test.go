@@ -176,14 +176,6 @@ func TestAMappedTensorOutlivesItsReaderAndHoldsTheCheckpoint(t *testing.T) {
 	ok(t, store.Remove(save.ID()))
 }
 
-func TestACompressedTensorCannotBeMapped(t *testing.T) {
-	reader := saved(t, ckpt.Options{"compression": "lz4"}, func(save *ckpt.Save) {
-		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(1<<16), make([]float32, 1<<16)))
-	})
-	_, err := reader.Map("w", nil)
-	is(t, err, ckpt.ErrUnsupported)
-}
-
 func TestASaveAndALoadKeepTheirMemoryUntilTheyAreClosed(t *testing.T) {
 	reader := saved(t, nil, func(save *ckpt.Save) { ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(size), content(1))) })
 	session := openSession(t, openStore(t))

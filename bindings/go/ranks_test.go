@@ -67,27 +67,6 @@ func checkRanks(t *testing.T, store *ckpt.Store, world uint32) {
 	}
 }
 
-func TestRanksInOneProcessSaveTogetherByAString(t *testing.T) {
-	store := openStore(t)
-	zero := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 2, "", nil))
-	defer zero.Close()
-	var one sync.WaitGroup
-	one.Go(func() {
-		if err := saveRank(context.Background(), store, 1, 2, zero.String(), nil); err != nil {
-			t.Error(err)
-		}
-	})
-	save := need[*ckpt.Save](t)(ckpt.NewSave(zero, "a", 1, nil))
-	defer save.Close()
-	ok(t, ckpt.AddSlice(save, "sharded", ckpt.Shape(rows, columns).Box([]int64{0, 0}, []int64{rows / 2, columns}),
-		ramp[float32](rows/2*columns)))
-	ok(t, ckpt.AddSlice(save, "replicated", ckpt.Shape(3), []int32{1, 2, 3}))
-	ok(t, save.AddObject("rng", "text/plain", ckpt.PerRank, []byte{0}))
-	ok(t, save.Run(context.Background()))
-	one.Wait()
-	checkRanks(t, store, 2)
-}
-
 func TestRanksInOneProcessSaveTogetherByRendezvous(t *testing.T) {
 	store := openStore(t)
 	var ranks sync.WaitGroup
@@ -101,82 +80,4 @@ func TestRanksInOneProcessSaveTogetherByRendezvous(t *testing.T) {
 	}
 	ranks.Wait()
 	checkRanks(t, store, 4)
-}
-
-func TestRanksThatDisagreeAllFail(t *testing.T) {
-	store := openStore(t)
-	zero := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 0, 2, "", nil))
-	defer zero.Close()
-	one := need[*ckpt.Session](t)(ckpt.OpenSession(context.Background(), store, 1, 2, zero.String(), nil))
-	defer one.Close()
-	var ranks sync.WaitGroup
-	for i, session := range []*ckpt.Session{zero, one} {
-		save := newSave(t, session, "a", ckpt.Options{"timeout_ms": 60000})
-		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(int64(3+i)), make([]float32, 3+i)))
-		ranks.Go(func() {
-			if err := save.Run(context.Background()); err == nil {
-				t.Errorf("rank %d saved a tensor of two shapes", i)
-			}
-		})
-	}
-	ranks.Wait()
-	noCheckpoint(t, store)
-}
-
-func TestASecondSessionFencesTheFirst(t *testing.T) {
-	store := openStore(t)
-	old, young := openSession(t, store), openSession(t, store)
-	save := newSave(t, young, "new", nil)
-	ok(t, save.Run(context.Background()))
-	is(t, newSave(t, old, "old", nil).Run(context.Background()), ckpt.ErrFenced)
-}
-
-func TestPruneVerifyDiffAndRepairReport(t *testing.T) {
-	store := openStore(t)
-	session := openSession(t, store)
-	for step, label := range []string{"a0", "b1", "c2"} {
-		save := need[*ckpt.Save](t)(ckpt.NewSave(session, label, int64(step), nil))
-		t.Cleanup(func() { save.Close() })
-		ok(t, ckpt.AddSlice(save, "w", ckpt.Shape(2), []float32{1, float32(label[0])}))
-		ok(t, save.SetTensorAttr("w", "unit", label))
-		ok(t, save.AddAlias("tied", "w"))
-		ok(t, save.AddAliasView("row", "w", ckpt.Tensor{Shape: []int64{1}, FlatOffset: 1}))
-		ok(t, save.Run(context.Background()))
-	}
-	a := need[*ckpt.Reader](t)(ckpt.OpenReader(store, "a0", nil))
-	c := need[*ckpt.Reader](t)(ckpt.OpenReader(store, "c2", nil))
-	view := need[ckpt.Tensor](t)(c.Alias("row"))
-	if view.FlatOffset != 1 || !slices.Equal(view.Strides, []int64{1}) || view.DType != ckpt.F32 {
-		t.Errorf("the alias is %+v", view)
-	}
-	if unit, known, err := c.TensorAttr("w", "unit"); unit != "c2" || !known || err != nil {
-		t.Errorf("the unit is %q, %v, %v", unit, known, err)
-	}
-	if _, known, err := c.Attr("unit"); known || err != nil {
-		t.Errorf("the checkpoint has a unit: %v", err)
-	}
-	diff := need[ckpt.Report](t)(a.Diff(context.Background(), c, nil))
-	if diff.Len() == 0 || diff.At(0).Kind != ckpt.FindingDifferent {
-		t.Errorf("a and c have %d differences", diff.Len())
-	}
-	job := need[*ckpt.Job](t)(c.Verify(context.Background(), nil))
-	ok(t, job.Wait(context.Background(), ckpt.JobDone))
-	if report := need[ckpt.Report](t)(job.Report()); report.Len() != 0 {
-		t.Errorf("a sound checkpoint has %+v", report.At(0))
-	}
-	if stats := need[ckpt.JobStats](t)(job.Stats()); stats.State != ckpt.JobDone || stats.BytesDone == 0 {
-		t.Errorf("the job did %+v", stats)
-	}
-	ok(t, job.Close())
-	ok(t, a.Close())
-	pruned := need[ckpt.Report](t)(store.Prune(context.Background(), ckpt.Options{"keep_last": 1}))
-	kinds := map[ckpt.FindingKind]int{}
-	for _, finding := range pruned.All() {
-		kinds[finding.Kind]++
-	}
-	if kinds[ckpt.FindingRemoved] != 2 {
-		t.Errorf("prune: %v", kinds)
-	}
-	_, err := store.Repair(context.Background(), "c2.1.1", nil)
-	is(t, err, ckpt.ErrExists)
 }

@@ -2,7 +2,6 @@ package ckpt_test
 
 import (
 	"context"
-	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -114,43 +113,6 @@ func TestMemoryOfAnotherDTypeThanTheSliceIsNamed(t *testing.T) {
 	is(t, err, ckpt.ErrMismatch)
 	_, _, err = ckpt.ReadSlice[bool](t.Context(), reader, "u4", nil)
 	is(t, err, ckpt.ErrMismatch)
-}
-
-func TestBoxesFlatRangesAndStridesAreRegionsOfOneTensor(t *testing.T) {
-	whole := ramp[int32](24) // 4 x 6
-	columns := make([]int32, 24)
-	for i, value := range whole { // column-major memory of the same tensor
-		columns[i%6*4+i/6] = value
-	}
-	reader := saved(t, nil, func(save *ckpt.Save) {
-		ok(t, ckpt.AddSlice(save, "x", ckpt.Shape(4, 6).Strided(1, 4), columns))
-	})
-	box, flat, load := make([]int32, 4), make([]int32, 5), newLoad(t, reader)
-	ok(t, ckpt.AddSlice(load, "x", ckpt.Shape(4, 6).Box([]int64{1, 2}, []int64{2, 2}), box))
-	ok(t, ckpt.AddSlice(load, "x", ckpt.Shape(4, 6).Flat(17, 5), flat))
-	ok(t, load.Run(context.Background()))
-	if !slices.Equal(box, []int32{8, 9, 14, 15}) || !slices.Equal(flat, whole[17:22]) {
-		t.Errorf("box %v, flat %v", box, flat)
-	}
-}
-
-func TestScalarsAndEmptyTensorsNeedNoSpecialCase(t *testing.T) {
-	reader := saved(t, nil, func(save *ckpt.Save) {
-		ok(t, ckpt.AddSlice(save, "scalar", ckpt.Shape(), []float64{3.5}))
-		ok(t, ckpt.AddSlice(save, "strided scalar", ckpt.Shape().Strided(), []float64{4.5}))
-		ok(t, ckpt.AddSlice(save, "empty", ckpt.Shape(0, 4), []float64{}))
-		ok(t, ckpt.AddSlice[float64](save, "nil", ckpt.Shape(2, 0), nil))
-	})
-	scalar, info, err := ckpt.ReadSlice[float64](t.Context(), reader, "strided scalar", nil)
-	ok(t, err)
-	if scalar[0] != 4.5 || len(info.Shape) != 0 {
-		t.Errorf("the scalar is %v of shape %v", scalar, info.Shape)
-	}
-	empty, info, err := ckpt.ReadSlice[float64](t.Context(), reader, "nil", nil)
-	ok(t, err)
-	if len(empty) != 0 || !reflect.DeepEqual(info.Shape, []int64{2, 0}) {
-		t.Errorf("%v of shape %v", empty, info.Shape)
-	}
 }
 
 // layer has pointers around its numbers; cgo must not check them.

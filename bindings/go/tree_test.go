@@ -146,50 +146,6 @@ func TestALeafIsRefusedWhereItsSliceWouldBe(t *testing.T) {
 		Set("by hand", ckpt.TensorData{Tensor: half, Data: make([]byte, 8)})))
 }
 
-func TestACheckpointWithoutATreeIsADictOfItsTensors(t *testing.T) {
-	reader := saved(t, nil, func(save *ckpt.Save) { ok(t, ckpt.AddSlice(save, "a/b", ckpt.Shape(1), []int32{1})) })
-	value := need[any](t)(need[*ckpt.Tree](t)(reader.Tree("")).Value())
-	if !reflect.DeepEqual(value, dict().Set("a/b", ckpt.TensorRef{Name: "a/b"})) {
-		t.Errorf("the tree is %v", value)
-	}
-	_, err := reader.Tree("other")
-	is(t, err, ckpt.ErrNotFound)
-}
-
-func TestATreeIsReadNodeByNode(t *testing.T) {
-	tree := need[*ckpt.Tree](t)(ckpt.EncodeTree(nested()))
-	defer tree.Close()
-	var keys []string
-	for child, err := range tree.Children(0) {
-		ok(t, err)
-		keys = append(keys, child.Key)
-		if child.Parent != 0 || child.KeyKind != ckpt.KeyText {
-			t.Errorf("%+v is no child of the root", child)
-		}
-	}
-	var wanted []string
-	for key := range nested().All() {
-		text, _ := key.Text()
-		wanted = append(wanted, text)
-	}
-	if !slices.Equal(keys, wanted) {
-		t.Errorf("the keys are %q", keys)
-	}
-	at := need[uint64](t)(tree.Find(need[uint64](t)(tree.Find(0, "optimizer")), "state"))
-	step := need[uint64](t)(tree.Find(need[uint64](t)(tree.FindInt(at, 0)), "step"))
-	if node := need[ckpt.Node](t)(tree.At(step)); node.Kind != ckpt.NodeInt || node.Int != 7 {
-		t.Errorf("the step is %+v", node)
-	}
-	if value := need[any](t)(tree.ValueAt(need[uint64](t)(tree.Find(at, "0")))); value != "text, not 0" {
-		t.Errorf("the key \"0\" has %v", value)
-	}
-	_, err := tree.Find(0, "absent")
-	is(t, err, ckpt.ErrNotFound)
-	_, err = ckpt.Collect(tree.Children(1 << 40))
-	is(t, err, ckpt.ErrNotFound)
-	is(t, first(tree.At(1<<40)), ckpt.ErrNotFound)
-}
-
 func TestADictKeepsOrderAndTellsIntFromText(t *testing.T) {
 	d := dict().Set("b", 1).SetInt(0, 2).Set("0", 3).Set("b", 4)
 	d.Delete(ckpt.IntKey(7))

@@ -2,6 +2,7 @@
 """bench/'s comparison of languages: who works when, and what is made of seconds; on made-up programs and numbers."""
 
 import importlib
+import os
 import sys
 import tempfile
 import unittest
@@ -11,18 +12,19 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 languages, turns = map(importlib.import_module, "languages turns".split())
 
-# Like a runner: a line for each timed command, at once since it writes to a terminal. Its pauses outlast any stop.
+# Like a runner: a reply for each timed command, at once since it writes to a terminal. Its pauses outlast any stop.
 RUNNER = """
 import time
 for step in range(turns_WARM_UP):
-    print(f"0.{step + 1} save.run")
+    print(f"save.run 0.{step + 1} OK")
 for step in range(2):
     time.sleep(3)
-    print("3.0 memory")
-    print(f"7.{step} save.run")
+    print("memory 3.0 OK")
+    print(f"save.run 7.{step} OK")
 time.sleep(3)
-print("3.0 memory")
-print("2.0 load.run")
+print("memory 3.0 OK")
+print("load.run 2.0 OK")
+print("same 0 OK 1")
 """.replace("turns_WARM_UP", str(turns.WARM_UP))
 
 
@@ -43,7 +45,7 @@ class Turns(unittest.TestCase):
         self.assertEqual(removed, made[:-1])
 
     def test_a_program_rests_between_its_turns(self):
-        program = turns.Program("made up", [sys.executable, "-c", RUNNER], {})
+        program = turns.Program("made up", [sys.executable, "-c", RUNNER], os.devnull, {})
         try:
             program.warm_up()
             for expected in (7.0, 7.1):
@@ -55,7 +57,7 @@ class Turns(unittest.TestCase):
             program.kill()
 
     def test_a_program_that_ends_early_is_told(self):
-        program = turns.Program("made up", [sys.executable, "-c", "print('0.1 save.run')"], {})
+        program = turns.Program("made up", [sys.executable, "-c", "print('save.run 0.1 OK')"], os.devnull, {})
         with self.assertRaisesRegex(SystemExit, "made up: ended early"):
             program.warm_up()
         program.kill()

@@ -1,8 +1,7 @@
-"""scenarios/self: prelude.txt, and the lines of wrong.txt, each of which is wrong after the prelude. They find runners
-that do not check."""
+"""scenarios/self: prelude.txt, and the lines of wrong.txt, each of which is wrong after the prelude."""
 import re
 
-import tokens
+import scenario
 
 
 def self_lines(suite):
@@ -14,9 +13,9 @@ def self_lines(suite):
 
 def expectations(line):
     """(the command, or "" if the line has none; its expectations; the line without them)."""
-    words = tokens.words_of(line)
+    words = scenario.without_each(scenario.words_of(line))
     words = words[words[:1] == ["timed"]:]
-    command = tokens.TABLE.get(words[0] if words else "", tokens.Command())
+    command = scenario.TABLE.get(words[0] if words else "", scenario.Command())
     end = words.index("->") if "->" in words else len(words)
     expected = [word for word in words[1 + len(command.words):end] if re.split(">?=", word)[0] in command.expected]
     keys = [word.split("=")[0] for word in expected]
@@ -29,9 +28,9 @@ def right_lines(lines):
     return "".join(dict.fromkeys(f"{rest}\n" for _, keys, rest in found if keys))
 
 
-def missed(line, prelude, status, out, err):
-    """Empty if the runner failed at this wrong line after the prelude; else the line and what the runner did."""
-    last, at = err.strip().splitlines()[-1] if err.strip() else "", len(prelude.splitlines()) + 1
-    if status == 1 and last.startswith(f"wrong.txt:{at}: ") and not re.search(r"^ok\b", out, flags=re.M):
+def missed(line, prelude, problem):
+    """Empty if this wrong line after the prelude is what failed, and nothing else; else the line and what failed."""
+    at = len(prelude.splitlines()) + 1
+    if problem and problem.startswith(f"wrong.txt:{at}: ") and "exit status" not in problem:
         return []
-    return [f"{line}\n        exit status {status}: {last or out.strip()}"]
+    return [f"{line}\n        {problem}"]

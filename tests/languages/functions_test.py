@@ -2,12 +2,14 @@
 """Every binding calls every function of the headers, or lists it with a reason; and every handle is freed.
 
   functions_test.py RUNNERS_JSON INCLUDE SCENARIOS WORK
+  functions_test.py --tests LANGUAGE PROGRAM INCLUDE WORK      instead of a runner, the tests of a language
 
 Runs every conformance scenario with every runner under the trace (tracer.py). A binding's list of functions that it
 does not wrap is bindings/LANGUAGE/unwrapped.txt: `ckpt_function  reason`. A listed function must not be called.
 """
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +34,18 @@ def unwrapped(language):
     return listed
 
 
+class Program:
+    """The tests of a language, as one program."""
+
+    def __init__(self, name, path):
+        self.name, self.path = name, path
+
+    def run(self, **environment):
+        environment = {**os.environ, **environment}
+        done = subprocess.run([self.path], env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+
 class Traced:
     """A runner under the trace, with the counts of each scenario."""
 
@@ -49,12 +63,23 @@ class Traced:
         file = place / "counts"
         problem = self.runner.problem(scenario, place / "dir", LD_PRELOAD=self.preload, CKPT_TRACE=str(file))
         assert problem is None, problem
+        self.read(file)
+        shutil.rmtree(place, ignore_errors=True)
+
+    def run_tests(self):
+        file = self.work / "counts"
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        status, out, err = self.runner.run(LD_PRELOAD=self.preload, CKPT_TRACE=str(file))
+        assert status == 0, (out + err)[-4000:]
+        self.read(file)
+
+    def read(self, file):
         counts = tracer.Counts(self.include, file)
         called = {name for name, calls in counts.calls.items() if calls}
         assert called, "no call was seen: the trace was not loaded"
         self.called |= called
         assert not counts.left(), f"alive: {counts.left()}"
-        shutil.rmtree(place, ignore_errors=True)
 
     def every_function(self):
         names = {f.name for f in tracer.functions(self.include)}
@@ -78,7 +103,17 @@ def main(runners_json, include, scenarios, work):
     return claims.end()
 
 
+def main_tests(language, program, include, work):
+    claims, work = Claims(), Path(work)
+    traced = Traced(Program(language, program), include, tracer.make(include, work), work)
+    claims.check(f"{language}: no handle is left after the tests", traced.run_tests)
+    claims.check(f"{language}: every function is called or listed with a reason", traced.every_function)
+    return claims.end()
+
+
 if __name__ == "__main__":
+    if len(sys.argv) == 6 and sys.argv[1] == "--tests":
+        sys.exit(main_tests(*sys.argv[2:]))
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     sys.exit(main(*sys.argv[1:]))

@@ -19,10 +19,6 @@ class Call:
         self.callee, self.arguments = callee, arguments
 
 
-class Raw(bytes):
-    """Opcodes as they are."""
-
-
 class Persistent:
     def __init__(self, identity):
         self.identity = identity
@@ -30,8 +26,6 @@ class Persistent:
 
 def opcodes(value):
     """The opcodes of a value, protocol 2."""
-    if isinstance(value, Raw):
-        return bytes(value)
     if isinstance(value, Name):
         return b"c" + value.module.encode() + b"\n" + value.name.encode() + b"\n"
     if isinstance(value, Call):
@@ -78,58 +72,41 @@ FLOATS = struct.pack("<6f", *range(6))
 # ---- zip archives ----
 
 class Entry:
-    """One entry; what its two headers say can be set apart from what it is."""
+    """One entry of an archive."""
 
-    def __init__(self, name, data, **said):
-        self.name, self.data, self.said = name, data, said
+    def __init__(self, name, data):
+        self.name, self.data = name, data
 
-    def fields(self, header):
-        """(version, flags, method, crc, stored, size, name) as `header`, "local" or "central", says them."""
-        said = {"flags": 0, "method": 0, "crc": zlib.crc32(self.data), "stored": len(self.data), "size": len(self.data),
-                "name": self.name}
-        for key, value in self.said.items():
-            where, _, field = key.rpartition("_")
-            if where in ("", header) and field in said:
-                said[field] = value
-        return said
+    def fields(self):
+        """(CRC-32, name, and the sizes stored and unpacked)"""
+        return zlib.crc32(self.data), self.name.encode(), len(self.data)
 
 
 def local_header(entry, at):
-    said = entry.fields("local")
-    name = said["name"].encode()
+    crc, name, size = entry.fields()
     padding = -(at + 30 + len(name) + 4) % 64 + 4
     extra = struct.pack("<HH", 0x4246, padding - 4) + b"Z" * (padding - 4)
-    return struct.pack("<IHHHHHIIIHH", 0x04034B50, 0, said["flags"], said["method"], 0, 0, said["crc"], said["stored"],
-                       said["size"], len(name), len(extra)) + name + extra
+    return struct.pack("<IHHHHHIIIHH", 0x04034B50, 0, 0, 0, 0, 0, crc, size, size, len(name), len(extra)) + name + extra
 
 
 def central_header(entry, offset):
-    said = entry.fields("central")
-    name = said["name"].encode()
-    return struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 0, 0, said["flags"], said["method"], 0, 0, said["crc"],
-                       said["stored"], said["size"], len(name), 0, 0, 0, 0, 0, offset) + name
+    crc, name, size = entry.fields()
+    return struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 0, 0, 0, 0, 0, 0, crc, size, size, len(name), 0, 0, 0, 0, 0,
+                       offset) + name
 
 
-def archive(entries, count=None, directory_shift=0, directory_grow=0, disk=0, comment=b"", before=b"", after=b""):
-    """The archive; `offset` in an entry's `said` puts it there, `absent_central` leaves it out of the directory."""
-    out, directory, listed = bytearray(before), bytearray(), 0
+def archive(entries, comment=b""):
+    out, directory = bytearray(), bytearray()
     for entry in entries:
-        offset = entry.said.get("offset", len(out))
-        if not entry.said.get("absent_local"):
-            out += local_header(entry, len(out)) + entry.data
-        if not entry.said.get("absent_central"):
-            directory += central_header(entry, offset)
-            listed += 1
-    start = len(out) + directory_shift
-    listed = listed if count is None else count
+        offset = len(out)
+        out += local_header(entry, offset) + entry.data
+        directory += central_header(entry, offset)
+    start, listed, directory_size = len(out), len(entries), len(directory)
     if listed > 0xFFFF:
-        directory_size = len(directory)
         directory += zip64_end(listed, directory_size, start, start + directory_size)
-        listed, directory_grow = 0xFFFF, directory_size - len(directory)
-    end = struct.pack("<IHHHHIIH", 0x06054B50, disk, disk, listed & 0xFFFF, listed & 0xFFFF,
-                      len(directory) + directory_grow,
-                      start & 0xFFFFFFFF, len(comment))
-    return bytes(out + directory + end + comment + after)
+        listed = 0xFFFF
+    end = struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, listed, listed, directory_size, start & 0xFFFFFFFF, len(comment))
+    return bytes(out + directory + end + comment)
 
 
 def zip64_end(count, directory_size, directory, record, record_size=44):
@@ -149,29 +126,14 @@ def write_zip64(path, pickle, storage_size, tail, **said):
         extra = struct.pack("<HHQQ", 1, 16, size, size)
         extra += struct.pack("<HH", 0x4246, -(offset + 30 + len(name) + len(extra) + 4) % 64)
         extra += b"Z" * struct.unpack("<H", extra[-2:])[0]
-        out.write(
-    struct.pack(
-        "<IHHHHHIIIHH",
-        0x04034B50,
-        45,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0xFFFFFFFF,
-        0xFFFFFFFF,
-        len(name),
-         len(extra)))
+        out.write(struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0, 0, 0xFFFFFFFF, 0xFFFFFFFF, len(name),
+                              len(extra)))
         out.write(name + extra)
         out.seek(out.tell() + size - len(tail))
         out.write(tail)
         start = out.tell()
-        extra = struct.pack(
-    "<HHQQQ", 1, 24, said.get(
-        "size", size), said.get(
-            "stored", size), said.get(
-                "offset", offset))
+        extra = struct.pack("<HHQQQ", 1, 24, said.get("size", size), said.get("stored", size),
+                            said.get("offset", offset))
         directory += struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, 0, 0, 0xFFFFFFFF, 0xFFFFFFFF,
                                  len(name),
                                  len(extra), 0, 0, 0, 0, 0xFFFFFFFF) + name + extra
@@ -183,16 +145,15 @@ def write_zip64(path, pickle, storage_size, tail, **said):
         out.write(struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0))
 
 
-def entries(value=None, data=FLOATS, **said):
-    """The entries of an honest .pt that holds `value`, or pickle bytes; `said` is said of the storage's entry."""
+def entries(value=None, data=FLOATS):
+    """The entries of an honest .pt that holds `value`, or pickle bytes."""
     pickle = value if isinstance(value, bytes) else pickled({"w": tensor()} if value is None else value)
     return [Entry("archive/data.pkl", pickle), Entry("archive/byteorder", b"little"),
-            Entry("archive/data/0", data, **said),
-            Entry("archive/version", b"3\n")]
+            Entry("archive/data/0", data), Entry("archive/version", b"3\n")]
 
 
-def pt(value=None, data=FLOATS, **said):
-    return archive(entries(value, data, **said))
+def pt(value=None, data=FLOATS):
+    return archive(entries(value, data))
 
 
 # ---- the form before zip ----
@@ -201,17 +162,10 @@ MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 SYSTEM = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
 
 
-def legacy(value=None, magic=MAGIC, protocol=PROTOCOL, system=None, keys=("0",), storages=None):
+def legacy(value=None, keys=("0",), storages=struct.pack("<q", 6) + FLOATS):
     pickle = value if isinstance(value, bytes) else pickled({"w": legacy_tensor()} if value is None else value)
-    if storages is None:
-        storages = struct.pack("<q", 6) + FLOATS
-    head = pickled(magic) + pickled(protocol) + pickled(SYSTEM if system is None else system)
-    return head + pickle + pickled(list(keys)) + storages
+    return pickled(MAGIC) + pickled(PROTOCOL) + pickled(SYSTEM) + pickle + pickled(list(keys)) + storages
 
 
-def legacy_storage(key="0", kind="FloatStorage", count=6, view=None):
-    return Persistent(("storage", Name("torch", kind), key, "cpu", count, view))
-
-
-def legacy_tensor(of=None, **said):
-    return tensor(of or legacy_storage(), **said)
+def legacy_tensor():
+    return tensor(Persistent(("storage", Name("torch", "FloatStorage"), "0", "cpu", 6, None)))

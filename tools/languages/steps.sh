@@ -19,7 +19,7 @@ make_python() {
 }
 
 # With the library's own warnings as errors; $1: more CMake settings.
-build_c_runners() {
+build_c_runner() {
   quietly build/log/languages-c-configure.txt cmake -G Ninja -S tests/conformance -B "$programs/c" \
     -DCMAKE_BUILD_TYPE=Release "$@"
   quietly build/log/languages-c-build.txt cmake --build "$programs/c" -j "$jobs"
@@ -30,7 +30,7 @@ libasan=$("${CC:-cc}" -print-file-name=libasan.so)
 # preload it.
 build_sanitized_runners() {
   local flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
-  build_c_runners -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
+  build_c_runner -DCMAKE_C_FLAGS="$flags"
   [[ $have_rust == no ]] ||
     quietly build/log/languages-rust-build.txt rust cargo build --quiet --locked --release -p ckpt-conformance
   [[ $have_go == no ]] ||
@@ -142,7 +142,6 @@ write_runners() {
   fi
   {
     echo "{\"c\": [\"$programs/c/conformance_c\"],"
-    echo " \"cpp\": [\"$programs/c/conformance_cpp\"],"
     [[ $have_rust == no ]] || echo " \"rust\": [$for_rust\"$CARGO_TARGET_DIR/release/ckpt-conformance\"],"
     [[ $have_go == no ]] || echo " \"go\": [\"$programs/go-runner\"],"
     echo " \"python\": [$for_python\"$python\", \"-B\", \"$bindings/python/conformance\"]}"

@@ -20,16 +20,6 @@ end
     @test sprint(showerror, error) == "CkptError: UNKNOWN (999): new"
 end
 
-@testset "a name that was added twice is EXISTS and the first one stays" begin
-    fill_twice(save) = begin
-        add_tensor!(save, "w", Float32[1])
-        @test status_of(() -> add_tensor!(save, "w", Float32[2])) === :EXISTS
-    end
-    with_checkpoint("twice", fill_twice) do reader
-        @test load_tensor(reader, "w") == Float32[1]
-    end
-end
-
 @testset "text with a NUL is no C text, and trees keep it" begin
     @test_throws ArgumentError Store("mem:a\0b")
     @test Ckpt.value(Tree("a\0b")) == "a\0b"

@@ -48,60 +48,6 @@ function load_windows(reader, share)
     return all
 end
 
-@testset "what two ranks save, three load, each row once" begin
-    reader = saved_by_two(add_rank!, "ranks")
-    wanted = collect(Int64, -100:99)
-    for kind in (:slice, :mod)
-        loaded = Int64[]
-        for rank in 0:2
-            share = kind === :slice ? Share(reader, "t"; slice = (rank, 3)) : Share(reader, "t"; mod = (rank, 3))
-            ids = load_windows(reader, share)
-            @test length(ids) < 100
-            foreach(id -> push!(loaded, id), ids)
-        end
-        @test sort(loaded) == wanted
-    end
-    @test sort(load_windows(reader, Share(reader, "t"))) == wanted
-    bucket = [id for id in wanted if reinterpret(UInt64, [id])[1] % 64 == 5]
-    @test sort(load_windows(reader, Share(reader, "t"; buckets = 5:5))) == bucket
-    share = Share(reader, "t"; window_rows = 30, threads = 1)
-    @test share.window_count >= 7 && share.most_rows <= 30
-    @test sort(load_windows(reader, share)) == wanted
-    @test status_of(() -> Ckpt.window_rows(share, share.window_count + 1)) === :NOT_FOUND
-    @test_throws ArgumentError Share(reader, "t"; slice = (0, 3), mod = (0, 3))
-end
-
-@testset "listed ids come in their order, and missing ones are listed" begin
-    reader = saved_by_two(add_rank!, "ids")
-    share = Share(reader, "t"; ids = [7, 1000, -100, 8, -101])
-    @test load_windows(reader, share) == [7, -100, 8]
-    @test share.missing_ids == [1000, -101]
-    rows = zeros(Float32, 2, 3)
-    load = Load(reader)
-    add_table!(load, share, 1, nothing, "row" => rows)  # the ids are known
-    run(load)
-    @test rows == rows_of([7, -100, 8])[1]
-    found = load_table(reader, "t"; ids = 5:6, columns = ["count"])
-    @test found.ids == [5, 6] && found.columns["count"] == Int32[5, 6] && length(found.columns) == 1
-    @test isempty(found.missing_ids)
-    @test load_table(reader, "t"; ids = [9]).columns["row"] == reshape(Float32[9, -9], 2, 1)
-    @test status_of(() -> load_table(reader, "t"; columns = ["none"])) === :NOT_FOUND
-end
-
-@testset "a reader tells tables and columns" begin
-    reader = saved_by_two(add_rank!, "told")
-    table = Ckpt.table(reader, "t")
-    @test [one.name for one in Ckpt.tables(reader)] == ["t"]
-    @test (table.id_dtype, table.row_count, table.bucket_count, table.column_count) == (DType(:i64), 200, 64, 2)
-    @test table.bytes == 200 * 20 && table.stored_bytes > 0
-    row, count = Ckpt.columns(reader, "t")
-    @test (row.name, row.dtype, row.shape, row.row_bytes) == ("row", DType(:f32), [2], 8)
-    @test (count.name, count.dtype, count.shape, count.row_bytes) == ("count", DType(:i32), Int[], 4)
-    @test status_of(() -> Ckpt.table(reader, "t/row")) === :NOT_FOUND
-    @test status_of(() -> Ckpt.columns(reader, "u")) === :NOT_FOUND
-    @test status_of(() -> Share(reader, "u")) === :NOT_FOUND
-end
-
 @testset "tables may be empty, of unsigned ids, and of any dtype" begin
     halves = reshape(UInt16[1, 2, 3, 4], 2, 2)
     fill_both(save) = begin
@@ -115,21 +61,6 @@ end
         @test found.ids == UInt64[1, 5] && eltype(found.ids) === UInt64
         @test found.columns["half"] == halves
         @test Ckpt.columns(reader, "t")[1].dtype === DType(:bf16)
-    end
-end
-
-@testset "an id that is there twice is named, on one rank by the save, on two by the load" begin
-    open(Store, "mem:tables-twice") do store
-        save = Save(Session(store), "a")
-        add_table!(save, "t", [4, 70000, 6, 70000])
-        error = thrown(() -> run(save))
-        @test error.status === :MISMATCH && occursin("id 70000", error.message)
-        @test status_of(() -> Reader(store)) === :NOT_FOUND
-    end
-    reader = saved_by_two((save, rank) -> add_table!(save, "t", [rank, 5]), "both")
-    for rows in (() -> load_table(reader, "t"), () -> Share(reader, "t"; ids = [5]))
-        error = thrown(rows)
-        @test error.status === :MISMATCH && error.details["ranks"] == "0, 1"
     end
 end
 

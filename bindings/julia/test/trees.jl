@@ -35,19 +35,6 @@ end
     @test status_of(() -> Ckpt.value(Ckpt.parse_tree("{]"))) === :FORMAT
 end
 
-@testset "nodes tell kind, key, value and neighbours" begin
-    tree = Tree(TreeDict("a" => Any[1, 2.5], 7 => "x"))
-    @test length(tree) == 5
-    @test Ckpt.node(tree, 0).kind === :DICT && isnothing(Ckpt.node(tree, 0).key)
-    list = Ckpt.node(tree, Ckpt.child(tree, 0, "a"))
-    @test list.kind === :LIST && list.key == "a" && list.child_count == 2
-    @test Ckpt.node(tree, Ckpt.child(tree, 1, 1)).value == 2.5
-    @test Ckpt.node(tree, Ckpt.child(tree, 0, 7)).value == "x"
-    @test isnothing(Ckpt.node(tree, 0).next_sibling)
-    @test status_of(() -> Ckpt.child(tree, 0, "b")) === :NOT_FOUND
-    @test status_of(() -> Ckpt.node(tree, 9)) === :NOT_FOUND
-end
-
 @testset "a state with arrays in it is saved and loaded in one call each" begin
     weight = reshape(collect(Float32, 1:6), 2, 3)
     state = TreeDict("model" => TreeDict("w" => weight, "tied" => weight, "bytes" => UInt8[1, 2]),

@@ -1,16 +1,24 @@
-"""Runs commands: their words and keys, what the keys expect, and the scenario's objects by name."""
+"""What commands work with: their words, keys and options, the scenario's objects by name, and what they reply."""
 
+import dataclasses
 import enum
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import ckpt
 
 T = TypeVar("T")
+NUMBERS = (ckpt.CheckpointFlags, ckpt.Codec, ckpt.Filter, ckpt.IoEngine)  # constants that replies say by number
 
 
 class Failure(Exception):
-    """The scenario failed."""
+    """The command cannot be carried out."""
+
+
+def unquoted(text: str) -> str:
+    """Bytes that are not UTF-8 become surrogates, which ckpt refuses."""
+    return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
@@ -21,19 +29,28 @@ def shape_text(extents: tuple[int, ...]) -> str:
     return " ".join(map(str, extents))
 
 
-def spellings(found: object) -> set[str]:
-    """The ways in which scenarios may write a value."""
+def spelled(found: object) -> str:
     if isinstance(found, ckpt.DType):
-        return {str(found), str(int(found))}
-    if isinstance(found, enum.IntEnum):
-        return {found.name, found.name.lower().replace("_", "-"), str(int(found))}
+        return str(found) if str(found) != "dtype" else str(int(found))
+    if isinstance(found, enum.IntEnum) and not isinstance(found, NUMBERS):
+        return found.name
     if isinstance(found, int):
-        return {str(int(found))}
+        return str(int(found))
     if isinstance(found, tuple):
-        return {shape_text(found)}
+        return shape_text(found)
     if isinstance(found, bytes):
-        return {found.decode("utf-8", "surrogateescape")}
-    return {"" if found is None else str(found)}
+        return found.decode("utf-8", "surrogateescape")
+    return "" if found is None else str(found)
+
+
+def record(of: Any, **others: object) -> dict[str, str]:
+    """The reply that says all fields of a record, and the others."""
+    fields = {field.name: getattr(of, field.name) for field in dataclasses.fields(of)}
+    return {key: spelled(value) for key, value in {**fields, **others}.items()}
+
+
+def numbers_in(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.replace(":", " ").split()))
 
 
 class Runner:
@@ -43,33 +60,16 @@ class Runner:
 
     # ---- the command ----
 
-    def take(self, kind: str, text: str) -> None:
-        """Adds a token to the next command."""
-        if kind == ":":
-            self.where = text
-            self.words: list[str] = []
-            self.keys: dict[str, tuple[str, str]] = {}
-            self.options: dict[str, int | str] = {}
-            self.status, self.details = "OK", list[tuple[str, str, str]]()
-            return
-        key, _, value = text.partition("=")
-        if kind in "ct":
-            self.command, self.timed = text, kind == "t"
-        elif kind == "w":
-            self.words.append(text)
-        elif kind in "=>":
-            self.keys[key] = (kind, value)
-        elif kind in "is":
-            self.options[key] = int(value) if kind == "i" else value
-        elif kind == "!":
-            self.status = text
-        else:
-            self.details.append((kind, key, value))
+    def take(self, fields: list[str]) -> None:
+        self.words = [unquoted(field) for field in fields if field[:1] not in ("=", "@", "$")]
+        pairs = [(field[0], *field[1:].split("=", 1)) for field in fields if field[:1] in ("=", "@", "$")]
+        self._keys = {key: unquoted(value) for sign, key, value in pairs if sign == "="}
+        self.options: dict[str, int | str] = {key: int(value) if sign == "@" else unquoted(value)
+                                              for sign, key, value in pairs if sign != "="}
 
     def call_job(self) -> ckpt.Job | None:
-        """Takes the job that the command names for its call; this key expects nothing."""
-        given = self.keys.pop("job", None)
-        return None if given is None else self.named(given[1], ckpt.Job)
+        """The job that the command names for its call."""
+        return self.named(self._keys["job"], ckpt.Job) if "job" in self._keys else None
 
     def number(self, word: int) -> int:
         return int(self.words[word])
@@ -78,11 +78,10 @@ class Runner:
         return encoded(self.words[word])
 
     def key(self, key: str) -> str | None:
-        return self.keys[key][1] if key in self.keys else None
+        return self._keys.get(key)
 
     def numbers(self, key: str) -> tuple[int, ...] | None:
-        text = self.key(key)
-        return None if text is None else numbers_in(text)
+        return numbers_in(self._keys[key]) if key in self._keys else None
 
     def tensor(self, first: int) -> dict[str, Any]:
         """The keyword arguments of add_tensor: DTYPE, SHAPE (the words from `first` on) and the keys of a region."""
@@ -93,34 +92,9 @@ class Runner:
             out |= {"offset": box[:half], "extent": box[half:]}
         if (flat := self.numbers("flat")) is not None:
             out["flat_offset"], out["flat_size"] = flat
-        if "first_replica" in self.keys:
+        if "first_replica" in self._keys:
             out["first_replica"] = self.numbers("first_replica") == (1,)
-        return out | {key: self.numbers(key) for key in ("strides", "replica", "device") if key in self.keys}
-
-    # ---- expectations: each looks only where the command has the key ----
-
-    def expect(self, key: str, found: object) -> None:
-        if key not in self.keys:
-            return
-        kind, wanted = self.keys[key]
-        if kind == ">":
-            right = isinstance(found, int) and found >= int(wanted)
-        elif isinstance(found, float):
-            right = repr(found) == repr(float(wanted))  # NaN is NaN, and 0 is not -0
-        else:
-            right = wanted in spellings(found)
-        if not right:
-            raise Failure(f"expected {key}{kind}{wanted}, found {found}")
-
-    def expect_fields(self, record: object, **others: object) -> None:
-        """All keys are fields of the record, or among the others."""
-        for key in self.keys:
-            self.expect(key, others[key] if key in others else getattr(record, key))
-
-    def expect_words(self, first: int, found: list[str]) -> None:
-        """The words from `first` on must be these, in this order."""
-        if self.words[first:] != found:
-            raise Failure(f"expected {self.words[first:]}, found {found}")
+        return out | {key: self.numbers(key) for key in ("strides", "replica", "device") if key in self._keys}
 
     # ---- objects ----
 
@@ -133,6 +107,9 @@ class Runner:
     def get(self, word: int, kind: type[T]) -> T:
         """The object whose name is this word of the command."""
         return self.named(self.words[word], kind)
+
+    def data(self, word: int) -> bytearray | None:
+        return self.get(word, bytearray) if self.words[word] else None
 
     def put(self, word: int, value: Any, lent_by: Any = None) -> None:
         """Names the value by this word of the command; frees what had that name before."""
@@ -160,8 +137,5 @@ class Runner:
                     self.free(name)
 
 
-def numbers_in(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.replace(":", " ").split()))
-
-
+# A list is the words of the reply, a dict its record; anything else says no more than that the call succeeded.
 Commands = dict[str, Callable[[Runner], object]]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import ckpt
 
-from runner import Commands, Failure, Runner, numbers_in
+from runner import Commands, Failure, Runner, numbers_in, record
 
 
 @dataclass
@@ -33,15 +33,14 @@ def table_new(r: Runner) -> None:
         more["positions"] = words_in(r.named(positions, bytearray), "Q")
     if r.words[1] not in ("i64", "u64"):
         raise Failure(f"expected i64 or u64, found {r.words[1]}")
-    memory = r.get(2, bytearray) if r.words[2] else bytearray()
-    ids = words_in(memory, "q" if r.words[1] == "i64" else "Q")
+    ids = words_in(r.data(2) or bytearray(), "q" if r.words[1] == "i64" else "Q")
     r.put(0, Rows(ids, int(r.key("rows_per_block") or "0"), more))
 
 
 def table_column(r: Runner) -> None:
     rows, name, dtype, shape = r.get(0, Rows), r.words[1], r.words[2], numbers_in(r.words[3])
     given = int(dtype) if dtype.isdigit() else dtype
-    memory = memoryview(r.get(4, bytearray) if r.words[4] else bytearray())
+    memory = memoryview(r.data(4) or bytearray())
     bits = ckpt.dtype_bits(ckpt.dtype_find(given) if isinstance(given, str) else given)
     step = rows.rows_per_block * bits * math.prod(shape) // 8
     rows.raw[name] = given, shape
@@ -51,12 +50,6 @@ def table_column(r: Runner) -> None:
 def save_table(r: Runner) -> None:
     rows = r.get(2, Rows)
     r.get(0, ckpt.Save).add_table(r.words[1], rows.ids, rows.columns, raw=rows.raw, **rows.more)
-
-
-def reader_table(r: Runner) -> None:
-    info = r.get(0, ckpt.Reader).table(r.words[1])
-    r.expect_words(1, [info.name])
-    r.expect_fields(info)
 
 
 def rows_of(r: Runner) -> ckpt.Rowset:
@@ -74,6 +67,10 @@ def share_open(r: Runner) -> None:
                                              job=r.call_job()))
 
 
+def table_of(r: Runner) -> ckpt.TableInfo:
+    return r.get(0, ckpt.Reader).table(r.words[1])
+
+
 def share_of(r: Runner) -> ckpt.Share:
     return r.get(0, ckpt.Share)
 
@@ -89,12 +86,13 @@ COMMANDS: Commands = {
     "table.new": table_new,
     "table.column": table_column,
     "save.table": save_table,
-    "reader.tables": lambda r: r.expect_words(1, [info.name for info in r.get(0, ckpt.Reader).tables()]),
-    "reader.table": reader_table,
-    "reader.column": lambda r: r.expect_fields(r.get(0, ckpt.Reader).table(r.words[1]).columns[r.number(2)]),
+    "reader.tables": lambda r: [info.name for info in r.get(0, ckpt.Reader).tables()],
+    "reader.table": lambda r: record(table_of(r), column_count=table_of(r).column_count),
+    "reader.column": lambda r: record(table_of(r).columns[r.number(2)]),
     "share.open": share_open,
-    "share.info": lambda r: r.expect_fields(share_of(r), missing_count=len(share_of(r).missing)),
-    "share.rows": lambda r: r.expect_words(2, [str(share_of(r).rows_of(r.number(1)))]),
-    "share.missing": lambda r: r.expect_words(1, [str(id % 2**64) for id in share_of(r).missing]),
+    "share.info": lambda r: {"row_count": str(share_of(r).row_count), "window_count": str(share_of(r).window_count),
+                             "most_rows": str(share_of(r).most_rows), "missing_count": str(len(share_of(r).missing))},
+    "share.rows": lambda r: [str(share_of(r).rows_of(r.number(1)))],
+    "share.missing": lambda r: [str(id % 2**64) for id in share_of(r).missing],
     "load.table": load_table,
 }

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import copy
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import ckpt
 import pytest
 from ckpt import errors
-
-def installed(*names: str) -> str:
-    """The text of installed headers."""
-    found = subprocess.run(["pkg-config", "--variable=includedir", "ckpt"], capture_output=True, text=True, check=True)
-    return "".join((Path(found.stdout.strip()) / name).read_text() for name in names)
-
-
-def headers() -> str:
-    return installed("ckpt.h", "ckpt_maintain.h", "ckpt_table.h", "ckpt_tree.h", "ckpt_file.h")
-
-
-def test_every_function_is_wrapped_or_named_in_unwrapped() -> None:
-    folder = Path(__file__).resolve().parents[1]
-    source = "".join(path.read_text() for path in (folder / "core").glob("*.cpp"))
-    faces = [f"ckpt/{name}.hpp" for name in ("background", "call", "error", "file", "memory", "table", "tree")]
-    source += installed("ckpt.hpp", *faces)  # which the module calls
-    functions = set(re.findall(r"\b(ckpt_\w+)\(", re.sub(r"/\*.*?\*/", "", headers(), flags=re.S)))
-    lines = (folder / "unwrapped.txt").read_text().splitlines()
-    named = {line.split()[0] for line in lines if line.strip()}
-    assert functions - set(re.findall(r"\bckpt_\w+", source)) - named == set()
-    assert named <= functions
 
 
 def test_an_error_has_status_message_and_details(store: ckpt.Store, session: ckpt.Session) -> None:

@@ -18,36 +18,6 @@ def two_ranks(store: ckpt.Store) -> tuple[ckpt.Session, ckpt.Session]:
     return first, ckpt.Session(store, 1, 2, first.string)
 
 
-def test_boxes_of_two_ranks_are_loaded_by_another_cut(store: ckpt.Store) -> None:
-    whole = np.arange(24, dtype="f8").reshape(4, 6)
-    jobs = []
-    for rank, session in enumerate(two_ranks(store)):
-        save = ckpt.Save(session, "a", 7)
-        save.add_tensor("rows", whole[2 * rank:2 * rank + 2], shape=(4, 6), offset=(2 * rank, 0))
-        save.add_tensor("columns", whole[:, 3 * rank:3 * rank + 3], shape=(4, 6), offset=(0, 3 * rank))
-        flat = whole.reshape(-1)[:10] if rank == 0 else whole.reshape(-1)[10:]
-        save.add_tensor("flat", flat, shape=(4, 6), flat_offset=10 * rank)
-        save.add_tensor("same", whole)
-        save.add_object("rng", bytes([rank]), scope=ckpt.Scope.PER_RANK)
-        jobs.append(save.start())
-        save.close()
-    for job in jobs:
-        with job:
-            job.wait(ckpt.JobState.COMMITTED)
-    with ckpt.Reader(store, "a") as reader:
-        assert reader.info.world_size == 2 and reader.info.step == 7
-        for name in ("rows", "columns", "flat", "same"):
-            assert (load_one(reader, name, np.empty((4, 6))) == whole).all()
-            box = load_one(reader, name, np.empty((2, 3)), shape=(4, 6), offset=(1, 2))
-            assert (box == whole[1:3, 2:5]).all()
-        into = [bytearray(1), bytearray(1)]
-        with ckpt.Load(reader) as load:
-            for rank in range(2):
-                load.add_object("rng", into[rank], rank)
-            load.run()
-        assert into == [b"\0", b"\1"]
-
-
 def test_ranks_in_threads_save_at_once(store: ckpt.Store) -> None:
     failures: list[BaseException] = []
     arrays = [np.full(1000, rank, "i8") for rank in range(2)]
@@ -101,13 +71,6 @@ def test_regions_that_contradict_are_invalid(session: ckpt.Session, arguments: A
     assert caught.value.details["tensor"] == "w"
 
 
-def test_f32_bf16_and_f16_convert_where_asked(reader_of: Any) -> None:
-    reader = reader_of({"w": np.array([1.5, -2.0, 1e-8], "f4")})
-    with ckpt.Load(reader) as load, pytest.raises(ckpt.MismatchError):
-        load.add_tensor("w", np.empty(3, "f2"))
-    assert load_one(reader, "w", np.empty(3, "f2"), convert=True).tolist() == [1.5, -2.0, 0.0]
-
-
 def test_a_checkpoint_tells_what_is_in_it(store: ckpt.Store, session: ckpt.Session) -> None:
     whole = np.arange(12, dtype="f4").reshape(3, 4)
     with ckpt.Save(session, "step-5", 5) as save:
@@ -134,38 +97,6 @@ def test_a_checkpoint_tells_what_is_in_it(store: ckpt.Store, session: ckpt.Sessi
         view = reader.map("w")
     assert (np.asarray(view) == whole).all() and not np.asarray(view).flags.writeable
     assert memoryview(view).format == "f" and view.shape == (3, 4) and view.nbytes == 48
-
-
-def test_verify_diff_prune_and_repair_report(reader_of: Any, store: ckpt.Store, session: ckpt.Session,
-                                             tmp_path: Path) -> None:
-    a, b = reader_of({"w": np.zeros(5000, "f4")}), reader_of({"w": np.ones(5000, "f4"), "x": b"x"})
-    with b.verify() as job:
-        job.wait()
-        assert len(job.report()) == 0
-    report = a.diff(b)
-    assert {finding.kind for finding in report} == {ckpt.FindingKind.DIFFERENT, ckpt.FindingKind.EXTRA}
-    different = next(finding for finding in report if finding.name == "w")
-    assert (different.count, different.max_abs, different.first_element) == (5000, 1.0, 0)
-    part = tmp_path / "store" / b.info.id / "PART_000"
-    data = bytearray(part.read_bytes())
-    data[b.segment("w", 0).part_offset + 8] ^= 1
-    part.write_bytes(data)
-    with b.verify(verify_mode="full") as job:
-        job.wait()
-        damage = job.report()[0]
-    assert (damage.kind, damage.status, damage.name) == (ckpt.FindingKind.DAMAGED, ckpt.Status.CORRUPT, "w")
-    with pytest.raises(ckpt.CorruptError) as caught:
-        load_one(b, "w", np.empty(5000, "f4"))
-    assert caught.value.details["tensor"] == "w" and caught.value.details["part"] == "PART_000"
-    a.close()
-    removed = [finding.name for finding in store.prune(keep_last=1, dry_run=1)
-               if finding.kind == ckpt.FindingKind.REMOVED]
-    assert removed == ["c0.1.1"]  # would be removed; it is still there
-    assert [info.label for info in store.list()] == ["c0", "c1"]
-    with pytest.raises(ckpt.ExistsError):
-        store.repair("c0.1.1")
-    store.remove("c0.1.1")
-    assert [info.label for info in store.list()] == ["c1"]
 
 
 def damage_newest(session: ckpt.Session, folder: Path) -> None:
@@ -206,44 +137,6 @@ def test_load_warns_where_it_is_called_or_refuses(store: ckpt.Store, session: ck
     assert caught[0].filename == __file__ and state["w"].tolist() == [1, 1, 1]
     with pytest.raises(ckpt.CorruptError):
         ckpt.load(store, on_damaged="error")
-
-
-def test_the_report_of_a_save_says_what_retention_did(store: ckpt.Store, session: ckpt.Session) -> None:
-    for step in (1, 2):
-        with ckpt.Save(session, f"s{step}", step, keep_last=1) as save:
-            save.add_tensor("w", np.zeros(3))
-            with save.start() as job:
-                job.wait()
-                report = job.report()
-    assert [(finding.kind, finding.name) for finding in report] == [(ckpt.FindingKind.REMOVED, "s1.1.1")]
-
-
-def test_memory_may_change_once_staged(store: ckpt.Store, session: ckpt.Session) -> None:
-    array = np.arange(1000)
-    with ckpt.Save(session, "a") as save:
-        save.add_tensor("w", array)
-        with save.start() as job:
-            job.wait(ckpt.JobState.STAGED)
-            array[:] = 0
-    assert job.closed
-    with ckpt.Reader(store) as reader:
-        assert (load_one(reader, "w", np.empty(1000, "i8")) == np.arange(1000)).all()
-
-
-def test_a_cancelled_save_commits_nothing(store: ckpt.Store) -> None:
-    first, _ = two_ranks(store)  # the other rank never saves
-    with ckpt.Save(first, "a") as save:
-        save.add_tensor("w", b"bytes")
-        job = save.start()
-    with pytest.raises(ckpt.TimeoutError, match="within 250 ms"):
-        job.wait(timeout_ms=250)
-    assert job.state < ckpt.JobState.COMMITTED
-    job.cancel()
-    with pytest.raises(ckpt.CancelledError):
-        job.wait()
-    assert job.state == ckpt.JobState.CANCELLED
-    job.close()
-    assert not [info for info in store.list() if info.state == ckpt.CheckpointState.COMMITTED]
 
 
 def test_the_deadline_of_a_job_is_told_from_that_of_waiting(store: ckpt.Store) -> None:

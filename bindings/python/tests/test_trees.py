@@ -24,28 +24,6 @@ def test_native_values_become_a_tree_and_the_same_values_again() -> None:
     assert list(back) == list(NATIVE) and type(back["0"]) is ckpt.TreeSet and type(back["a"][3]) is bool
 
 
-def test_a_tree_is_built_and_read_node_by_node() -> None:
-    tree = ckpt.Tree()
-    tree.begin(NodeKind.DICT)
-    tree.key("model")
-    tree.begin(NodeKind.RECORD, "C")
-    tree.key("data")
-    assert tree.add_tensor() == "model"
-    tree.end()
-    tree.key(7)
-    tree.add_bigint("-99999999999999999999")
-    tree.end()
-    assert len(tree) == 4
-    root, record, value = tree.node(0), tree.node(1), tree.node(tree.find(0, 7))
-    assert (root.kind, root.child_count, root.parent, root.first_child) == (NodeKind.DICT, 2, None, 1)
-    assert (record.kind, record.value, record.key, record.next_sibling) == (NodeKind.RECORD, "C", "model", 3)
-    assert (value.kind, value.value, value.key) == (NodeKind.BIGINT, -99999999999999999999, 7)
-    with pytest.raises(ckpt.NotFoundError):
-        tree.find(0, "7")
-    assert tree.json() == ('{"$":"dict","items":[["model",{"$":"record","class":"C","items":{"data":{"$":"tensor",'
-                           '"name":"model"}}}],[7,{"$":"int","value":"-99999999999999999999"}]]}')
-
-
 @pytest.mark.parametrize("key", ["", ".", "..", "0", "-5", "-0", "007", "a/b", "~", "~s0", "a\x01\x7f", "é", "10" * 30,
                                  "-", "٣"])
 def test_paths_are_escaped_as_the_library_does(key: str) -> None:
@@ -53,28 +31,6 @@ def test_paths_are_escaped_as_the_library_does(key: str) -> None:
     tree.begin(NodeKind.DICT)
     tree.key(key)
     assert escape(key) == tree.add_tensor()
-
-
-@pytest.mark.parametrize("misuse", [
-    lambda tree: tree.key("a"),
-    lambda tree: tree.end(),
-    lambda tree: (tree.begin(NodeKind.DICT), tree.add_null()),
-    lambda tree: (tree.begin(NodeKind.LIST), tree.json()),
-    lambda tree: (tree.add_null(), tree.add_null()),
-    lambda tree: tree.begin(99),
-    lambda tree: tree.add_text("\ud800"),
-    lambda tree: tree.add_tensor("a\0b"),
-])
-def test_misuse_is_invalid(misuse: Any) -> None:
-    with pytest.raises(ckpt.InvalidError):
-        misuse(ckpt.Tree())
-
-
-@pytest.mark.parametrize("json,error", [("{", ckpt.FormatError), ('{"$":"new"}', ckpt.RevisionError),
-                                        (b"\xff", ckpt.FormatError), ("[" * 300 + "]" * 300, ckpt.FormatError)])
-def test_what_is_no_tree_is_refused(json: str | bytes, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        ckpt.Tree.parse(json)
 
 
 @pytest.mark.parametrize("value", [object(), {1.5: 1}, {2**63: 1}, {True: 1}, [{1, 2}], bytearray()])

@@ -7,45 +7,25 @@
 static const char* const kKinds[] = {"memory",   "a store", "a session", "a save", "a job", "a report",
                                      "a reader", "a load",  "a tree",    "a file", "rows",  "a share"};
 
+#define FREES(kind, function) \
+  case kind:                  \
+    function(o->handle);      \
+    break;
 static void handle_free(object* o) {
-  switch (o->kind) {
-    case MEMORY:
-      free(o->handle);
-      break;
-    case STORE:
-      ckpt_store_free(o->handle);
-      break;
-    case SESSION:
-      ckpt_session_free(o->handle);
-      break;
-    case SAVE:
-      ckpt_save_free(o->handle);
-      break;
-    case JOB:
-      ckpt_job_free(o->handle);
-      break;
-    case REPORT:
-      ckpt_report_free(o->handle);
-      break;
-    case READER:
-      ckpt_reader_free(o->handle);
-      break;
-    case LOAD:
-      ckpt_load_free(o->handle);
-      break;
-    case TREE:
-      if (!o->owner) ckpt_tree_free(o->handle);
-      break;
-    case FILE_OBJECT:
-      ckpt_file_free(o->handle);
-      break;
-    case ROWS:
-      rows_free(o->handle);
-      break;
-    case SHARE:
-      ckpt_share_free(o->handle);
-      break;
-  }
+  if (!o->owner) switch (o->kind) {
+      FREES(MEMORY, free)
+      FREES(STORE, ckpt_store_free)
+      FREES(SESSION, ckpt_session_free)
+      FREES(SAVE, ckpt_save_free)
+      FREES(JOB, ckpt_job_free)
+      FREES(REPORT, ckpt_report_free)
+      FREES(READER, ckpt_reader_free)
+      FREES(LOAD, ckpt_load_free)
+      FREES(TREE, ckpt_tree_free)
+      FREES(FILE_OBJECT, ckpt_file_free)
+      FREES(ROWS, rows_free)
+      FREES(SHARE, ckpt_share_free)
+    }
   free(o->name);
   free(o);
 }

@@ -1,4 +1,4 @@
-/* The conformance runner in C99: the declarations of its files. Tokens: ../README.md; commands: ../commands.md. */
+/* The conformance runner in C99: the declarations of its files. Requests: ../README.md; commands: ../commands.md. */
 #ifndef RUNNER_H
 #define RUNNER_H
 
@@ -8,11 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef struct token {
-  char kind;
-  char *key, *text; /* `key` of KEY=VALUE, else NULL; the text is NUL-terminated and may hold NULs */
-  size_t size;      /* of the text */
+  char kind;              /* 'w' a word, '=' a key, '@' an option that is an integer, '$' one that is text */
+  const char *key, *text; /* the text is NUL-terminated and may hold NULs */
+  size_t size;            /* of the text */
 } token;
 
 typedef enum kind { MEMORY, STORE, SESSION, SAVE, JOB, REPORT, READER, LOAD, TREE, FILE_OBJECT, ROWS, SHARE } kind;
@@ -30,13 +31,14 @@ typedef struct object {
   struct object* next;
 } object;
 
+enum { kMostTokens = 64 };
 typedef struct runner {
-  char *where, *name; /* FILE:LINE: COMMAND, and the command */
-  bool timed;
-  token* tokens; /* the command's words, keys, … */
-  size_t count, room;
+  const char* name; /* of the command */
+  token tokens[kMostTokens];
+  size_t words, count;   /* words come first */
   ckpt_options* options; /* of the call; NULL if the command has none */
   ckpt_error* error;     /* of the call */
+  FILE* reply;           /* what follows the status */
   object* objects;
 } runner;
 
@@ -44,10 +46,46 @@ typedef struct command {
   const char* name;
   ckpt_status (*run)(runner* r);
 } command;
-extern const command library_commands[], memory_commands[], store_commands[], save_commands[], job_commands[],
-    reader_commands[], load_commands[], tree_commands[], node_commands[], file_commands[], table_commands[];
+extern const command library_commands[], store_commands[], save_commands[], reader_commands[], tree_commands[],
+    table_commands[];
 
-/* Prints where and why on stderr, frees all objects and ends the process with 1. */
+/* A function that makes an object, and one that does not; `made` is what the call makes, named by word `i`. */
+#define MAKES(function, i, kind, type, ...)                         \
+  static ckpt_status function(runner* r) {                          \
+    type* made = NULL;                                              \
+    ckpt_status made_status = __VA_ARGS__;                          \
+    return keep(r, i, kind, (void*)(uintptr_t)(made), made_status); \
+  }
+#define CALLS(function, ...) \
+  static ckpt_status function(runner* r) { return __VA_ARGS__; }
+/* One that cannot fail; one that lists the names of records; one that replies a record of `fields`, and what else is
+   said of it. `info` is the record. */
+#define SAYS(function, ...)                \
+  static ckpt_status function(runner* r) { \
+    __VA_ARGS__;                           \
+    return CKPT_OK;                        \
+  }
+#define LISTS(function, count, type, at)        \
+  static ckpt_status function(runner* r) {      \
+    for (uint64_t i = 0; i < (count); i++) {    \
+      type info = {.struct_size = sizeof info}; \
+      ckpt_status status = at;                  \
+      if (status) return status;                \
+      say_text(r, NULL, info.name);             \
+    }                                           \
+    return CKPT_OK;                             \
+  }
+#define FINDS(function, type, fields, find, ...) \
+  static ckpt_status function(runner* r) {       \
+    type info = {.struct_size = sizeof info};    \
+    ckpt_status status = find;                   \
+    if (status) return status;                   \
+    __VA_ARGS__;                                 \
+    say_record(r, fields, &info);                \
+    return CKPT_OK;                              \
+  }
+
+/* Replies that the command cannot be carried out, frees all objects and ends the process. */
 void fail(runner* r, const char* format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 void* allocate(size_t size); /* zeroed; ends the process if there is none */
 
@@ -56,8 +94,7 @@ void* allocate(size_t size); /* zeroed; ends the process if there is none */
 const char* word(runner* r, size_t i);
 int64_t integer(runner* r, size_t i);
 uint64_t unsigned_integer(runner* r, size_t i);
-const token* key_of(runner* r, const char* key); /* NULL if it is not given */
-const char* text_of(runner* r, const char* key);
+const char* text_of(runner* r, const char* key); /* NULL if it is not given */
 int64_t integer_of(runner* r, const char* key, int64_t otherwise);
 int32_t dtype_of(runner* r, size_t i);
 /* The numbers of a shape or a list; returns how many there are, which may be more than `most`. */
@@ -66,32 +103,23 @@ int32_t named(runner* r, const char* const* names, const char* text); /* index i
 /* The tensor of DTYPE, SHAPE (words `first` and the next) and the keys of a region. */
 void region_of(runner* r, size_t first, ckpt_tensor_desc* out);
 void device_of(runner* r, int32_t* type, int32_t* id);
-extern const char *const job_states[], *const node_kinds[], *const finding_kinds[], *const checkpoint_states[],
-                                                                                        *const scopes[];
 
-/* COUNT tensors PREFIX0, PREFIX1, … of DTYPE SHAPE, all in the memory M: words 1 to 5 of the command (many.c). */
-typedef struct many {
-  uint64_t count;
-  const char** names;
-  ckpt_tensor_desc* descs;
-  void** data;
-  uint64_t* sizes;
-  char* texts; /* of the names */
-} many;
-many many_of(runner* r);
-void many_free(many* all);
+/* ---- the reply (values.c); without a key, a word ---- */
 
-/* ---- expectations (values.c): each is checked only if the command has the key ---- */
+void say_bytes(runner* r, const char* key, const void* found, uint64_t size);
+void say(runner* r, const char* key, const char* format, ...) __attribute__((format(printf, 3, 4)));
+void say_text(runner* r, const char* key, const char* found); /* NULL is empty */
+void say_unsigned(runner* r, const char* key, uint64_t found);
+const char* shape_text(int32_t ndim, const int64_t* shape); /* valid until the second next call */
 
-const char* shape_text(int32_t ndim, const int64_t* shape);      /* valid until the second next call */
-void expect_text(runner* r, const char* key, const char* found); /* NULL is empty */
-void expect_bytes(runner* r, const char* key, const void* found, uint64_t size);
-void expect_int(runner* r, const char* key, int64_t found);
-void expect_unsigned(runner* r, const char* key, uint64_t found);
-void expect_float(runner* r, const char* key, double found);
-void expect_dtype(runner* r, const char* key, int32_t found);
-void expect_checkpoint(runner* r, const ckpt_checkpoint_info* info);
-void expect_word(runner* r, size_t i, const char* found); /* NULL: there is none */
+/* A field of a record, which a list that ends with a NULL key describes. */
+typedef enum field_kind { U32, U64, I32, I64, F64, TEXT, CHARS, DTYPE } field_kind;
+typedef struct field {
+  const char* key;
+  field_kind kind;
+  size_t offset;
+} field;
+void say_record(runner* r, const field* fields, const void* record);
 
 /* ---- objects by name (objects.c) ---- */
 

@@ -1,35 +1,20 @@
-/* Reads a command's words and keys, and checks its expectations. */
+/* Reads a command's words and keys, and writes its reply. */
+#include <ctype.h>
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runner.h"
 
-const char* const job_states[] = {"NEW",  "RUNNING", "STAGED",    "WRITTEN",   "COMMITTED",
-                                  "DONE", "FAILED",  "CANCELLED", "DELIVERED", NULL};
-const char* const finding_kinds[] = {"",     "DAMAGED",  "MISSING",     "EXTRA", "DIFFERENT", "REMOVED",
-                                     "KEPT", "REPAIRED", "PASSED_OVER", "ANEW",  "NO_CACHE",  NULL};
-const char* const node_kinds[] = {"null", "bool",  "int", "bigint", "float",  "text", "bytes", "tensor",
-                                  "",     "",      "",    "",       "",       "",     "",      "",
-                                  "list", "tuple", "set", "dict",   "record", NULL};
-const char* const checkpoint_states[] = {"", "COMMITTED", "OPEN", "ABORTED", "DAMAGED", "REVISION", "UNREADABLE", NULL};
-const char* const scopes[] = {"shared", "per-rank", "tree", NULL};
-
 const char* word(runner* r, size_t i) { return r->tokens[i].text; }
 int64_t integer(runner* r, size_t i) { return strtoll(word(r, i), NULL, 10); }
 uint64_t unsigned_integer(runner* r, size_t i) { return strtoull(word(r, i), NULL, 10); }
 
-const token* key_of(runner* r, const char* key) {
-  for (const token* t = r->tokens; t < r->tokens + r->count; t++)
-    if ((t->kind == '=' || t->kind == '>') && strcmp(t->key, key) == 0) return t;
-  return NULL;
-}
-
 const char* text_of(runner* r, const char* key) {
-  const token* found = key_of(r, key);
-  return found ? found->text : NULL;
+  for (const token* t = r->tokens; t < r->tokens + r->count; t++)
+    if (t->kind == '=' && strcmp(t->key, key) == 0) return t->text;
+  return NULL;
 }
 
 int64_t integer_of(runner* r, const char* key, int64_t otherwise) {
@@ -100,7 +85,28 @@ void device_of(runner* r, int32_t* type, int32_t* id) {
   *id = (int32_t)given[1];
 }
 
-/* ---- expectations ---- */
+/* ---- the reply ---- */
+
+void say_bytes(runner* r, const char* key, const void* found, uint64_t size) {
+  const unsigned char* bytes = found;
+  fputc(' ', r->reply);
+  if (key) fprintf(r->reply, "%s=", key);
+  for (uint64_t i = 0; i < size; i++)
+    fprintf(r->reply, isalnum(bytes[i]) || (bytes[i] && strchr("_-./:", bytes[i])) ? "%c" : "%%%02X", bytes[i]);
+}
+
+void say_text(runner* r, const char* key, const char* found) { say_bytes(r, key, found, found ? strlen(found) : 0); }
+
+void say(runner* r, const char* key, const char* format, ...) {
+  char text[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  say_text(r, key, text);
+}
+
+void say_unsigned(runner* r, const char* key, uint64_t found) { say(r, key, "%" PRIu64, found); }
 
 const char* shape_text(int32_t ndim, const int64_t* shape) {
   static char texts[2][CKPT_MAX_NDIM * 22];
@@ -113,65 +119,40 @@ const char* shape_text(int32_t ndim, const int64_t* shape) {
   return text;
 }
 
-void expect_bytes(runner* r, const char* key, const void* found, uint64_t size) {
-  const token* wanted = key_of(r, key);
-  if (wanted && (wanted->size != size || (size && memcmp(found, wanted->text, size) != 0)))
-    fail(r, "expected %s=%s, found '%.*s'", key, wanted->text, (int)size, size ? (const char*)found : "");
-}
-
-void expect_text(runner* r, const char* key, const char* found) {
-  expect_bytes(r, key, found, found ? strlen(found) : 0);
-}
-
-void expect_int(runner* r, const char* key, int64_t found) {
-  char text[24];
-  (void)snprintf(text, sizeof text, "%" PRId64, found);
-  expect_text(r, key, text);
-}
-
-void expect_unsigned(runner* r, const char* key, uint64_t found) {
-  char text[24];
-  const token* wanted = key_of(r, key);
-  (void)snprintf(text, sizeof text, "%" PRIu64, found);
-  if (!wanted || wanted->kind == '=') return expect_text(r, key, text);
-  if (found < strtoull(wanted->text, NULL, 10)) fail(r, "expected %s>=%s, found %s", key, wanted->text, text);
-}
-
-void expect_float(runner* r, const char* key, double found) {
-  const char* text = text_of(r, key);
-  double wanted = text ? strtod(text, NULL) : found;
-  bool same = isnan(wanted) ? isnan(found) : wanted == found && signbit(wanted) == signbit(found);
-  if (text && !same) fail(r, "expected %s=%s, found %.17g", key, text, found);
-}
-
-void expect_dtype(runner* r, const char* key, int32_t found) {
+static void say_dtype(runner* r, const char* key, int32_t found) {
   if (strcmp(ckpt_dtype_name(found), "dtype") == 0)
-    expect_int(r, key, found);
+    say(r, key, "%d", found);
   else
-    expect_text(r, key, ckpt_dtype_name(found));
+    say_text(r, key, ckpt_dtype_name(found));
 }
 
-void expect_checkpoint(runner* r, const ckpt_checkpoint_info* info) {
-  expect_text(r, "id", info->id);
-  expect_text(r, "label", info->label);
-  expect_text(r, "run", info->run);
-  expect_int(r, "step", info->step);
-  expect_unsigned(r, "world_size", info->world_size);
-  expect_unsigned(r, "part_count", info->part_count);
-  expect_unsigned(r, "tensor_count", info->tensor_count);
-  expect_unsigned(r, "object_count", info->object_count);
-  expect_text(r, "state", checkpoint_states[info->state]);
-  expect_unsigned(r, "flags", info->flags);
-  expect_unsigned(r, "revision", info->revision);
-  expect_unsigned(r, "attempt", info->attempt);
-  expect_unsigned(r, "token", info->token);
-  expect_unsigned(r, "sequence", info->sequence);
-  expect_unsigned(r, "bytes", info->bytes);
-  expect_unsigned(r, "passed_over", info->passed_over);
-}
-
-void expect_word(runner* r, size_t i, const char* found) {
-  const char* wanted = i < r->count && r->tokens[i].kind == 'w' ? word(r, i) : NULL;
-  if (!wanted != !found || (wanted && strcmp(wanted, found) != 0))
-    fail(r, "expected %s, found %s", wanted ? wanted : "no more", found ? found : "no more");
+void say_record(runner* r, const field* fields, const void* record) {
+  for (; fields->key; fields++) {
+    const void* at = (const char*)record + fields->offset;
+    switch (fields->kind) {
+      case U32:
+        say(r, fields->key, "%" PRIu32, *(const uint32_t*)at);
+        break;
+      case U64:
+        say(r, fields->key, "%" PRIu64, *(const uint64_t*)at);
+        break;
+      case I32:
+        say(r, fields->key, "%" PRId32, *(const int32_t*)at);
+        break;
+      case I64:
+        say(r, fields->key, "%" PRId64, *(const int64_t*)at);
+        break;
+      case F64:
+        say(r, fields->key, "%.17g", *(const double*)at);
+        break;
+      case TEXT:
+        say_text(r, fields->key, *(const char* const*)at);
+        break;
+      case CHARS:
+        say_text(r, fields->key, at);
+        break;
+      case DTYPE:
+        say_dtype(r, fields->key, *(const int32_t*)at);
+    }
+  }
 }

@@ -1,46 +1,43 @@
 # Readers, loads and files.
 
 command(call -> keep!(call, 1, Reader(object(call, 2), call.words[3]; settings(call)...)), "reader.open")
-command(call -> expect_info(call, Ckpt.info(object(call, 1))), "reader.info")
+command(call -> info_record(Ckpt.info(object(call, 1))), "reader.info")
 command(call -> keep!(call, 2, Ckpt.report(object(call, 1))), "reader.report")
 
-tensor_names(call) = expect_words(call, 2, [tensor.name for tensor in Ckpt.tensors(object(call, 1))])
+tensor_names(call) = String[tensor.name for tensor in Ckpt.tensors(object(call, 1))]
 command(tensor_names, "reader.tensors")
-command(call -> expect(call, Ckpt.tensor(object(call, 1), call.words[2])), "reader.tensor")
+command(call -> record(Ckpt.tensor(object(call, 1), call.words[2])), "reader.tensor")
 
 command("reader.alias") do call
     raw = Ckpt.alias(object(call, 1), call.words[2]).raw
-    expect(call, raw, Dict{String,Any}("dtype" => DType(raw.dtype), "shape" => Ckpt.extents(raw.shape, raw.ndim),
-                                       "strides" => Ckpt.extents(raw.strides, raw.ndim), "offset" => raw.flat_offset))
+    return Dict{String,Any}("dtype" => DType(raw.dtype), "shape" => Ckpt.extents(raw.shape, raw.ndim),
+                            "strides" => Ckpt.extents(raw.strides, raw.ndim), "offset" => raw.flat_offset)
 end
 
 command("reader.segment") do call
     found = Ckpt.segment(object(call, 1), call.words[2], integer(call, 3) + 1)
     box = found.isflat ? nothing : region_text(found.offset, found.extent)
-    expect(call, found, Dict{String,Any}("box" => box, "flat" => found.isflat ?
-                                                                 "$(found.flat_offset):$(found.flat_size)" : nothing))
+    return record(found; box, flat = found.isflat ? "$(found.flat_offset):$(found.flat_size)" : nothing)
 end
 
 command("reader.objects") do call
-    expect_words(call, 2, ["$(one.name):$(something(one.rank, "-"))" for one in Ckpt.objects(object(call, 1))])
+    return String["$(one.name):$(something(one.rank, "-"))" for one in Ckpt.objects(object(call, 1))]
 end
 
 command("reader.object") do call
     found = Ckpt.object(object(call, 1), call.words[2]; rank = integer(call, 3))
-    scope = replace(lowercase(string(found.scope)), "_" => "-")
-    expect(call, found, Dict{String,Any}("scope" => scope, "rank" => something(found.rank, 0)))
+    return record(found; rank = something(found.rank, 0))
 end
 
-command(call -> expect(call, Ckpt.part(object(call, 1), integer(call, 2))), "reader.part")
+command(call -> record(Ckpt.part(object(call, 1), integer(call, 2))), "reader.part")
 
 command("reader.attrs") do call
     found = Ckpt.attrs(object(call, 1); tensor = isempty(call.words[2]) ? nothing : call.words[2])
-    expect_words(call, 3, ["$key=$value" for (key, value) in found])
+    return String["$key=$value" for (key, value) in found]
 end
 
 command("reader.attr") do call
-    found = Ckpt.attr(object(call, 1), call.words[2]; tensor = key(call, "tensor"))
-    expect_words(call, 3, [something(found, "")])
+    return String[something(Ckpt.attr(object(call, 1), call.words[2]; tensor = key(call, "tensor")), "")]
 end
 
 command("reader.map") do call
@@ -81,9 +78,9 @@ command(call -> keep!(call, 2, Ckpt.report(object(call, 1))), "load.report")
 # ---- files ----
 
 command(call -> keep!(call, 1, Ckpt.File(call.words[2]; settings(call)...)), "file.open")
-command(call -> expect_words(call, 2, [Ckpt.format(object(call, 1))]), "file.format")
+command(call -> String[Ckpt.format(object(call, 1))], "file.format")
 command(tensor_names, "file.tensors")
-command(call -> expect(call, Ckpt.tensor(object(call, 1), integer(call, 2) + 1)), "file.tensor")
+command(call -> record(Ckpt.tensor(object(call, 1), integer(call, 2) + 1)), "file.tensor")
 command(call -> keep!(call, 3, collect(Ckpt.map_bytes(object(call, 1), integer(call, 2) + 1))), "file.data")
 command(call -> read_tensor!(object(call, 1), integer(call, 2) + 1, region(call, 3), memory(call, 5)), "file.read")
 command(call -> keep!(call, 2, Tree(object(call, 1))), "file.tree")

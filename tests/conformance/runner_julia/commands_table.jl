@@ -44,9 +44,9 @@ command("save.table") do call
     add_table!(object(call, 1), call.words[2], table.ids, table.columns...; dtypes = table.dtypes, table.settings...)
 end
 
-command(call -> expect_words(call, 2, [table.name for table in Ckpt.tables(object(call, 1))]), "reader.tables")
-command(call -> expect(call, Ckpt.table(object(call, 1), call.words[2])), "reader.table")
-command(call -> expect(call, Ckpt.columns(object(call, 1), call.words[2])[integer(call, 3)+1]), "reader.column")
+command(call -> String[table.name for table in Ckpt.tables(object(call, 1))], "reader.tables")
+command(call -> record(Ckpt.table(object(call, 1), call.words[2])), "reader.table")
+command(call -> record(Ckpt.columns(object(call, 1), call.words[2])[integer(call, 3)+1]), "reader.column")
 
 command("share.open") do call
     buckets, ids = numbers(key(call, "buckets")), key(call, "ids")
@@ -61,16 +61,11 @@ end
 
 command("share.info") do call
     share = object(call, 1)
-    expect(call, share, Dict{String,Any}("missing_count" => length(share.missing_ids)))
+    return record(share; missing_count = length(share.missing_ids))
 end
 
-command("share.rows") do call
-    expect_words(call, 3, [string(Ckpt.window_rows(object(call, 1), integer(call, 2) + 1))])
-end
-
-command("share.missing") do call
-    expect_words(call, 2, [string(id) for id in reinterpret(UInt64, object(call, 1).missing_ids)])
-end
+command(call -> [string(Ckpt.window_rows(object(call, 1), integer(call, 2) + 1))], "share.rows")
+command(call -> String[string(id) for id in reinterpret(UInt64, object(call, 1).missing_ids)], "share.missing")
 
 command("load.table") do call
     share, ids = object(call, 2), memory(call, 4)

@@ -1,26 +1,20 @@
-# Reads the commands of a scenario from its tokens.
+# What commands work with: their words, keys and options, the objects of the scenario, and what they reply.
 
-mutable struct Call
+struct Call
     objects::Dict{String,Any}           # of the scenario, by name
-    at::String                          # FILE:LINE: COMMAND
     name::String
-    timed::Bool
     words::Vector{String}
-    keys::Vector{NTuple{3,String}}      # (kind, key, value)
+    keys::Dict{String,String}
     options::Vector{Pair{Symbol,Any}}
-    status::String                      # the expected status
-    details::Vector{NTuple{3,String}}   # (kind, key, value)
 end
 
-Call(objects) = Call(objects, "", "", false, String[], NTuple{3,String}[], Pair{Symbol,Any}[], "OK",
-                      NTuple{3,String}[])
-
-# Command name -> the function that carries out a call.
+# Command name -> the function that carries out a call. A vector of texts is the words of the reply, a Dict its record;
+# anything else says no more than that the call succeeded.
 const COMMANDS = Dict{String,Function}()
 
 command(run::Function, name::String) = (COMMANDS[name] = run)
 
-# An expectation of the scenario that does not hold; not an error of a call.
+# The command cannot be carried out; not an error of a call.
 struct Unexpected <: Exception
     what::String
 end
@@ -33,40 +27,42 @@ function split_once(text, divider)
     return (String(text[1:prevind(text, at)]), String(text[nextind(text, at):end]))
 end
 
-# The kind and text of the token at a position, and the position of the next one.
-function token(data, at)
-    blank = at
-    while data[blank] != UInt8(' ')
-        blank += 1
+function unquoted(text)
+    bytes, from, at = UInt8[], codeunits(text), 1
+    while at <= length(from)
+        quoted = from[at] == UInt8('%')
+        push!(bytes, quoted ? parse(UInt8, String(from[at+1:at+2]); base = 16) : from[at])
+        at += quoted ? 3 : 1
     end
-    size = parse(Int, String(data[at+1:blank-1]))
-    return String(data[at:at]), String(data[blank+1:blank+size]), blank + size + 2
+    return String(bytes)
 end
 
-# Reads the tokens of the command at a position; returns the position of the next one.
-function read_call!(call, data, at)
-    while true
-        kind, text, at = token(data, at)
-        key, value = split_once(text, '=')
-        kind == "." && return at
-        kind == ":" && (call.at = text)
-        kind in ("c", "t") && ((call.name, call.timed) = (text, kind == "t"))
-        kind == "w" && push!(call.words, text)
-        kind in ("=", ">") && key != "job" && push!(call.keys, (kind, key, value))
-        kind == "=" && key == "job" && push!(call.options, :job => named(call, value))
-        kind == "i" && push!(call.options, Symbol(key) => parse(Int64, value))
-        kind == "s" && push!(call.options, Symbol(key) => value)
-        kind == "!" && (call.status = text)
-        kind in ("e", "~") && push!(call.details, (kind, key, value))
+is_plain(byte) = byte in codeunits("-_./:,") || isletter(Char(byte)) && byte < 0x80 || isdigit(Char(byte))
+quoted(text) = join(is_plain(byte) ? Char(byte) : "%" * string(byte; base = 16, pad = 2) for byte in codeunits(text))
+
+# The call of a line.
+function read_call(objects, line)
+    name, fields... = split(line, ' ')
+    call = Call(objects, name, String[], Dict{String,String}(), Pair{Symbol,Any}[])
+    for field in fields
+        sign = isempty(field) ? ' ' : field[1]
+        key, value = sign in "=@\$" ? split_once(field[2:end], '=') : ("", field)
+        text = unquoted(value)
+        sign in "=@\$" || push!(call.words, text)
+        sign == '=' && (call.keys[key] = text)
+        sign == '@' && push!(call.options, Symbol(key) => parse(Int64, text))
+        sign == '\$' && push!(call.options, Symbol(key) => text)
     end
+    return call
 end
 
 # ---- notation ----
 
-key(call::Call, name, fallback = nothing) =
-    (at = findfirst(one -> one[2] == name, call.keys); isnothing(at) ? fallback : call.keys[at][3])
+key(call::Call, name, fallback = nothing) = get(call.keys, name, fallback)
 
-settings(call::Call) = (; call.options...)
+# The options of a call, and its job.
+settings(call::Call) =
+    haskey(call.keys, "job") ? (; call.options..., job = named(call, call.keys["job"])) : (; call.options...)
 
 integer(call::Call, word) = parse(Int, call.words[word])
 
@@ -100,3 +96,30 @@ function parse_dtype(text)
     all(char -> '0' <= char <= '9', text) && return DType(parse(Int32, text))
     return DType(text)
 end
+
+# ---- replies ----
+
+show_shape(shape) = join(shape, " ")
+region_text(offset, extent) = show_shape(offset) * ":" * show_shape(extent)
+
+spelled(value) = string(value)
+spelled(value::Bool) = value ? "1" : "0"
+spelled(::Nothing) = ""
+spelled(dtype::DType) = nameof(dtype) == "dtype" ? string(dtype.code) : nameof(dtype)
+spelled(shape::Vector{Int}) = show_shape(shape)
+spelled(bytes::Vector{UInt8}) = String(copy(bytes))
+
+# All fields of what was found, and the others.
+function record(found; others...)
+    fields = Dict{String,Any}(String(name) => getfield(found, name) for name in fieldnames(typeof(found)))
+    return merge(fields, Dict{String,Any}(String(name) => value for (name, value) in others))
+end
+
+info_record(info::Ckpt.CheckpointInfo) =
+    record(info; step = something(info.step, -1), flags = flag_bits(info.flags))
+
+flag_bits(flags) = sum(Int[bit for (name, bit) in Ckpt.CHECKPOINT_FLAGS if name in flags])
+
+said(words::Vector{String}) = join(" " * quoted(word) for word in words)
+said(record::Dict{String}) = join(" $key=$(quoted(spelled(value)))" for (key, value) in record)
+said(_) = ""

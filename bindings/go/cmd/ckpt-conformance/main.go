@@ -7,4 +7,4 @@ import (
 	"github.com/ckpt-engine/ckpt/bindings/go/internal/conformance"
 )
 
-func main() { os.Exit(conformance.Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { conformance.Run(os.Stdin, os.Stdout) }

@@ -1,25 +1,89 @@
 package conformance
 
 import (
-	"fmt"
+	"bytes"
+	"encoding/binary"
 	"slices"
 
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(map[string]func(r *runner){
-	"version": runVersion, "status": runStatus, "dtype": runDType, "option": runOption,
+var _ = list(map[string]func(r *runner) any{
+	"version": func(*runner) any {
+		return fields{"text": ckpt.Version(), "number": ckpt.VersionNumber(), "header": ckpt.HeaderVersionNumber}
+	},
+	"status": func(r *runner) any {
+		number := ckpt.Status(r.int(0))
+		return fields{"name": number.Name(), "constants": constants(statuses, number)}
+	},
+	"dtype": func(r *runner) any {
+		number, found := ckpt.DType(r.int(0)), int32(-1)
+		if dtype, known := ckpt.FindDType(number.Name()); known {
+			found = int32(dtype)
+		}
+		return fields{
+			"name": number.Name(), "bits": number.Bits(), "found": found, "constants": constants(dtypes, number),
+		}
+	},
+	"option": func(r *runner) any {
+		all := try(ckpt.Collect(ckpt.KnownOptions()))
+		at := slices.IndexFunc(all, func(info ckpt.OptionInfo) bool { return info.Key == r.words[0] })
+		if at < 0 {
+			r.fail("expected an option %s, found none", r.words[0])
+		}
+		return record(all[at], nil)
+	},
+	"memory":     func(r *runner) any { return r.put(0, &memory{generated(r.unsigned(1), r.unsigned(2))}) },
+	"memory.hex": func(r *runner) any { return r.put(0, &memory{[]byte(r.words[1])}) },
+	"memory.alloc": func(r *runner) any {
+		buffer := try(ckpt.NewBuffer(r.unsigned(1)))
+		defer buffer.Close()
+		return r.put(0, &memory{bytes.Clone(buffer.Bytes())})
+	},
+	"memory.part": func(r *runner) any {
+		from, offset, size := get[*memory](r, 1).data, r.unsigned(2), r.unsigned(3)
+		if offset > uint64(len(from)) || size > uint64(len(from))-offset {
+			r.fail("expected %d bytes at %d, found %d in all", size, offset, len(from))
+		}
+		return r.put(0, &memory{bytes.Clone(from[offset : offset+size])})
+	},
+	"same": func(r *runner) any {
+		return words{textOf(bytes.Equal(get[*memory](r, 0).data, get[*memory](r, 1).data))}
+	},
+	"free": func(r *runner) any {
+		r.free(r.words[0])
+		return nil
+	},
 })
 
-func runVersion(r *runner) {
-	number := ckpt.VersionNumber()
-	text := fmt.Sprintf("%d.%d.%d", number/1000000, number/1000%1000, number%1000)
-	if text != ckpt.Version() {
-		r.fail("expected %s, found %s", text, ckpt.Version())
+// memory is the memory of a scenario: bytes that tensors are saved from and loaded into.
+type memory struct{ data []byte }
+
+// bytes returns the bytes of the memory that this word names; nil for an empty word.
+func (r *runner) bytes(word int) []byte {
+	if r.words[word] == "" {
+		return nil
 	}
-	if number < ckpt.HeaderVersionNumber {
-		r.fail("expected at least %d, found %d", ckpt.HeaderVersionNumber, number)
+	return get[*memory](r, word).data
+}
+
+// putCopy puts the bytes of a view, which it closes.
+func (r *runner) putCopy(word int, view *ckpt.MappedTensor) any {
+	defer view.Close()
+	return r.put(word, &memory{bytes.Clone(view.Bytes())})
+}
+
+// generated returns the little-endian words of splitmix64; zeros for seed 0.
+func generated(size, seed uint64) []byte {
+	out := make([]byte, (size+7)/8*8)
+	for at := 0; seed != 0 && at < len(out); at += 8 {
+		seed += 0x9E3779B97F4A7C15
+		z := seed
+		z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+		z = (z ^ z>>27) * 0x94D049BB133111EB
+		binary.LittleEndian.PutUint64(out[at:], z^z>>31)
 	}
+	return out[:size]
 }
 
 var statuses = map[string]ckpt.Status{
@@ -40,47 +104,4 @@ var dtypes = map[string]ckpt.DType{
 	"f8_e4m3fn": ckpt.F8E4M3FN, "f8_e4m3fnuz": ckpt.F8E4M3FNUZ, "f8_e5m2": ckpt.F8E5M2,
 	"f8_e5m2fnuz": ckpt.F8E5M2FNUZ, "f8_e8m0fnu": ckpt.F8E8M0FNU, "f6_e2m3fn": ckpt.F6E2M3FN,
 	"f6_e3m2fn": ckpt.F6E3M2FN, "f4_e2m1fn": ckpt.F4E2M1FN,
-}
-
-// checkConstants checks that the binding's value of a name is `number`, and that no other name has that number.
-func checkConstants[N ~int32](r *runner, all map[string]N, name string, number N) {
-	for other, value := range all {
-		if (other == name) != (value == number) {
-			r.fail("expected %s to be %d, found %s = %d in the binding", name, number, other, value)
-		}
-	}
-}
-
-func runStatus(r *runner) {
-	number := ckpt.Status(r.int(1))
-	if number.Name() != r.words[0] {
-		r.fail("expected %s for %d, found %s", r.words[0], number, number.Name())
-	}
-	checkConstants(r, statuses, r.words[0], number)
-}
-
-func runDType(r *runner) {
-	name, number, bits := r.words[0], ckpt.DType(r.int(1)), int(r.int(2))
-	if number.Name() != name || number.Bits() != bits {
-		r.fail("expected %s of %d bits, found %s of %d", name, bits, number.Name(), number.Bits())
-	}
-	found, known := ckpt.FindDType(name)
-	if known != (name != "dtype") || known && found != number {
-		r.fail("expected %s to be found as %d, found %d, %v", name, int32(number), int32(found), known)
-	}
-	checkConstants(r, dtypes, name, number)
-}
-
-func runOption(r *runner) {
-	all := try(ckpt.Collect(ckpt.KnownOptions()))
-	at := slices.IndexFunc(all, func(info ckpt.OptionInfo) bool { return info.Key == r.words[0] })
-	if at < 0 {
-		r.fail("expected an option %s, found none", r.words[0])
-	}
-	r.expect("kind", all[at].Kind)
-	r.expect("min", all[at].Min)
-	r.expect("max", all[at].Max)
-	r.expect("fallback", all[at].Fallback)
-	r.expect("choices", all[at].Choices)
-	r.expect("used_by", all[at].UsedBy)
 }

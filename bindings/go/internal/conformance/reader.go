@@ -8,122 +8,90 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(map[string]func(r *runner){
-	"reader.open": func(r *runner) {
-		r.put(0, try(ckpt.OpenReader(get[*ckpt.Store](r, 1), r.words[2], r.options)))
+var _ = list(map[string]func(r *runner) any{
+	"reader.open": func(r *runner) any {
+		return r.put(0, try(ckpt.OpenReader(get[*ckpt.Store](r, 1), r.words[2], r.options)))
 	},
-	"reader.info":   func(r *runner) { r.expectCheckpoint(try(r.reader().Info())) },
-	"reader.report": func(r *runner) { r.put(1, try(r.reader().Report())) },
-	"reader.map":    func(r *runner) { r.putCopy(2, try(r.reader().Map(r.words[1], r.options))) },
-	"reader.verify": func(r *runner) { r.put(1, try(r.reader().Verify(context.Background(), r.options))) },
-	"reader.copy":   func(r *runner) { r.put(2, try(r.reader().Copy(r.context(), get[*ckpt.Store](r, 1), r.options))) },
-	"reader.diff":   func(r *runner) { r.put(2, try(r.reader().Diff(r.context(), get[*ckpt.Reader](r, 1), r.options))) },
-	"reader.tree":   runReaderTree,
-	"reader.export": func(r *runner) { must(r.reader().Export(r.context(), r.words[1], r.options)) },
-	"reader.tensors": func(r *runner) {
-		expectAll(r, 1, r.reader().Tensors(), func(t ckpt.TensorInfo) string { return t.Name })
+	"reader.info":   func(r *runner) any { return checkpoint(try(r.reader().Info())) },
+	"reader.report": func(r *runner) any { return r.put(1, try(r.reader().Report())) },
+	"reader.map":    func(r *runner) any { return r.putCopy(2, try(r.reader().Map(r.words[1], r.options))) },
+	"reader.verify": func(r *runner) any { return r.put(1, try(r.reader().Verify(context.Background(), r.options))) },
+	"reader.copy": func(r *runner) any {
+		return r.put(2, try(r.reader().Copy(r.context(), get[*ckpt.Store](r, 1), r.options)))
 	},
-	"reader.tensor":  runReaderTensor,
-	"reader.alias":   runReaderAlias,
-	"reader.segment": runReaderSegment,
-	"reader.objects": runReaderObjects,
-	"reader.object":  runReaderObject,
-	"reader.part":    runReaderPart,
-	"reader.attrs":   runReaderAttrs,
-	"reader.attr":    runReaderAttr,
+	"reader.diff": func(r *runner) any {
+		return r.put(2, try(r.reader().Diff(r.context(), get[*ckpt.Reader](r, 1), r.options)))
+	},
+	"reader.tree": func(r *runner) any {
+		if rank, given := r.list("rank"); given {
+			return r.put(1, try(r.reader().TreeOfRank(r.optionalName(), uint32(rank[0]))))
+		}
+		return r.put(1, try(r.reader().Tree(r.optionalName())))
+	},
+	"reader.export": func(r *runner) any { return done(r.reader().Export(r.context(), r.words[1], r.options)) },
+	"reader.tensors": func(r *runner) any {
+		return all(r.reader().Tensors(), func(t ckpt.TensorInfo) string { return t.Name })
+	},
+	"reader.tensor": func(r *runner) any { return record(try(r.reader().Tensor(r.words[1])), nil) },
+	"reader.alias": func(r *runner) any {
+		view := try(r.reader().Alias(r.words[1]))
+		return fields{"shape": view.Shape, "strides": view.Strides, "offset": view.FlatOffset, "dtype": view.DType}
+	},
+	"reader.segment": func(r *runner) any {
+		s := try(r.reader().Segment(r.words[1], r.rank(2)))
+		box, flat := textOf(s.Offset)+":"+textOf(s.Extent), ""
+		if s.Region == ckpt.RegionFlat {
+			box, flat = "", fmt.Sprintf("%d:%d", s.FlatOffset, s.FlatSize)
+		}
+		return record(s, fields{"box": box, "flat": flat, "Codec": int32(s.Codec), "Filter": int32(s.Filter)})
+	},
+	"reader.objects": func(r *runner) any {
+		return all(r.reader().Objects(), func(o ckpt.ObjectInfo) string {
+			if o.Scope == ckpt.Shared {
+				return o.Name + ":-"
+			}
+			return fmt.Sprintf("%s:%d", o.Name, o.Rank)
+		})
+	},
+	"reader.object": func(r *runner) any { return record(try(r.reader().Object(r.words[1], r.rank(2))), nil) },
+	"reader.part":   func(r *runner) any { return record(try(r.reader().Part(r.rank(1))), nil) },
+	"reader.attrs": func(r *runner) any {
+		attrs := r.reader().Attrs()
+		if r.words[1] != "" {
+			attrs = r.reader().TensorAttrs(r.words[1])
+		}
+		return all(attrs, func(a ckpt.Attr) string { return a.Key + "=" + a.Value })
+	},
+	"reader.attr": func(r *runner) any {
+		found, _, err := r.reader().Attr(r.words[1])
+		if tensor, given := r.keys["tensor"]; given {
+			found, _, err = r.reader().TensorAttr(tensor, r.words[1])
+		}
+		must(err)
+		return words{found}
+	},
+
+	"file.open": func(r *runner) any { return r.put(0, try(ckpt.OpenFile(r.words[1], r.options))) },
+	"file.format": func(r *runner) any {
+		return append(words{try(r.file().Format())}, try(r.file().LeftOut())...)
+	},
+	"file.tensors": func(r *runner) any {
+		return all(r.file().Tensors(), func(t ckpt.FileTensor) string { return t.Name })
+	},
+	"file.tensor": func(r *runner) any { return record(try(r.file().Tensor(r.unsigned(1))), nil) },
+	"file.data":   func(r *runner) any { return r.putCopy(2, try(r.file().Map(r.unsigned(1)))) },
+	"file.read":   func(r *runner) any { return done(r.file().Read(r.unsigned(1), r.tensor(2), r.bytes(4))) },
+	"file.tree":   func(r *runner) any { return r.putOwned(1, try(r.file().Tree()), r.words[0]) },
 })
 
 func (r *runner) reader() *ckpt.Reader { return get[*ckpt.Reader](r, 0) }
+func (r *runner) file() *ckpt.File     { return get[*ckpt.File](r, 0) }
 
-// expectAll compares the words from `first` on with what an iterator yields.
-func expectAll[T any](r *runner, first int, from iter.Seq2[T, error], text func(T) string) {
-	var found []string
+// all returns a word for each thing that an iterator yields.
+func all[T any](from iter.Seq2[T, error], text func(T) string) words {
+	found := words{}
 	for _, value := range try(ckpt.Collect(from)) {
 		found = append(found, text(value))
 	}
-	r.expectWords(first, found...)
-}
-
-func runReaderTensor(r *runner) {
-	info := try(r.reader().Tensor(r.words[1]))
-	r.expectWords(1, info.Name)
-	r.expect("dtype", info.DType)
-	r.expect("shape", info.Shape)
-	r.expect("bytes", info.Bytes)
-	r.expect("stored_bytes", info.StoredBytes)
-	r.expect("segment_count", info.SegmentCount)
-	r.expect("alias_of", info.AliasOf)
-}
-
-func runReaderAlias(r *runner) {
-	view := try(r.reader().Alias(r.words[1]))
-	r.expect("shape", view.Shape)
-	r.expect("strides", view.Strides)
-	r.expect("offset", view.FlatOffset)
-	r.expect("dtype", view.DType)
-}
-
-func runReaderSegment(r *runner) {
-	s := try(r.reader().Segment(r.words[1], r.rank(2)))
-	box, flat := "", ""
-	if s.Region == ckpt.RegionFlat {
-		flat = fmt.Sprintf("%d:%d", s.FlatOffset, s.FlatSize)
-	} else {
-		box = textOf(s.Offset) + ":" + textOf(s.Extent)
-	}
-	r.expect("box", box)
-	r.expect("flat", flat)
-	r.expect("part", s.Part)
-	r.expect("codec", int32(s.Codec))
-	r.expect("filter", int32(s.Filter))
-	r.expect("chunk_count", s.ChunkCount)
-	r.expect("stored_bytes", s.StoredBytes)
-}
-
-func runReaderObjects(r *runner) {
-	expectAll(r, 1, r.reader().Objects(), func(o ckpt.ObjectInfo) string {
-		if o.Scope == ckpt.Shared {
-			return o.Name + ":-"
-		}
-		return fmt.Sprintf("%s:%d", o.Name, o.Rank)
-	})
-}
-
-func runReaderObject(r *runner) {
-	info := try(r.reader().Object(r.words[1], r.rank(2)))
-	r.expect("scope", info.Scope)
-	r.expect("rank", info.Rank)
-	r.expect("size", info.Size)
-	r.expect("media_type", info.MediaType)
-}
-
-func runReaderPart(r *runner) {
-	info := try(r.reader().Part(r.rank(1)))
-	r.expect("name", info.Name)
-	r.expect("rank", info.Rank)
-}
-
-func runReaderAttrs(r *runner) {
-	attrs := r.reader().Attrs()
-	if r.words[1] != "" {
-		attrs = r.reader().TensorAttrs(r.words[1])
-	}
-	expectAll(r, 2, attrs, func(a ckpt.Attr) string { return a.Key + "=" + a.Value })
-}
-
-func runReaderAttr(r *runner) {
-	found, _, err := r.reader().Attr(r.words[1])
-	if tensor, given := r.value("tensor"); given {
-		found, _, err = r.reader().TensorAttr(tensor, r.words[1])
-	}
-	must(err)
-	r.expectWords(2, found)
-}
-
-func runReaderTree(r *runner) {
-	if rank, given := r.list("rank"); given {
-		r.put(1, try(r.reader().TreeOfRank(r.optionalName(), uint32(rank[0]))))
-	} else {
-		r.put(1, try(r.reader().Tree(r.optionalName())))
-	}
+	return found
 }

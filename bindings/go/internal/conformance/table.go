@@ -8,27 +8,48 @@ import (
 	ckpt "github.com/ckpt-engine/ckpt/bindings/go"
 )
 
-var _ = list(map[string]func(r *runner){
+var _ = list(map[string]func(r *runner) any{
 	"table.new":    runTableNew,
 	"table.column": runTableColumn,
-	"save.table":   func(r *runner) { must(r.save().AddTable(r.words[1], *get[*ckpt.Rows](r, 2))) },
-	"reader.tables": func(r *runner) {
-		expectAll(r, 1, r.reader().Tables(), func(t ckpt.TableInfo) string { return t.Name })
+	"save.table":   func(r *runner) any { return done(r.save().AddTable(r.words[1], *get[*ckpt.Rows](r, 2))) },
+	"reader.tables": func(r *runner) any {
+		return all(r.reader().Tables(), func(t ckpt.TableInfo) string { return t.Name })
 	},
-	"reader.table":  runReaderTable,
-	"reader.column": runReaderColumn,
-	"share.open":    runShareOpen,
-	"share.info":    runShareInfo,
-	"share.rows":    func(r *runner) { r.expectWords(2, fmt.Sprint(try(r.share().WindowRows(r.unsigned(1))))) },
-	"share.missing": runShareMissing,
-	"load.table":    runLoadTable,
+	"reader.table": func(r *runner) any {
+		info := try(r.reader().Table(r.words[1]))
+		return record(info, fields{"id_dtype": info.IDType})
+	},
+	"reader.column": func(r *runner) any {
+		columns, index := try(r.reader().Columns(r.words[1])), r.unsigned(2)
+		if index >= uint64(len(columns)) {
+			must(missing("no such column"))
+		}
+		return record(columns[index], fields{"shape": columns[index].Row})
+	},
+	"share.open": runShareOpen,
+	"share.info": func(r *runner) any {
+		share := r.share()
+		return fields{
+			"row_count": share.RowCount(), "window_count": share.WindowCount(), "most_rows": share.MostRows(),
+			"missing_count": len(try(share.Missing())),
+		}
+	},
+	"share.rows": func(r *runner) any { return words{fmt.Sprint(try(r.share().WindowRows(r.unsigned(1))))} },
+	"share.missing": func(r *runner) any {
+		found := words{}
+		for _, id := range try(r.share().Missing()) {
+			found = append(found, fmt.Sprint(id))
+		}
+		return found
+	},
+	"load.table": runLoadTable,
 })
 
 func (r *runner) share() *ckpt.Share { return get[*ckpt.Share](r, 0) }
 
 // ids returns the numbers in the memory that a key names, and whether it is given.
 func (r *runner) ids(key string) (numbers []uint64, given bool) {
-	name, given := r.value(key)
+	name, given := r.keys[key]
 	if given {
 		data := getNamed[*memory](r, name).data
 		numbers = make([]uint64, len(data)/8)
@@ -39,24 +60,15 @@ func (r *runner) ids(key string) (numbers []uint64, given bool) {
 	return numbers, given
 }
 
-// number returns the number of a key, 0 if it is not given.
-func (r *runner) number(key string) uint64 {
-	text, given := r.value(key)
-	if !given {
-		return 0
-	}
-	return r.parseUnsigned(text)
-}
-
-func runTableNew(r *runner) {
+func runTableNew(r *runner) any {
 	made := &ckpt.Rows{
 		IDs: r.bytes(2), IDType: r.dtype(1), Buckets: r.number("buckets"), RowsPerBlock: r.number("rows_per_block"),
 	}
 	made.Positions, _ = r.ids("positions")
-	r.put(0, made)
+	return r.put(0, made)
 }
 
-func runTableColumn(r *runner) {
+func runTableColumn(r *runner) any {
 	rows, all := get[*ckpt.Rows](r, 0), r.bytes(4)
 	column := ckpt.Column{Name: r.words[1], DType: r.dtype(2), Row: r.numbers(r.words[3])}
 	block := int(rows.RowsPerBlock) * column.DType.Bits() / 8
@@ -70,33 +82,10 @@ func runTableColumn(r *runner) {
 		column.Blocks = append(column.Blocks, all[start:min(start+block, len(all))])
 	}
 	rows.Columns = append(rows.Columns, column)
+	return nil
 }
 
-func runReaderTable(r *runner) {
-	info := try(r.reader().Table(r.words[1]))
-	r.expectWords(1, info.Name)
-	r.expect("id_dtype", info.IDType)
-	r.expect("row_count", info.RowCount)
-	r.expect("bucket_count", info.BucketCount)
-	r.expect("bytes", info.Bytes)
-	r.expect("stored_bytes", info.StoredBytes)
-	r.expect("column_count", info.ColumnCount)
-}
-
-func runReaderColumn(r *runner) {
-	columns, index := try(r.reader().Columns(r.words[1])), r.unsigned(2)
-	if index >= uint64(len(columns)) {
-		must(&ckpt.Error{Status: ckpt.ErrNotFound, Message: "no such column"})
-	}
-	info := columns[index]
-	r.expect("name", info.Name)
-	r.expect("dtype", info.DType)
-	r.expect("shape", info.Row)
-	r.expect("row_bytes", info.RowBytes)
-	r.expect("stored_bytes", info.StoredBytes)
-}
-
-func runShareOpen(r *runner) {
+func runShareOpen(r *runner) any {
 	rows := ckpt.AllRows()
 	if ids, given := r.ids("ids"); given {
 		rows = ckpt.RowsByID(ids...)
@@ -108,26 +97,11 @@ func runShareOpen(r *runner) {
 			rows = rowset(uint64(pair[0]), uint64(pair[1]))
 		}
 	}
-	r.put(0, try(get[*ckpt.Reader](r, 1).Share(r.context(), r.words[2], rows.Window(r.number("window")), r.options)))
+	reader, wanted := get[*ckpt.Reader](r, 1), rows.Window(r.number("window"))
+	return r.put(0, try(reader.Share(r.context(), r.words[2], wanted, r.options)))
 }
 
-func runShareInfo(r *runner) {
-	share := r.share()
-	r.expect("row_count", share.RowCount())
-	r.expect("window_count", share.WindowCount())
-	r.expect("most_rows", share.MostRows())
-	r.expect("missing_count", len(try(share.Missing())))
-}
-
-func runShareMissing(r *runner) {
-	var found []string
-	for _, id := range try(r.share().Missing()) {
-		found = append(found, fmt.Sprint(id))
-	}
-	r.expectWords(1, found...)
-}
-
-func runLoadTable(r *runner) {
+func runLoadTable(r *runner) any {
 	rows := ckpt.Rows{IDs: r.bytes(3), IDType: ckpt.U8}
 	for _, word := range r.words[4:] {
 		colon := strings.LastIndexByte(word, ':')
@@ -137,5 +111,5 @@ func runLoadTable(r *runner) {
 		data := getNamed[*memory](r, word[colon+1:]).data
 		rows.Columns = append(rows.Columns, ckpt.Column{Name: word[:colon], DType: ckpt.U8, Blocks: [][]byte{data}})
 	}
-	must(r.load().AddTable(get[*ckpt.Share](r, 1), r.unsigned(2), rows))
+	return done(r.load().AddTable(get[*ckpt.Share](r, 1), r.unsigned(2), rows))
 }

@@ -1,9 +1,6 @@
 package conformance
 
 import (
-	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -66,26 +63,18 @@ func (r *runner) dtype(word int) ckpt.DType {
 	return found
 }
 
-// ---- keys ----
-
-func (r *runner) key(key string) (found token, given bool) {
-	at := slices.IndexFunc(r.keys, func(t token) bool { return t.key == key })
-	if at < 0 {
-		return token{}, false
-	}
-	return r.keys[at], true
-}
-
-// value returns the value of a key, and whether it is given.
-func (r *runner) value(key string) (string, bool) {
-	found, given := r.key(key)
-	return found.value, given
-}
-
 // list returns the numbers of a key, and whether it is given.
 func (r *runner) list(key string) ([]int64, bool) {
-	found, given := r.key(key)
-	return r.numbers(found.value), given
+	text, given := r.keys[key]
+	return r.numbers(text), given
+}
+
+// number returns the number of a key, 0 if it is not given.
+func (r *runner) number(key string) uint64 {
+	if text, given := r.keys[key]; given {
+		return r.parseUnsigned(text)
+	}
+	return 0
 }
 
 // tensor makes the description that DTYPE, SHAPE (the words from `first` on) and the keys of a region give.
@@ -115,78 +104,14 @@ func (r *runner) tensor(first int) ckpt.Tensor {
 // refused is the error of C for what the binding's types cannot express.
 func refused(what string) error { return &ckpt.Error{Status: ckpt.ErrInvalid, Message: what} }
 
+// missing is the error of C for an index past the end.
+func missing(what string) error { return &ckpt.Error{Status: ckpt.ErrNotFound, Message: what} }
+
 // optionalName returns the value of a key; "" if it is not given, as the binding takes it.
 func (r *runner) optionalName() string {
-	name, given := r.value("name")
+	name, given := r.keys["name"]
 	if given && name == "" {
 		must(refused("an empty name is none here"))
 	}
 	return name
-}
-
-// ---- expectations: each looks only where the command has the key ----
-
-// textOf returns a value as scenarios write it.
-func textOf(value any) string {
-	switch value := value.(type) {
-	case bool:
-		return map[bool]string{false: "0", true: "1"}[value]
-	case []int64:
-		return strings.Trim(fmt.Sprint(value), "[]")
-	case ckpt.DType:
-		if value.Name() == "dtype" {
-			return strconv.Itoa(int(value))
-		}
-		return value.Name()
-	}
-	return fmt.Sprint(value)
-}
-
-func (r *runner) expect(key string, value any) {
-	wanted, given := r.key(key)
-	found := textOf(value)
-	if given && wanted.kind == '=' && found != wanted.value {
-		r.fail("expected %s=%s, found '%s'", key, wanted.value, found)
-	}
-	if given && wanted.kind == '>' && r.parseUnsigned(found) < r.parseUnsigned(wanted.value) {
-		r.fail("expected %s>=%s, found %s", key, wanted.value, found)
-	}
-}
-
-// expectFloat takes NaN as equal to NaN, and 0 as different from -0.
-func (r *runner) expectFloat(key string, found float64) {
-	text, given := r.value(key)
-	if !given {
-		return
-	}
-	wanted := r.parseFloat(text)
-	if math.Float64bits(wanted) != math.Float64bits(found) && !(math.IsNaN(wanted) && math.IsNaN(found)) {
-		r.fail("expected %s=%s, found %v", key, text, found)
-	}
-}
-
-func (r *runner) expectCheckpoint(info ckpt.CheckpointInfo) {
-	r.expect("id", info.ID)
-	r.expect("label", info.Label)
-	r.expect("run", info.Run)
-	r.expect("step", info.Step)
-	r.expect("world_size", info.WorldSize)
-	r.expect("part_count", info.PartCount)
-	r.expect("tensor_count", info.TensorCount)
-	r.expect("object_count", info.ObjectCount)
-	r.expect("state", info.State)
-	r.expect("flags", uint32(info.Flags))
-	r.expect("revision", info.Revision)
-	r.expect("attempt", info.Attempt)
-	r.expect("token", info.Token)
-	r.expect("sequence", info.Sequence)
-	r.expect("bytes", info.Bytes)
-	r.expect("passed_over", info.PassedOver)
-}
-
-// expectWords compares the words from `first` on with all that was found, in order.
-func (r *runner) expectWords(first int, found ...string) {
-	if !slices.Equal(r.words[first:], found) {
-		r.fail("expected %q, found %q", r.words[first:], found)
-	}
 }

@@ -1,10 +1,10 @@
-//! Other people's files: opened in place, imported, exported.
+//! Other people's files, opened in place.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 
-use ckpt::{Dtype, File, KeyRef, NodeValue, Options, Reader, Region, Status, Store, TensorDesc, Value};
+use ckpt::{Dtype, File, KeyRef, NodeValue, Region, Status, TensorDesc, Value};
 use common::Folder;
 
 /// A safetensors file of one f32 tensor `w` of shape 2x2.
@@ -34,22 +34,6 @@ fn a_file_is_read_in_place() {
     assert_eq!(File::open(folder.path("absent")).unwrap_err().status(), Status::NOT_FOUND);
 }
 
-#[test]
-fn a_file_is_imported_and_exported() {
-    let folder = Folder::new();
-    write_safetensors(&folder.path("w.safetensors"));
-    let store = Store::open(folder.path("store")).unwrap();
-    let info = store.import(folder.path("w.safetensors"), "base", Some(3), &Options::new()).unwrap();
-    assert_eq!((info.run(), info.label(), info.step(), info.tensor_count()), ("main", "base", Some(3), 1));
-    let reader = Reader::open(&store, info.id()).unwrap();
-    assert_eq!(reader.read::<f32>("w").unwrap(), [1.0, 2.0, 3.0, 4.0]);
-    reader.export(folder.path("out.safetensors"), &Options::new()).unwrap();
-    let file = File::open(folder.path("out.safetensors")).unwrap();
-    assert_eq!(file.tensor(0).unwrap().data().to_vec().unwrap().len(), 16);
-    let error = reader.export(folder.path("out.safetensors"), &Options::new()).unwrap_err();
-    assert_eq!(error.status(), Status::EXISTS);
-}
-
 /// A directory of DCP that two ranks wrote, in whose files tensors are cut; and PyTorch's own conversion to one file.
 fn dcp(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../interop/tests/fixtures/dcp").join(name)
@@ -57,70 +41,6 @@ fn dcp(name: &str) -> PathBuf {
 
 fn find(file: &File, name: &str) -> u64 {
     file.tensors().position(|tensor| tensor.unwrap().name() == name).expect("it is there") as u64
-}
-
-#[test]
-fn tensors_in_several_pieces_are_read_whole_as_boxes_and_as_flat_ranges() {
-    let (mut cut, whole) = (File::open(dcp("fsdp2")).unwrap(), File::open(dcp("fsdp2.pt")).unwrap());
-    let index = find(&cut, "model/0.weight");
-    assert_eq!((cut.format(), cut.tensor(index).unwrap().shape()), ("dcp", [7, 5].as_slice()));
-    assert_eq!(cut.tensor(index).unwrap().data().len(), 0); // no address
-    let expected = whole.tensor(find(&whole, "model/0.weight")).unwrap().data().to_vec().unwrap();
-    let all = cut.read_vec::<f32>(index).unwrap();
-    assert_eq!(ckpt::bytes_of(&all), expected);
-    let owned = cut.read_tensor(index).unwrap();
-    assert_eq!((owned.dtype, owned.shape, owned.data), (Dtype::F32, vec![7, 5], expected));
-
-    let desc = TensorDesc::of::<f32>(&[7, 5]);
-    let mut part = [0f32; 4];
-    let corner = desc.clone().region(Region::Box { offset: &[3, 1], extent: &[2, 2] }); // on both ranks
-    cut.read(index, &corner, &mut part).unwrap();
-    assert_eq!(part, [all[16], all[17], all[21], all[22]]);
-    cut.read(index, &corner.clone().strides(&[1, 2]), &mut part).unwrap(); // transposed
-    assert_eq!(part, [all[16], all[21], all[17], all[22]]);
-    cut.read(index, &desc.clone().region(Region::Flat { offset: 18, size: 4 }), &mut part).unwrap();
-    assert_eq!(part, all[18..22]);
-    let mut bytes = [0u8; 16]; // of any dtype
-    cut.read(index, &corner, &mut bytes).unwrap();
-    assert_eq!(bytes, ckpt::bytes_of(&[all[16], all[17], all[21], all[22]]));
-}
-
-#[test]
-fn every_tensor_of_a_dcp_directory_is_that_of_pytorchs_own_conversion() {
-    let (whole, options) = (File::open(dcp("fsdp2.pt")).unwrap(), Options::new().set("tensor_data", 0));
-    let mut cut = File::open_with(dcp("fsdp2"), &options).unwrap();
-    let mut compared = 0;
-    for index in 0..cut.tensors().len() as u64 {
-        let name = cut.tensor(index).unwrap().name().to_owned();
-        let same = whole.tensors().map(Result::unwrap).find(|tensor| tensor.name() == name).expect(&name);
-        let found = cut.read_tensor(index).unwrap();
-        assert_eq!((found.dtype, found.shape.as_slice()), (same.dtype(), same.shape()), "{name}");
-        if same.strides() == row_major(same.shape()) {
-            assert_eq!(found.data, same.data().to_vec().unwrap(), "{name}");
-            compared += 1;
-        }
-    }
-    assert!(compared > 20, "only {compared}");
-}
-
-fn row_major(shape: &[usize]) -> Vec<usize> {
-    (0..shape.len()).map(|d| shape[d + 1..].iter().map(|extent| (*extent).max(1)).product()).collect()
-}
-
-#[test]
-fn a_mapping_renames_and_rearranges_what_is_read() {
-    let folder = Folder::new();
-    let rules = r#"{"unmatched": "keep", "rules": [{"match": "0.weight", "to": "turned", "ops": ["a b -> b a"]}]}"#;
-    std::fs::write(folder.path("map.json"), rules).unwrap();
-    let mut plain = File::open(dcp("fsdp2")).unwrap();
-    let index = find(&plain, "model/0.weight");
-    let straight = plain.read_vec::<f32>(index).unwrap();
-    let map = Options::new().set("map", folder.path("map.json").to_str().unwrap()).set("map_at", "model");
-    let mut mapped = File::open_with(dcp("fsdp2"), &map.set("tensor_data", 0)).unwrap();
-    let index = find(&mapped, "model/turned");
-    let turned = mapped.read_vec::<f32>(index).unwrap();
-    assert_eq!(mapped.tensor(index).unwrap().shape(), [5, 7]);
-    assert!((0..35).all(|i| turned[i] == straight[i % 7 * 5 + i / 7]));
 }
 
 #[test]

@@ -64,17 +64,6 @@ fn shared_memory_is_let_go_as_soon_as_it_is_seen_to_be_staged() {
 }
 
 #[test]
-fn a_wait_that_runs_out_of_time_leaves_the_job_running() {
-    let (store, _session) = memory_store();
-    let (_session, mut save) = waits_for_a_rank_that_does_not_come(&store);
-    let job = save.start().unwrap();
-    assert!(job.wait_timeout(JobState::WRITTEN, Duration::from_secs(60)).unwrap());
-    assert!(!job.wait_timeout(JobState::COMMITTED, Duration::from_millis(20)).unwrap());
-    assert_eq!(job.state(), JobState::WRITTEN);
-    job.cancel(); // the end of the session would wait for the other rank
-}
-
-#[test]
 fn a_job_that_fails_by_its_own_deadline_fails_a_limited_wait_too() {
     let (store, _session) = memory_store();
     let session = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
@@ -85,17 +74,6 @@ fn a_job_that_fails_by_its_own_deadline_fails_a_limited_wait_too() {
     let error = job.wait_timeout(JobState::COMMITTED, Duration::from_secs(60)).unwrap_err();
     assert_eq!((error.status(), error.detail("ranks")), (Status::TIMEOUT, Some("1")));
     assert_eq!(job.state(), JobState::FAILED);
-}
-
-#[test]
-fn a_cancelled_save_is_not_committed() {
-    let (store, _session) = memory_store();
-    let (_session, mut save) = waits_for_a_rank_that_does_not_come(&store);
-    let job = save.start().unwrap();
-    job.cancel();
-    assert_eq!(job.wait_committed().unwrap_err().status(), Status::CANCELLED);
-    assert_eq!(job.state(), JobState::CANCELLED);
-    assert_eq!(store.find("latest").unwrap_err().status(), Status::NOT_FOUND);
 }
 
 #[test]
@@ -161,20 +139,6 @@ fn a_slot_of_another_load_is_refused() {
     let error = b.add_tensor_into("w", &TensorDesc::of::<f32>(&[4]), slot, ..).unwrap_err();
     assert_eq!(error.status(), Status::INVALID);
     assert_eq!(b.take_buffers().take(slot), None);
-}
-
-#[test]
-fn a_save_or_load_runs_once() {
-    let (_store, session, reader) = one_tensor(&[4]);
-    let mut save = Save::new(&session, "two", None).unwrap();
-    save.run().unwrap();
-    assert_eq!(save.run().unwrap_err().status(), Status::INVALID);
-    assert_eq!(save.stage().unwrap_err().status(), Status::INVALID);
-    let mut load = Load::new_with(&reader, &Options::new().set("strict", "none")).unwrap();
-    load.run().unwrap();
-    assert_eq!(load.run().unwrap_err().status(), Status::INVALID);
-    let report = load.report().unwrap();
-    assert_eq!(report.iter().map(|f| f.unwrap().name().unwrap().to_owned()).collect::<Vec<_>>(), ["w"]);
 }
 
 #[test]

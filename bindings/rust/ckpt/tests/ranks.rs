@@ -40,34 +40,6 @@ fn check(store: &Store) {
 }
 
 #[test]
-fn two_threads_are_two_ranks_that_share_a_session_string() {
-    let folder = Folder::new();
-    let place = folder.path("store");
-    let (send, receive) = std::sync::mpsc::channel::<String>();
-    let all = numbers(ROWS * COLUMNS);
-    let (place, all) = (&place, &all);
-    std::thread::scope(|threads| {
-        threads.spawn(move || {
-            let store = Store::open(place).unwrap();
-            let session = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
-            send.send(session.string().unwrap().to_owned()).unwrap();
-            let mut save = Save::new(&session, "two", Some(2)).unwrap();
-            add_share(&mut save, 0, all);
-            save.run().unwrap();
-        });
-        threads.spawn(move || {
-            let store = Store::open(place).unwrap();
-            let string = receive.recv().unwrap();
-            let session = Session::open_rank(&store, 1, 2, Some(&string), &Options::new()).unwrap();
-            let mut save = Save::new(&session, "two", Some(2)).unwrap();
-            add_share(&mut save, 1, all);
-            save.run().unwrap();
-        });
-    });
-    check(&Store::open(place).unwrap());
-}
-
-#[test]
 fn two_threads_are_two_ranks_that_meet_in_the_store() {
     let folder = Folder::new();
     let place = folder.path("store");
@@ -103,21 +75,4 @@ fn one_thread_starts_the_saves_of_two_ranks_in_a_scope() {
     drop((all, first, second));
     jobs.iter().for_each(|job| job.wait_committed().unwrap());
     check(&store);
-}
-
-#[test]
-fn a_rank_that_does_not_come_is_named() {
-    let (store, _) = common::memory_store();
-    let session = Session::open_rank(&store, 0, 3, None, &Options::new()).unwrap();
-    let mut save = Save::new_with(&session, "late", None, &Options::new().set("timeout_ms", 30)).unwrap();
-    let error = save.run().unwrap_err();
-    assert_eq!((error.status(), error.detail("ranks")), (Status::TIMEOUT, Some("1, 2")));
-}
-
-#[test]
-fn a_newer_session_fences_the_older() {
-    let (store, old) = common::memory_store();
-    let mut save = Save::new(&old, "late", None).unwrap();
-    let _new = Session::open(&store).unwrap();
-    assert_eq!(save.run().unwrap_err().status(), Status::FENCED);
 }

@@ -2,10 +2,7 @@
 
 mod common;
 
-use ckpt::{
-    AnyBits, CheckpointState, Dtype, Element, Load, ObjectScope, Options, Reader, Region, Save, SegmentRegion,
-    TensorDesc,
-};
+use ckpt::{AnyBits, CheckpointState, Element, Load, ObjectScope, Options, Reader, Save, SegmentRegion, TensorDesc};
 use common::{memory_store, numbers, one_tensor, Folder};
 
 fn comes_back<E: AnyBits + Default + PartialEq + std::fmt::Debug>(values: &[E]) {
@@ -43,35 +40,6 @@ fn bools_are_saved_as_bool_and_loaded_as_bytes() {
 }
 
 #[test]
-fn scalars_and_empty_tensors_come_back() {
-    let (store, session) = memory_store();
-    let mut save = Save::new(&session, "one", None).unwrap();
-    save.add_tensor("scalar", &TensorDesc::of::<f64>(&[]), &[2.5f64]).unwrap();
-    save.add_tensor::<f32>("empty", &TensorDesc::of::<f32>(&[0, 7]), &[]).unwrap();
-    save.run().unwrap();
-    let reader = Reader::open(&store, "latest").unwrap();
-    assert_eq!(reader.read::<f64>("scalar").unwrap(), [2.5]);
-    assert_eq!(reader.tensor("empty").unwrap().shape(), [0, 7]);
-    assert!(reader.read::<f32>("empty").unwrap().is_empty());
-}
-
-#[test]
-fn a_box_a_flat_range_and_strides_select_what_they_say() {
-    let (_store, _session, reader) = one_tensor(&[4, 3]);
-    let whole = TensorDesc::of::<f32>(&[4, 3]);
-    let (mut boxed, mut flat, mut columns) = ([0f32; 4], [0f32; 3], [-1f32; 12]);
-    let mut load = Load::new(&reader).unwrap();
-    let middle = Region::Box { offset: &[1, 1], extent: &[2, 2] };
-    load.add_tensor("w", &whole.clone().region(middle), &mut boxed).unwrap();
-    load.add_tensor("w", &whole.clone().region(Region::Flat { offset: 5, size: 3 }), &mut flat).unwrap();
-    load.add_tensor("w", &whole.strides(&[1, 4]), &mut columns).unwrap();
-    load.run().unwrap();
-    assert_eq!(boxed, [4.0, 5.0, 7.0, 8.0]);
-    assert_eq!(flat, [5.0, 6.0, 7.0]);
-    assert_eq!(columns, [0.0, 3.0, 6.0, 9.0, 1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0]);
-}
-
-#[test]
 fn several_requests_interleave_in_memory_that_the_load_holds() {
     let (_store, _session, reader) = one_tensor(&[4, 2]);
     let mut load = Load::new(&reader).unwrap();
@@ -83,16 +51,6 @@ fn several_requests_interleave_in_memory_that_the_load_holds() {
     assert_eq!(load.memory(slot).unwrap()[..8], [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0, 3.0]);
     let memory = load.take_buffers().take(slot).unwrap();
     assert_eq!(memory[12..], [6.0, 7.0, 6.0, 7.0]);
-}
-
-#[test]
-fn floats_are_converted_on_load_where_asked() {
-    let (_store, _session, reader) = one_tensor(&[3]);
-    let mut halves = [0u8; 6];
-    let mut load = Load::new(&reader).unwrap();
-    load.add_tensor("w", &TensorDesc::new(Dtype::F16, &[3]).convert(), &mut halves).unwrap();
-    load.run().unwrap();
-    assert_eq!(halves, [0, 0, 0, 0x3c, 0, 0x40]);
 }
 
 #[test]
@@ -146,84 +104,4 @@ fn a_view_of_a_mapped_tensor_is_its_bytes() {
     assert_eq!(unsafe { view.as_slice_of::<f32>() }.unwrap(), data);
     let segment = reader.segment("w", 0).unwrap();
     assert_eq!(segment.region, SegmentRegion::Box { offset: vec![0], extent: vec![1000] });
-}
-
-#[test]
-fn verify_and_diff_report_what_differs_and_nothing_else() {
-    let (store, session, reader) = one_tensor(&[10]);
-    let job = reader.verify(&Options::new()).unwrap();
-    job.wait_done().unwrap();
-    assert!(job.report().unwrap().is_empty());
-    let mut other = numbers(10);
-    other[3] = -1.0;
-    let mut save = Save::new(&session, "two", None).unwrap();
-    save.add_tensor("w", &TensorDesc::of::<f32>(&[10]), &other).unwrap();
-    save.run().unwrap();
-    let report = reader.diff(&Reader::open(&store, "two").unwrap(), &Options::new()).unwrap();
-    let finding = report.get(0).unwrap();
-    assert_eq!((report.len(), finding.name(), finding.count()), (1, Some("w"), 1));
-    assert_eq!((finding.elements(), finding.max_abs()), (Some((3, 3)), 4.0));
-}
-
-#[test]
-fn a_store_lists_finds_prunes_and_removes_its_checkpoints() {
-    let (store, session) = memory_store();
-    for step in 1..=4 {
-        let data = [step as f32];
-        let mut save = Save::new(&session, &format!("step-{step}"), Some(step)).unwrap();
-        save.add_tensor("w", &TensorDesc::of::<f32>(&[1]), &data).unwrap();
-        save.run().unwrap();
-    }
-    let steps = |store: &ckpt::Store| -> Vec<_> {
-        store.list().unwrap().iter().map(|info| info.unwrap().step().unwrap()).collect()
-    };
-    assert_eq!(steps(&store), [1, 2, 3, 4]);
-    assert_eq!(store.find("step:3").unwrap().label(), "step-3");
-    let report = store.prune(&Options::new().set("keep_last", 2)).unwrap();
-    assert_eq!(report.iter().filter(|f| f.as_ref().unwrap().kind() == ckpt::FindingKind::REMOVED).count(), 2);
-    store.remove(store.find("step-3").unwrap().id()).unwrap();
-    assert_eq!(steps(&store), [4]);
-}
-
-#[test]
-fn newer_checkpoints_that_cannot_be_loaded_are_reported_or_are_the_error() {
-    let folder = Folder::new();
-    let store = ckpt::Store::open(folder.path("store")).unwrap();
-    let session = ckpt::Session::open(&store).unwrap();
-    for step in 1..=2 {
-        let data = [step as f32];
-        let mut save = Save::new(&session, &format!("s{step}"), Some(step)).unwrap();
-        save.add_tensor("w", &TensorDesc::of::<f32>(&[1]), &data).unwrap();
-        save.run().unwrap();
-    }
-    assert!(Reader::open(&store, "latest").unwrap().report().unwrap().is_empty());
-    let manifest = folder.path("store/s2.1.1/MANIFEST");
-    let mut bytes = std::fs::read(&manifest).unwrap();
-    bytes[100] ^= 1;
-    std::fs::write(&manifest, bytes).unwrap();
-    let reader = Reader::open(&store, "latest").unwrap();
-    let info = reader.info().unwrap();
-    assert_eq!((info.step(), info.passed_over(), info.is_copy()), (Some(1), 1, false));
-    assert_eq!(store.find("latest").unwrap().passed_over(), 1);
-    let report = reader.report().unwrap();
-    let finding = report.get(0).unwrap();
-    assert_eq!((report.len(), finding.kind()), (1, ckpt::FindingKind::PASSED_OVER));
-    assert_eq!((finding.name(), finding.status()), (Some("s2.1.1"), ckpt::Status::CORRUPT));
-    let strict = Options::new().set("on_damaged", "error");
-    assert_eq!(Reader::open_with(&store, "latest", &strict).unwrap_err().status(), ckpt::Status::CORRUPT);
-}
-
-#[test]
-fn the_report_of_a_save_says_what_retention_did() {
-    static DATA: [f32; 1] = [1.0];
-    let (_store, session) = memory_store();
-    for step in 1..=2 {
-        let options = Options::new().set("keep_last", 1);
-        let mut save = Save::new_with(&session, &format!("s{step}"), Some(step), &options).unwrap();
-        save.add_tensor("w", &TensorDesc::of::<f32>(&[1]), &DATA).unwrap();
-        let job = save.start().unwrap();
-        job.wait_committed().unwrap();
-        let report = job.report().unwrap();
-        assert_eq!(report.len() as u64, step - 1);
-    }
 }

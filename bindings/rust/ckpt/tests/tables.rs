@@ -4,137 +4,9 @@ mod common;
 
 use ckpt::{
     Device, DeviceKind, Dtype, FindingKind, Load, Options, Reader, RowMemory, Rows, RowsMut, Rowset, Save, Session,
-    Share, SharedMemory, Status, Store,
+    SharedMemory, Status,
 };
 use common::memory_store;
-
-const IDS: i64 = 200;
-/// Where ids of rank 1 lie in its slabs.
-const SLAB: usize = 32;
-
-/// The row of an id; its counter is the id too.
-fn row_of(id: i64) -> [f32; 2] {
-    [id as f32, -(id as f32)]
-}
-
-fn rows_of(ids: &[i64]) -> (Vec<f32>, Vec<i32>) {
-    (ids.iter().flat_map(|id| row_of(*id)).collect(), ids.iter().map(|id| *id as i32).collect())
-}
-
-/// Saves ids -100 to 99: the even ones of rank 0 in one piece, the odd ones of rank 1 backwards in slabs.
-fn save_two_ranks(store: &Store) -> Reader {
-    let first = Session::open_rank(store, 0, 2, None, &Options::new()).unwrap();
-    let second = Session::open_rank(store, 1, 2, Some(first.string().unwrap()), &Options::new()).unwrap();
-    let even: Vec<i64> = (-IDS / 2..IDS / 2).step_by(2).collect();
-    let odd: Vec<i64> = even.iter().map(|id| id + 1).collect();
-    let (even_rows, even_counts) = rows_of(&even);
-    let backwards: Vec<i64> = odd.iter().rev().copied().collect();
-    let (odd_rows, odd_counts) = rows_of(&backwards);
-    let slabs: Vec<_> = odd_rows.chunks(2 * SLAB).collect();
-    let counts: Vec<_> = odd_counts.chunks(SLAB).collect();
-    let positions: Vec<u64> = (0..odd.len() as u64).rev().collect();
-    let one_piece = Rows::new(&even).buckets(64).column("row", Dtype::F32, &[2], &even_rows).column(
-        "count",
-        Dtype::I32,
-        &[],
-        &even_counts,
-    );
-    let in_slabs = Rows::new(&odd)
-        .buckets(64)
-        .column_in_blocks("row", Dtype::F32, &[2], slabs)
-        .column_in_blocks("count", Dtype::I32, &[], counts)
-        .rows_per_block(SLAB)
-        .positions(&positions);
-    let mut saves = [&first, &second].map(|session| Save::new(session, "a", Some(7)).unwrap());
-    for (save, rows) in saves.iter_mut().zip([&one_piece, &in_slabs]) {
-        save.add_table("t", rows).unwrap();
-    }
-    let jobs = ckpt::scope(|scope| saves.each_mut().map(|save| save.start_in(scope).unwrap()));
-    jobs.iter().for_each(|job| job.wait_committed().unwrap());
-    Reader::open(store, "latest").unwrap()
-}
-
-/// The ids of all windows, each with its own row.
-fn load_all(reader: &Reader, share: &Share) -> Vec<i64> {
-    let mut all = Vec::new();
-    for window in 0..share.window_count() {
-        let count = share.window_rows(window).unwrap();
-        assert!(count <= share.most_rows());
-        let (mut ids, mut rows, mut counts) = (vec![0i64; count], vec![0f32; 2 * count], vec![0i32; count]);
-        let mut load = Load::new(reader).unwrap();
-        let memory = RowsMut::new().ids(&mut ids).column("count", &mut counts).column("row", &mut rows);
-        load.add_table(share, window, memory).unwrap();
-        load.run().unwrap();
-        assert_eq!((rows, counts), rows_of(&ids));
-        all.extend(ids);
-    }
-    assert_eq!(all.len(), share.row_count());
-    all
-}
-
-fn sorted(mut ids: Vec<i64>) -> Vec<i64> {
-    ids.sort_unstable();
-    ids
-}
-
-#[test]
-fn what_two_ranks_save_three_load_each_row_once() {
-    let (store, _) = memory_store();
-    let reader = save_two_ranks(&store);
-    let all: Vec<i64> = (-IDS / 2..IDS / 2).collect();
-    for rowset in [Rowset::slice, Rowset::modulo] {
-        let shares = (0..3).map(|rank| reader.share("t", &rowset(rank, 3)).unwrap());
-        let loaded: Vec<Vec<i64>> = shares.map(|share| load_all(&reader, &share)).collect();
-        assert!(loaded.iter().all(|ids| ids.len() < all.len() / 2));
-        assert_eq!(sorted(loaded.concat()), all);
-    }
-    assert_eq!(sorted(load_all(&reader, &reader.share("t", &Rowset::all()).unwrap())), all);
-    let bucket: Vec<i64> = all.iter().copied().filter(|id| (*id as u64) % 64 == 5).collect();
-    assert_eq!(sorted(load_all(&reader, &reader.share("t", &Rowset::buckets(5..6)).unwrap())), bucket);
-}
-
-#[test]
-fn a_table_passes_through_in_windows() {
-    let (store, _) = memory_store();
-    let reader = save_two_ranks(&store);
-    let share = reader.share("t", &Rowset::all().window(30)).unwrap();
-    assert!(share.window_count() >= 7 && share.most_rows() <= 30);
-    assert_eq!(sorted(load_all(&reader, &share)), (-IDS / 2..IDS / 2).collect::<Vec<_>>());
-    assert_eq!(share.window_rows(share.window_count()).unwrap_err().status(), Status::NOT_FOUND);
-}
-
-#[test]
-fn listed_ids_come_in_their_order_and_missing_ones_are_listed() {
-    let (store, _) = memory_store();
-    let reader = save_two_ranks(&store);
-    let share = reader.share("t", &Rowset::ids(&[7i64, 1000, -100, 8, -101])).unwrap();
-    assert_eq!(load_all(&reader, &share), [7, -100, 8]);
-    assert_eq!(share.missing::<i64>().unwrap(), [1000, -101]);
-    // Without ids, which are known.
-    let mut rows = [0f32; 6];
-    let mut load = Load::new(&reader).unwrap();
-    load.add_table(&share, 0, RowsMut::new().column("row", &mut rows)).unwrap();
-    load.run().unwrap();
-    assert_eq!(rows, [row_of(7), row_of(-100), row_of(8)].concat()[..]);
-}
-
-#[test]
-fn a_reader_tells_tables_and_columns() {
-    let (store, _) = memory_store();
-    let reader = save_two_ranks(&store);
-    let tables: Vec<_> = reader.tables().map(|table| table.unwrap()).collect();
-    assert_eq!(tables.len(), 1);
-    let table = reader.table(tables[0].name()).unwrap();
-    assert_eq!((table.name(), table.id_dtype(), table.row_count()), ("t", Dtype::I64, IDS as u64));
-    assert_eq!((table.bucket_count(), table.column_count(), table.bytes()), (64, 2, IDS as u64 * 20));
-    assert!(table.stored_bytes() > 0);
-    let columns = reader.columns("t").unwrap();
-    assert_eq!(format!("{columns:?}"), r#"["row": f32[2], "count": i32[]]"#);
-    assert_eq!((columns[0].row_bytes(), columns[1].row_bytes()), (8, 4));
-    assert_eq!(reader.table("t/row").unwrap_err().status(), Status::NOT_FOUND);
-    assert_eq!(reader.columns("u").unwrap_err().status(), Status::NOT_FOUND);
-    assert_eq!(reader.share("u", &Rowset::all()).unwrap_err().status(), Status::NOT_FOUND);
-}
 
 #[test]
 fn shared_rows_are_saved_in_the_background_and_held_memory_loaded() {
@@ -175,17 +47,6 @@ fn tables_and_columns_may_be_empty() {
     load.add_table(&reader.share("ids", &Rowset::all()).unwrap(), 0, RowsMut::new().ids(&mut ids)).unwrap();
     load.run().unwrap();
     assert_eq!(ids, [1, 3]);
-}
-
-#[test]
-fn an_id_that_is_there_twice_is_named() {
-    let (store, session) = memory_store();
-    let mut save = Save::new(&session, "a", None).unwrap();
-    save.add_table("t", &Rows::new(&[4i64, 70000, 6, 70000])).unwrap();
-    let error = save.run().unwrap_err();
-    assert_eq!(error.status(), Status::MISMATCH);
-    assert!(error.message().contains("id 70000"), "{error}");
-    assert_eq!(Reader::open(&store, "latest").unwrap_err().status(), Status::NOT_FOUND);
 }
 
 #[test]

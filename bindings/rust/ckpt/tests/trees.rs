@@ -2,9 +2,7 @@
 
 mod common;
 
-use ckpt::{
-    Key, KeyRef, NodeKind, NodeValue, ObjectScope, Options, Reader, Save, Session, Status, TensorDesc, Tree, Value,
-};
+use ckpt::{Key, KeyRef, NodeKind, NodeValue, Reader, Save, Status, TensorDesc, Tree, Value};
 use common::{memory_store, numbers};
 
 fn everything() -> Value {
@@ -100,79 +98,4 @@ fn a_tree_is_built_and_read_node_by_node() {
     assert_eq!(tree.find(0, "-5").unwrap_err().status(), Status::NOT_FOUND);
     assert_eq!(tree.nodes().map(|node| node.unwrap().index()).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(tree.children(99).map(|node| node.unwrap_err().status()).next(), Some(Status::NOT_FOUND));
-}
-
-#[test]
-fn what_is_no_tree_is_refused() {
-    assert_eq!(Tree::parse("{").unwrap_err().status(), Status::FORMAT);
-    assert_eq!(Tree::parse(b"\"\xff\"").unwrap_err().status(), Status::FORMAT);
-    assert_eq!(Tree::parse(r#"{"$":"quaternion"}"#).unwrap_err().status(), Status::REVISION);
-    assert_eq!(Tree::new().unwrap().to_value().unwrap_err().status(), Status::INVALID);
-    let twice = Value::dict([("a", 1.into()), ("a", 2.into())]);
-    assert_eq!(twice.to_tree().unwrap_err().status(), Status::INVALID);
-    let deep = (0..ckpt::TREE_MAX_DEPTH).fold(Value::Null, |inner, _| Value::List(vec![inner]));
-    deep.to_tree().unwrap();
-    assert_eq!(Value::List(vec![deep]).to_tree().unwrap_err().status(), Status::INVALID);
-}
-
-#[test]
-fn a_checkpoint_without_a_tree_gives_a_dict_of_its_tensors() {
-    let (_store, _session, reader) = common::one_tensor(&[2]);
-    let value = reader.tree(None).unwrap().to_value().unwrap();
-    assert_eq!(value, Value::dict([("w", Value::tensor_named("w"))]));
-    assert_eq!(reader.tree(Some("other")).unwrap_err().status(), Status::NOT_FOUND);
-}
-
-/// Two stages of a pipeline: a common step, a layer and a random state of each.
-fn two_stages() -> Reader {
-    let (store, _) = memory_store();
-    let first = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
-    let second = Session::open_rank(&store, 1, 2, Some(first.string().unwrap()), &Options::new()).unwrap();
-    let some = Options::new().set("held_by", "some");
-    for (rank, session) in [&first, &second].into_iter().enumerate() {
-        let layer = format!("layer{rank}");
-        let rng = Value::per_rank(rank as u32, 100 + rank as i64);
-        let state = Value::dict([("step", 7.into()), (layer.as_str(), Value::tensor()), ("rng", rng)]);
-        let mut save = Save::new_with(session, "a", None, &some).unwrap();
-        save.add_value(None, &state).unwrap();
-        save.add_tensor_shared(&layer, &TensorDesc::of::<f32>(&[2]), vec![rank as f32; 2]).unwrap();
-        drop(save.start().unwrap());
-    }
-    first.close().unwrap();
-    second.close().unwrap();
-    Reader::open(&store, "latest").unwrap()
-}
-
-#[test]
-fn the_tree_of_a_checkpoint_is_that_of_all_ranks_and_a_rank_reads_its_own_value() {
-    let reader = two_stages();
-    let whole = reader.tree(None).unwrap().to_value().unwrap();
-    assert_eq!(whole.get("step"), Some(&Value::Int(7)));
-    assert_eq!(reader.read::<f32>(whole.get("layer1").unwrap().as_tensor().unwrap()).unwrap(), [1.0; 2]);
-    assert!(whole.get("layer0").is_some());
-    assert_eq!(whole.get("rng").unwrap().get("rank1"), Some(&Value::Int(101)));
-    assert_eq!(whole.get("rng").unwrap().own(), None, "it has those of two ranks");
-    assert_eq!(whole.own(), None);
-    // A sixth rank has rank 0's.
-    for (rank, own) in [(0, 100), (1, 101), (5, 100)] {
-        let tree = reader.tree_of_rank(None, rank).unwrap().to_value().unwrap();
-        assert_eq!(tree.get("rng").unwrap().own(), Some(&Value::Int(own)), "rank {rank}");
-    }
-    assert_eq!(reader.object("state", 1).unwrap().scope(), ObjectScope::TREE);
-}
-
-#[test]
-fn of_a_first_replica_the_values_of_member_0_count() {
-    let (store, _) = memory_store();
-    let first = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
-    let second = Session::open_rank(&store, 1, 2, Some(first.string().unwrap()), &Options::new()).unwrap();
-    for (value, session) in [&first, &second].into_iter().enumerate() {
-        let mut save = Save::new(session, "a", None).unwrap();
-        let desc = TensorDesc::of::<f32>(&[1]).first_replica();
-        save.add_tensor_shared("w", &desc, vec![value as f32]).unwrap();
-        drop(save.start().unwrap());
-    }
-    first.close().unwrap();
-    second.close().unwrap();
-    assert_eq!(Reader::open(&store, "latest").unwrap().read::<f32>("w").unwrap(), [0.0]);
 }

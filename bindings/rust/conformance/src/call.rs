@@ -1,43 +1,56 @@
-//! One command: its tokens, and what its keys expect.
+//! One command: its words, keys and options; and what is said in reply.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use ckpt::{CheckpointInfo, Device, DeviceKind, Dtype, Options, Region, TensorDesc};
+use ckpt::{Device, DeviceKind, Dtype, Options, Region, TensorDesc};
 
 use crate::objects::{refused, wrong, Outcome};
 
-pub struct Token {
-    pub kind: u8,
-    /// Of `KEY=VALUE`, else empty.
-    pub key: String,
-    pub value: Vec<u8>,
+/// A word, or `KEY=VALUE`.
+pub type Field = (Option<String>, Vec<u8>);
+pub type Reply = Vec<Field>;
+
+/// A command that says no more than that it succeeded.
+pub fn nothing(_: impl Sized) -> Outcome<Reply> {
+    Ok(Vec::new())
 }
 
-impl Token {
-    pub fn new(kind: u8, text: &[u8]) -> Self {
-        let sign = text.iter().position(|byte| *byte == b'=').filter(|_| b"=>ise~".contains(&kind));
-        let (key, value) = sign.map_or((&text[..0], text), |at| (&text[..at], &text[at + 1..]));
-        Token { kind, key: lossy(key), value: value.to_vec() }
-    }
+pub fn words(found: impl IntoIterator<Item = impl Display>) -> Outcome<Reply> {
+    Ok(found.into_iter().map(|word| (None, word.to_string().into_bytes())).collect())
+}
 
-    /// For comparisons and messages.
-    pub fn text(&self) -> String {
-        lossy(&self.value)
-    }
+pub fn word(found: impl Display) -> Outcome<Reply> {
+    words([found])
+}
+
+pub fn field(key: &str, value: impl Display) -> Field {
+    (Some(key.to_owned()), value.to_string().into_bytes())
+}
+
+/// `record!(info: a b; c = x)`: `info.a()` and `info.b()`, and x as c; with `.info`, the fields `info.a` and `info.b`.
+#[macro_export]
+macro_rules! record {
+    (.$info:ident: $($name:ident)*; $($key:ident = $value:expr),* $(,)?) => {
+        vec![
+            $($crate::call::field(stringify!($name), &$info.$name),)*
+            $($crate::call::field(stringify!($key), $value),)*
+        ]
+    };
+    ($info:ident: $($name:ident)*; $($key:ident = $value:expr),* $(,)?) => {
+        vec![
+            $($crate::call::field(stringify!($name), $info.$name()),)*
+            $($crate::call::field(stringify!($key), $value),)*
+        ]
+    };
 }
 
 #[derive(Default)]
 pub struct Call {
-    /// `FILE:LINE: COMMAND`
-    pub at: String,
     pub name: String,
-    pub timed: bool,
     pub words: Vec<Vec<u8>>,
-    pub keys: Vec<Token>,
-    pub options: Vec<Token>,
-    pub status: Option<String>,
-    pub details: Vec<Token>,
+    keys: Vec<(String, Vec<u8>)>,
+    options: Vec<(bool, String, Vec<u8>)>, // whether it is an integer
 }
 
 pub fn lossy(bytes: &[u8]) -> String {
@@ -52,6 +65,10 @@ fn text_of(bytes: &[u8]) -> Outcome<&str> {
 fn number_in<T: FromStr>(text: &[u8]) -> Outcome<T> {
     let parsed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     parsed.map_or_else(|| wrong(format!("expected another number, found {}", lossy(text))), Ok)
+}
+
+fn numbers_of(text: &[u8]) -> Outcome<Vec<i64>> {
+    text.split(|byte| b" :".contains(byte)).filter(|piece| !piece.is_empty()).map(number_in).collect()
 }
 
 /// `RUNNING` of `JobState::RUNNING`.
@@ -83,7 +100,41 @@ pub fn dtype_text(dtype: Dtype) -> String {
     }
 }
 
+fn unquoted(text: &str) -> Vec<u8> {
+    let mut pieces = text.split('%');
+    let mut out = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        out.push(u8::from_str_radix(&piece[..2], 16).expect("two digits follow"));
+        out.extend_from_slice(&piece.as_bytes()[2..]);
+    }
+    out
+}
+
+pub fn quoted(bytes: &[u8]) -> String {
+    let show = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'/' | b':' => char::from(*byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    bytes.iter().map(show).collect()
+}
+
 impl Call {
+    pub fn parse(line: &str) -> Self {
+        let mut fields = line.split(' ');
+        let mut call = Call { name: fields.next().unwrap_or_default().to_owned(), ..Call::default() };
+        for text in fields {
+            let pair = text.get(1..).and_then(|rest| rest.split_once('='));
+            match (text.as_bytes().first(), pair) {
+                (Some(b'='), Some((key, value))) => call.keys.push((key.to_owned(), unquoted(value))),
+                (Some(sign @ (b'@' | b'$')), Some((key, value))) => {
+                    call.options.push((*sign == b'@', key.to_owned(), unquoted(value)));
+                }
+                _ => call.words.push(unquoted(text)),
+            }
+        }
+        call
+    }
+
     pub fn text(&self, index: usize) -> Outcome<&str> {
         text_of(&self.words[index])
     }
@@ -92,24 +143,20 @@ impl Call {
         number_in(&self.words[index])
     }
 
-    pub fn key(&self, key: &str) -> Option<&Token> {
-        self.keys.iter().find(|token| token.key == key)
+    pub fn key(&self, key: &str) -> Option<&[u8]> {
+        self.keys.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_slice())
     }
 
     pub fn key_text(&self, key: &str) -> Outcome<Option<&str>> {
-        self.key(key).map(|token| text_of(&token.value)).transpose()
+        self.key(key).map(text_of).transpose()
     }
 
     pub fn key_number(&self, key: &str) -> Outcome<Option<i64>> {
-        self.key(key).map(|token| number_in(&token.value)).transpose()
-    }
-
-    fn numbers_of(text: &[u8]) -> Outcome<Vec<i64>> {
-        text.split(|byte| b" :".contains(byte)).filter(|piece| !piece.is_empty()).map(number_in).collect()
+        self.key(key).map(number_in).transpose()
     }
 
     pub fn key_numbers(&self, key: &str) -> Outcome<Option<Vec<i64>>> {
-        self.key(key).map(|token| Self::numbers_of(&token.value)).transpose()
+        self.key(key).map(numbers_of).transpose()
     }
 
     pub fn key_extents(&self, key: &str, tensor: &str) -> Outcome<Option<Vec<usize>>> {
@@ -125,7 +172,7 @@ impl Call {
     }
 
     pub fn shape(&self, index: usize, name: &str) -> Outcome<Vec<usize>> {
-        extents(&Self::numbers_of(&self.words[index])?, name)
+        extents(&numbers_of(&self.words[index])?, name)
     }
 
     /// The descriptor that DTYPE, SHAPE (words `first` and the next) and the keys of a region give.
@@ -158,79 +205,8 @@ impl Call {
     }
 
     pub fn settings(&self) -> Outcome<Options> {
-        self.options.iter().try_fold(Options::new(), |options, Token { kind, key, value }| {
-            Ok(if *kind == b'i' {
-                options.set(key, number_in::<i64>(value)?)
-            } else {
-                options.set(key, text_of(value)?)
-            })
+        self.options.iter().try_fold(Options::new(), |options, (is_integer, key, value)| {
+            Ok(if *is_integer { options.set(key, number_in::<i64>(value)?) } else { options.set(key, text_of(value)?) })
         })
-    }
-
-    // ---- expectations: each looks only where the command has the key ----
-
-    pub fn expect_bytes(&self, key: &str, found: &[u8]) -> Outcome {
-        match self.key(key) {
-            Some(wanted) if wanted.value != found => {
-                wrong(format!("expected {key}={}, found '{}'", wanted.text(), lossy(found)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    pub fn expect(&self, key: &str, found: impl Display) -> Outcome {
-        let found = found.to_string();
-        match self.key(key) {
-            Some(least) if least.kind == b'>' => {
-                if number_in::<u64>(found.as_bytes())? >= number_in(&least.value)? {
-                    return Ok(());
-                }
-                wrong(format!("expected {key}>={}, found {found}", least.text()))
-            }
-            _ => self.expect_bytes(key, found.as_bytes()),
-        }
-    }
-
-    /// NaN is NaN, and 0 is not -0.
-    pub fn expect_float(&self, key: &str, found: f64) -> Outcome {
-        let Some(wanted) = self.key(key) else { return Ok(()) };
-        let number: f64 = number_in(&wanted.value)?;
-        if number.is_nan() && found.is_nan() || number.to_bits() == found.to_bits() {
-            return Ok(());
-        }
-        wrong(format!("expected {key}={}, found {found}", wanted.text()))
-    }
-
-    pub fn expect_checkpoint(&self, info: &CheckpointInfo) -> Outcome {
-        self.expect("id", info.id())?;
-        self.expect("label", info.label())?;
-        self.expect("run", info.run())?;
-        self.expect("step", info.step().map_or("-1".to_owned(), |step| step.to_string()))?;
-        self.expect("world_size", info.world_size())?;
-        self.expect("part_count", info.part_count())?;
-        self.expect("tensor_count", info.tensor_count())?;
-        self.expect("object_count", info.object_count())?;
-        self.expect("state", name_of(info.state()))?;
-        self.expect("flags", info.flags())?;
-        self.expect("revision", info.revision())?;
-        self.expect("attempt", info.attempt())?;
-        self.expect("token", info.token())?;
-        self.expect("sequence", info.sequence())?;
-        self.expect("bytes", info.bytes())?;
-        self.expect("passed_over", info.passed_over())
-    }
-
-    /// The words from `first` on are these, in this order.
-    pub fn expect_words(&self, first: usize, found: impl IntoIterator<Item = impl Display>) -> Outcome {
-        let found: Vec<_> = found.into_iter().map(|word| word.to_string().into_bytes()).collect();
-        if self.words[first..] == found {
-            return Ok(());
-        }
-        let shown = |words: &[Vec<u8>]| words.iter().map(|word| lossy(word)).collect::<Vec<_>>();
-        wrong(format!("expected {:?}, found {:?}", shown(&self.words[first..]), shown(&found)))
-    }
-
-    pub fn expect_word(&self, index: usize, found: impl Display) -> Outcome {
-        self.expect_words(index, [found])
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ckpt::{Load, Reader, Slot};
 
-use crate::call::Call;
+use crate::call::{nothing, Call, Reply};
 use crate::objects::{give_back, Bytes, JobObject, LoadObject, Memory, Outcome, Runner};
 use crate::Command;
 
@@ -14,7 +14,7 @@ pub fn load<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, LoadObjec
     Ok(runner.get::<RefCell<LoadObject>>(call, 0)?.borrow_mut())
 }
 
-fn new(runner: &mut Runner, call: &Call) -> Outcome {
+fn new(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let load = Load::new_with(runner.get::<Reader>(call, 1)?, &call.settings()?)?;
     runner.put(call, 0, RefCell::new(LoadObject { load, lent: Vec::new() }))
 }
@@ -34,7 +34,7 @@ pub fn lend(runner: &Runner, call: &Call, name: &[u8]) -> Outcome<Slot<u8>> {
     Ok(slot)
 }
 
-fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     load(runner, call)?;
     let name = call.text(1)?;
     let slot = if call.words[4].is_empty() { None } else { Some(lend(runner, call, &call.words[4])?) };
@@ -44,39 +44,39 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
     }
     let load = &mut load(runner, call)?.load;
     match (call.device()?, slot) {
-        (None, Some(slot)) => Ok(load.add_tensor_into(name, &desc, slot, ..)?),
-        (None, None) => Ok(load.add_tensor::<u8>(name, &desc, &mut [])?),
+        (None, Some(slot)) => nothing(load.add_tensor_into(name, &desc, slot, ..)?),
+        (None, None) => nothing(load.add_tensor::<u8>(name, &desc, &mut [])?),
         // There is no device here, so this has no memory.
         // SAFETY: the memory has 0 bytes.
-        (Some(device), _) => Ok(unsafe { load.add_tensor_raw(name, &desc, std::ptr::null_mut(), 0, device) }?),
+        (Some(device), _) => nothing(unsafe { load.add_tensor_raw(name, &desc, std::ptr::null_mut(), 0, device) }?),
     }
 }
 
-fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
+fn tensors(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (prefix, slot) = (call.text(2)?, lend(runner, call, &call.words[5])?);
     let (desc, mut load) = (call.tensor(prefix, 3)?, load(runner, call)?);
     for index in 0..call.number(1)? {
         let index: u64 = index;
         load.load.add_tensor_into(&format!("{prefix}{index}"), &desc, slot, ..)?;
     }
-    Ok(())
+    nothing(())
 }
 
-fn object(runner: &mut Runner, call: &Call) -> Outcome {
+fn object(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let slot = lend(runner, call, &call.words[3])?;
-    Ok(load(runner, call)?.load.add_object_into(call.text(1)?, call.number(2)?, slot, ..)?)
+    nothing(load(runner, call)?.load.add_object_into(call.text(1)?, call.number(2)?, slot, ..)?)
 }
 
 /// After a run the scenario has its memory again.
-fn run(runner: &mut Runner, call: &Call) -> Outcome {
+fn run(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let mut object = load(runner, call)?;
     let result = object.load.run();
     let buffers = object.load.take_buffers();
     give_back(buffers, &std::mem::take(&mut object.lent));
-    Ok(result?)
+    nothing(result?)
 }
 
-fn start(runner: &mut Runner, call: &Call) -> Outcome {
+fn start(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let mut object = load(runner, call)?;
     let (job, lent) = (object.load.start()?, std::mem::take(&mut object.lent));
     drop(object);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ckpt::{Buffers, File, Job, JobState, Load, LoadJob, Options, Slot, Status, Tree, TreeRef};
 
-use crate::call::{lossy, Call};
+use crate::call::{field, lossy, nothing, Call, Field, Reply};
 
 /// What a call failed with: the library's error, or what C would return for what Rust's types refuse.
 pub struct Failure {
@@ -18,12 +18,10 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A detail or the message; empty if there is none.
-    pub fn fact(&self, key: &str) -> &str {
-        if key == "message" {
-            return &self.message;
-        }
-        self.details.iter().find(|(own, _)| own == key).map_or("", |(_, value)| value)
+    /// The message and the details.
+    pub fn fields(&self) -> Vec<Field> {
+        let details = self.details.iter().map(|(key, value)| field(key, value));
+        std::iter::once(field("message", &self.message)).chain(details).collect()
     }
 }
 
@@ -143,7 +141,7 @@ impl Runner {
     /// The options of a call, and its job.
     pub fn settings(&self, call: &Call) -> Outcome<Options> {
         let options = call.settings()?;
-        let job = call.key("job").map(|job| self.get_named::<JobObject>(&job.value)).transpose()?;
+        let job = call.key("job").map(|job| self.get_named::<JobObject>(job)).transpose()?;
         Ok(job.map_or(options.clone(), |job| options.job(job.get())))
     }
 
@@ -157,14 +155,14 @@ impl Runner {
         self.get_named(&call.words[index])
     }
 
-    pub fn put(&mut self, call: &Call, index: usize, object: impl Any) -> Outcome {
+    pub fn put(&mut self, call: &Call, index: usize, object: impl Any) -> Outcome<Reply> {
         if let Some(old) = self.objects.insert(call.words[index].clone(), Box::new(object)) {
             self.drop_object(old);
         }
-        Ok(())
+        nothing(())
     }
 
-    pub fn put_memory(&mut self, call: &Call, index: usize, bytes: Vec<u8>) -> Outcome {
+    pub fn put_memory(&mut self, call: &Call, index: usize, bytes: Vec<u8>) -> Outcome<Reply> {
         let memory: Memory = Rc::new(RefCell::new(Bytes::Here(Arc::new(bytes))));
         self.put(call, index, memory)
     }

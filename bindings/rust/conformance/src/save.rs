@@ -4,7 +4,7 @@ use std::cell::{RefCell, RefMut};
 
 use ckpt::{Dtype, ObjectScope, Save, Session, SharedMemory, TensorDesc};
 
-use crate::call::{name_of, Call};
+use crate::call::{name_of, nothing, word, Call, Reply};
 use crate::objects::{wrong, JobObject, Outcome, Runner};
 use crate::store::step;
 use crate::Command;
@@ -13,12 +13,12 @@ pub fn save<'r>(runner: &'r Runner, call: &Call) -> Outcome<RefMut<'r, Save<'sta
     Ok(runner.get::<RefCell<Save<'static>>>(call, 0)?.borrow_mut())
 }
 
-fn new(runner: &mut Runner, call: &Call) -> Outcome {
+fn new(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let made = Save::new_with(runner.get::<Session>(call, 1)?, call.text(2)?, step(call)?, &call.settings()?)?;
     runner.put(call, 0, RefCell::new(made))
 }
 
-fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (mut save, name) = (save(runner, call)?, call.text(1)?);
     let memory = match call.words[4].as_slice() {
         [] => SharedMemory::from(Vec::<u8>::new()),
@@ -26,35 +26,35 @@ fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
     };
     let desc = call.tensor(name, 2)?;
     match call.device()? {
-        None => Ok(save.add_tensor_shared(name, &desc, memory)?),
+        None => nothing(save.add_tensor_shared(name, &desc, memory)?),
         // There is no device here, so this has no memory.
         // SAFETY: the memory has 0 bytes.
-        Some(device) => Ok(unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device) }?),
+        Some(device) => nothing(unsafe { save.add_tensor_raw(name, &desc, std::ptr::null(), 0, device) }?),
     }
 }
 
-fn tensors(runner: &mut Runner, call: &Call) -> Outcome {
+fn tensors(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (mut save, prefix) = (save(runner, call)?, call.text(2)?);
     let (memory, desc) = (SharedMemory::from(runner.bytes(call, 5)?), call.tensor(prefix, 3)?);
     for index in 0..call.number(1)? {
         let index: u64 = index;
         save.add_tensor_shared(&format!("{prefix}{index}"), &desc, memory.clone())?;
     }
-    Ok(())
+    nothing(())
 }
 
 pub fn scope_text(scope: ObjectScope) -> String {
     name_of(scope).to_lowercase().replace('_', "-")
 }
 
-fn object(runner: &mut Runner, call: &Call) -> Outcome {
+fn object(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let scope =
         [ObjectScope::SHARED, ObjectScope::PER_RANK].into_iter().find(|s| call.words[3] == scope_text(*s).as_bytes());
     let Some(scope) = scope else { return wrong("expected shared or per-rank") };
-    Ok(save(runner, call)?.add_object(call.text(1)?, call.text(2)?, scope, &runner.bytes(call, 4)?)?)
+    nothing(save(runner, call)?.add_object(call.text(1)?, call.text(2)?, scope, &runner.bytes(call, 4)?)?)
 }
 
-fn alias(runner: &mut Runner, call: &Call) -> Outcome {
+fn alias(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let name = call.text(1)?;
     let mut view = call.key_extents("shape", name)?.map(|shape| TensorDesc::new(Dtype(0), &shape));
     if let Some(strides) = call.key_extents("strides", name)? {
@@ -63,20 +63,20 @@ fn alias(runner: &mut Runner, call: &Call) -> Outcome {
     if let Some(offset) = call.key_extents("offset", name)? {
         view = view.map(|view| view.view_offset(offset[0]));
     }
-    Ok(save(runner, call)?.add_alias(name, call.text(2)?, view.as_ref())?)
+    nothing(save(runner, call)?.add_alias(name, call.text(2)?, view.as_ref())?)
 }
 
-fn attr(runner: &mut Runner, call: &Call) -> Outcome {
+fn attr(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (mut save, key, value) = (save(runner, call)?, call.text(1)?, call.text(2)?);
     match call.key_text("tensor")? {
-        Some(tensor) => Ok(save.set_tensor_attr(tensor, key, value)?),
-        None => Ok(save.set_attr(key, value)?),
+        Some(tensor) => nothing(save.set_tensor_attr(tensor, key, value)?),
+        None => nothing(save.set_attr(key, value)?),
     }
 }
 
-fn tree(runner: &mut Runner, call: &Call) -> Outcome {
+fn tree(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (mut save, name) = (save(runner, call)?, call.key_text("name")?);
-    runner.with_tree(call, 1, |tree| Ok(save.add_tree(name, tree)?))
+    runner.with_tree(call, 1, |tree| nothing(save.add_tree(name, tree)?))
 }
 
 pub const COMMANDS: &[Command] = &[
@@ -87,8 +87,8 @@ pub const COMMANDS: &[Command] = &[
     ("save.alias", alias),
     ("save.attr", attr),
     ("save.tree", tree),
-    ("save.id", |r, c| c.expect_word(1, save(r, c)?.id()?)),
-    ("save.run", |r, c| Ok(save(r, c)?.run()?)),
+    ("save.id", |r, c| word(save(r, c)?.id()?)),
+    ("save.run", |r, c| nothing(save(r, c)?.run()?)),
     ("save.start", |r, c| {
         let job = save(r, c)?.start()?;
         r.put(c, 1, JobObject::Other(job))
@@ -97,7 +97,7 @@ pub const COMMANDS: &[Command] = &[
         let job = save(r, c)?.start_in_place()?;
         r.put(c, 1, JobObject::Other(job))
     }),
-    ("save.give_up", |r, c| Ok(save(r, c)?.give_up(c.text(1)?)?)),
+    ("save.give_up", |r, c| nothing(save(r, c)?.give_up(c.text(1)?)?)),
     ("save.report", |r, c| {
         let report = save(r, c)?.report()?;
         r.put(c, 1, report)

@@ -1,41 +1,38 @@
-//! store.* and session.*: what a store holds, and how ranks find each other.
+//! store.*, session.*, job.* and report.*: what a store holds, how ranks find each other, work in the background.
 
-use std::path::Path;
 use std::time::Duration;
 
-use ckpt::{CheckpointState, Session, Store};
+use ckpt::{CheckpointInfo, Job, JobState, Report, Session, Status, Store};
 
-use crate::call::{name_of, Call};
-use crate::objects::{refused, wrong, JobObject, Outcome, Runner};
-use crate::Command;
+use crate::call::{name_of, named, nothing, word, words, Call, Reply};
+use crate::objects::{failed, refused, JobObject, Outcome, Runner};
+use crate::{record, Command};
 
-fn list(runner: &mut Runner, call: &Call) -> Outcome {
-    let mut found = Vec::new();
-    for info in &runner.get::<Store>(call, 0)?.list()? {
-        let info = info?;
-        if info.state() == CheckpointState::COMMITTED {
-            found.push(info.id().to_owned());
-        }
-    }
-    call.expect_words(1, found)
+fn store<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Store> {
+    runner.get(call, 0)
 }
 
-fn states(runner: &mut Runner, call: &Call) -> Outcome {
+pub fn checkpoint(info: &CheckpointInfo) -> Outcome<Reply> {
+    let step = info.step().map_or("-1".to_owned(), |step| step.to_string());
+    Ok(record!(info: id label run world_size part_count tensor_count object_count flags revision attempt token sequence
+        bytes passed_over; step = step, state = name_of(info.state())))
+}
+
+fn states(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let mut found = Vec::new();
-    for info in &runner.get::<Store>(call, 0)?.list()? {
+    for info in &store(runner, call)?.list()? {
         let info = info?;
         found.push(format!("{}:{}", info.id(), name_of(info.state())));
     }
-    call.expect_words(1, found)
+    words(found)
 }
 
-fn runs(runner: &mut Runner, call: &Call) -> Outcome {
-    let found = runner.get::<Store>(call, 0)?.runs()?.into_iter().map(|run| {
+fn runs(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
+    words(store(runner, call)?.runs()?.into_iter().map(|run| {
         let step = run.newest_step.map_or("-1".to_owned(), |step| step.to_string());
         let (id, label) = (run.newest_id.unwrap_or_default(), run.newest_label.unwrap_or_default());
         format!("{}:{}:{}:{step}:{id}:{label}", run.name, run.token, run.checkpoint_count)
-    });
-    call.expect_words(1, found)
+    }))
 }
 
 /// -1 is none; Rust's types cannot express lower numbers.
@@ -46,51 +43,70 @@ pub fn step(call: &Call) -> Outcome<Option<u64>> {
     }
 }
 
-fn import(runner: &mut Runner, call: &Call) -> Outcome {
-    let store = runner.get::<Store>(call, 0)?;
-    call.expect_checkpoint(&store.import(call.text(1)?, call.text(2)?, step(call)?, &runner.settings(call)?)?)
+fn import(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
+    let settings = runner.settings(call)?;
+    checkpoint(&store(runner, call)?.import(call.text(1)?, call.text(2)?, step(call)?, &settings)?)
 }
 
-/// The file appears complete: there is nothing to wait for once it exists.
-fn read_string(path: &Path) -> Outcome<String> {
-    for _ in 0..6000 {
-        if let Ok(text) = std::fs::read_to_string(path) {
-            return Ok(text);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    wrong(format!("expected a file {} within 60 s, found none", path.display()))
-}
-
-fn session_open(runner: &mut Runner, call: &Call) -> Outcome {
-    let other = call.key("string").map(|other| runner.get_named::<Session>(&other.value)).transpose()?;
-    let mut string = other.map(|other| other.string().map(str::to_owned)).transpose()?;
-    if let Some(file) = call.key_text("file")? {
-        string = Some(read_string(file.as_ref())?);
-    }
+fn session_open(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (store, settings) = (runner.get::<Store>(call, 1)?, runner.settings(call)?);
-    let session = Session::open_rank(store, call.number(2)?, call.number(3)?, string.as_deref(), &settings)?;
+    let session = Session::open_rank(store, call.number(2)?, call.number(3)?, call.key_text("string")?, &settings)?;
     runner.put(call, 0, session)
 }
 
-fn session_string(runner: &mut Runner, call: &Call) -> Outcome {
-    let (path, aside) = (call.text(1)?, format!("{}.aside", call.text(1)?));
-    let written = std::fs::write(&aside, runner.get::<Session>(call, 0)?.string()?);
-    let done = written.and_then(|()| std::fs::rename(&aside, path));
-    done.or_else(|error| wrong(format!("expected to write {path}, found: {error}")))
+// ---- jobs and reports ----
+
+fn job<'r>(runner: &'r Runner, call: &Call) -> Outcome<&'r Job> {
+    Ok(runner.get::<JobObject>(call, 0)?.get())
+}
+
+fn wait(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
+    let (job, state) = (job(runner, call)?, named(JobState, call.text(1)?)?);
+    let timeout = call.key_number("timeout_ms")?.and_then(|timeout| u64::try_from(timeout).ok());
+    let Some(milliseconds) = timeout else { return nothing(job.wait(state)?) };
+    match job.wait_timeout(state, Duration::from_millis(milliseconds))? {
+        true => nothing(()),
+        false => failed(Status::TIMEOUT, "the time passed; the job goes on", None),
+    }
+}
+
+fn stats(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
+    let stats = job(runner, call)?.stats()?;
+    Ok(record!(.stats: bytes_total bytes_done bytes_read bytes_written bytes_requested chunk_count run_count io_count
+        staging_peak_bytes stage_us write_us commit_us total_us threads arena_us get_count put_count list_count
+        delete_count retry_count bytes_sent bytes_received; state = name_of(stats.state),
+        direct_io = u8::from(stats.direct_io), recycled = u8::from(stats.recycled), io_engine = stats.io_engine.0))
+}
+
+fn report_at(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
+    let found = runner.get::<Report>(call, 0)?.get(call.number(1)?)?;
+    let (first, last) = found.elements().map_or((-1, -1), |(first, last)| (first as i64, last as i64));
+    Ok(record!(found: offset size count max_abs max_rel; kind = name_of(found.kind()), status = found.status().name(),
+        name = found.name().unwrap_or_default(), part = found.part().unwrap_or_default(), first_element = first,
+        last_element = last))
 }
 
 pub const COMMANDS: &[Command] = &[
     ("store.open", |r, c| r.put(c, 0, Store::open_with(c.text(1)?, &c.settings()?)?)),
-    ("store.list", list),
     ("store.states", states),
     ("store.runs", runs),
-    ("store.find", |r, c| c.expect_checkpoint(&r.get::<Store>(c, 0)?.find_with(c.text(1)?, &c.settings()?)?)),
-    ("store.remove", |r, c| Ok(r.get::<Store>(c, 0)?.remove(c.text(1)?)?)),
-    ("store.prune", |r, c| r.put(c, 1, r.get::<Store>(c, 0)?.prune(&r.settings(c)?)?)),
-    ("store.repair", |r, c| r.put(c, 2, r.get::<Store>(c, 0)?.repair(c.text(1)?, &r.settings(c)?)?)),
+    ("store.find", |r, c| checkpoint(&store(r, c)?.find_with(c.text(1)?, &c.settings()?)?)),
+    ("store.remove", |r, c| nothing(store(r, c)?.remove(c.text(1)?)?)),
+    ("store.prune", |r, c| r.put(c, 1, store(r, c)?.prune(&r.settings(c)?)?)),
+    ("store.repair", |r, c| r.put(c, 2, store(r, c)?.repair(c.text(1)?, &r.settings(c)?)?)),
     ("store.import", import),
     ("session.open", session_open),
     ("session.mirror", |r, c| r.put(c, 1, JobObject::Other(r.get::<Session>(c, 0)?.mirror()?))),
-    ("session.string", session_string),
+    ("session.string", |r, c| word(r.get::<Session>(c, 0)?.string()?)),
+    ("job.new", |r, c| r.put(c, 0, JobObject::Other(Job::new()?))),
+    ("job.wait", wait),
+    ("job.state", |r, c| word(name_of(job(r, c)?.state()))),
+    ("job.cancel", |r, c| {
+        job(r, c)?.cancel();
+        nothing(())
+    }),
+    ("job.stats", stats),
+    ("job.report", |r, c| r.put(c, 1, job(r, c)?.report()?)),
+    ("report", |r, c| word(r.get::<Report>(c, 0)?.len())),
+    ("report.at", report_at),
 ];

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ckpt::{Reader, Rows, RowsMut, Rowset, Share, SharedMemory};
 
-use crate::call::{dtype_text, shape_text, Call};
+use crate::call::{dtype_text, nothing, shape_text, word, words, Call, Reply};
 use crate::load;
 use crate::objects::{failed, wrong, Outcome, Runner};
 use crate::save;
-use crate::Command;
+use crate::{record, Command};
 
 /// The rows of a rank, and what its columns are cut into blocks by.
 struct Table {
@@ -34,19 +34,19 @@ fn bytes(runner: &Runner, call: &Call, index: usize) -> Outcome<Arc<Vec<u8>>> {
     runner.bytes(call, index)
 }
 
-fn new(runner: &mut Runner, call: &Call) -> Outcome {
+fn new(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let mut rows = Rows::with_ids(call.dtype(1)?, SharedMemory::from(bytes(runner, call, 2)?));
     if let Some(buckets) = call.key_number("buckets")? {
         rows = rows.buckets(buckets as u64);
     }
     let rows_per_block = call.key_number("rows_per_block")?.unwrap_or(0) as usize;
     if let Some(positions) = call.key("positions") {
-        rows = rows.positions(SharedMemory::from(runner.bytes_named(&positions.value)?));
+        rows = rows.positions(SharedMemory::from(runner.bytes_named(positions)?));
     }
     runner.put(call, 0, Table { rows: rows.rows_per_block(rows_per_block), rows_per_block })
 }
 
-fn column(runner: &mut Runner, call: &Call) -> Outcome {
+fn column(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let (all, name, dtype) = (bytes(runner, call, 4)?, call.text(1)?.to_owned(), call.dtype(2)?);
     let row = call.shape(3, &name)?;
     let table = runner.get::<Table>(call, 0)?;
@@ -61,35 +61,20 @@ fn column(runner: &mut Runner, call: &Call) -> Outcome {
     runner.put(call, 0, Table { rows, rows_per_block })
 }
 
-fn tables(runner: &mut Runner, call: &Call) -> Outcome {
-    let reader = runner.get::<Reader>(call, 0)?;
-    let names = reader.tables().map(|info| Ok(info?.name())).collect::<Outcome<Vec<_>>>()?;
-    call.expect_words(1, names)
-}
-
-fn table(runner: &mut Runner, call: &Call) -> Outcome {
+fn table(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let info = runner.get::<Reader>(call, 0)?.table(call.text(1)?)?;
-    call.expect_word(1, info.name())?;
-    call.expect("id_dtype", dtype_text(info.id_dtype()))?;
-    call.expect("row_count", info.row_count())?;
-    call.expect("bucket_count", info.bucket_count())?;
-    call.expect("bytes", info.bytes())?;
-    call.expect("stored_bytes", info.stored_bytes())?;
-    call.expect("column_count", info.column_count())
+    Ok(record!(info: name row_count bucket_count bytes stored_bytes column_count;
+        id_dtype = dtype_text(info.id_dtype())))
 }
 
-fn column_info(runner: &mut Runner, call: &Call) -> Outcome {
+fn column_info(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let columns = runner.get::<Reader>(call, 0)?.columns(call.text(1)?)?;
     let index: usize = call.number(2)?;
     let Some(info) = columns.get(index) else { return failed(ckpt::Status::NOT_FOUND, "no such column", None) };
-    call.expect("name", info.name())?;
-    call.expect("dtype", dtype_text(info.dtype()))?;
-    call.expect("shape", shape_text(info.shape()))?;
-    call.expect("row_bytes", info.row_bytes())?;
-    call.expect("stored_bytes", info.stored_bytes())
+    Ok(record!(info: name row_bytes stored_bytes; dtype = dtype_text(info.dtype()), shape = shape_text(info.shape())))
 }
 
-fn open(runner: &mut Runner, call: &Call) -> Outcome {
+fn open(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let pair = |key: &str| -> Outcome<Option<(u64, u64)>> {
         Ok(call.key_numbers(key)?.map(|numbers| (numbers[0] as u64, numbers[1] as u64)))
     };
@@ -100,7 +85,7 @@ fn open(runner: &mut Runner, call: &Call) -> Outcome {
     } else if let Some((index, count)) = pair("mod")? {
         Rowset::modulo(index, count)
     } else if let Some(ids) = call.key("ids") {
-        let bytes = runner.bytes_named(&ids.value)?;
+        let bytes = runner.bytes_named(ids)?;
         let ids = bytes.chunks_exact(8).map(|id| u64::from_le_bytes(id.try_into().expect("it has 8 bytes")));
         Rowset::ids(&ids.collect::<Vec<_>>())
     } else {
@@ -112,12 +97,9 @@ fn open(runner: &mut Runner, call: &Call) -> Outcome {
     runner.put(call, 0, share)
 }
 
-fn info(runner: &mut Runner, call: &Call) -> Outcome {
+fn info(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let share = runner.get::<Share>(call, 0)?;
-    call.expect("row_count", share.row_count())?;
-    call.expect("window_count", share.window_count())?;
-    call.expect("most_rows", share.most_rows())?;
-    call.expect("missing_count", share.missing::<u64>()?.len())
+    Ok(record!(share: row_count window_count most_rows; missing_count = share.missing::<u64>()?.len()))
 }
 
 /// `COLUMN:M`
@@ -127,7 +109,7 @@ fn target(runner: &Runner, call: &Call, word: &[u8]) -> Outcome<(String, ckpt::S
     Ok((name, load::lend(runner, call, &word[colon + 1..])?))
 }
 
-fn load_table(runner: &mut Runner, call: &Call) -> Outcome {
+fn load_table(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let share = runner.get::<Share>(call, 1)?;
     let mut rows = RowsMut::new();
     if !call.words[3].is_empty() {
@@ -137,19 +119,21 @@ fn load_table(runner: &mut Runner, call: &Call) -> Outcome {
         let (name, slot) = target(runner, call, word)?;
         rows = rows.column_into(&name, slot, ..);
     }
-    Ok(load::load(runner, call)?.load.add_table(share, call.number(2)?, rows)?)
+    nothing(load::load(runner, call)?.load.add_table(share, call.number(2)?, rows)?)
 }
 
 pub const COMMANDS: &[Command] = &[
     ("table.new", new),
     ("table.column", column),
-    ("save.table", |r, c| Ok(save::save(r, c)?.add_table(c.text(1)?, &r.get::<Table>(c, 2)?.rows)?)),
-    ("reader.tables", tables),
+    ("save.table", |r, c| nothing(save::save(r, c)?.add_table(c.text(1)?, &r.get::<Table>(c, 2)?.rows)?)),
+    ("reader.tables", |r, c| {
+        words(r.get::<Reader>(c, 0)?.tables().map(|info| Ok(info?.name())).collect::<Outcome<Vec<_>>>()?)
+    }),
     ("reader.table", table),
     ("reader.column", column_info),
     ("share.open", open),
     ("share.info", info),
-    ("share.rows", |r, c| c.expect_word(2, r.get::<Share>(c, 0)?.window_rows(c.number(1)?)?)),
-    ("share.missing", |r, c| c.expect_words(1, r.get::<Share>(c, 0)?.missing::<u64>()?)),
+    ("share.rows", |r, c| word(r.get::<Share>(c, 0)?.window_rows(c.number(1)?)?)),
+    ("share.missing", |r, c| words(r.get::<Share>(c, 0)?.missing::<u64>()?)),
     ("load.table", load_table),
 ];

@@ -4,29 +4,25 @@ use std::cell::RefCell;
 
 use ckpt::{KeyRef, Node, NodeKind, NodeValue, Tree};
 
-use crate::call::{name_of, named, Call};
-use crate::objects::{refused, wrong, Outcome, Runner};
-use crate::Command;
+use crate::call::{field, name_of, named, nothing, word, Call, Reply};
+use crate::objects::{refused, Outcome, Runner};
+use crate::{record, Command};
 
-pub fn put_tree(runner: &mut Runner, call: &Call, index: usize, tree: Tree) -> Outcome {
+pub fn put_tree(runner: &mut Runner, call: &Call, index: usize, tree: Tree) -> Outcome<Reply> {
     runner.put(call, index, RefCell::new(tree))
 }
 
-fn json(runner: &mut Runner, call: &Call) -> Outcome {
-    runner.with_tree(call, 0, |tree| call.expect_word(1, tree.json()?))
-}
-
 /// Adds one value or key.
-fn add(runner: &Runner, call: &Call, add_to: impl FnOnce(&mut Tree) -> Outcome) -> Outcome {
-    add_to(&mut runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut())
+fn add(runner: &Runner, call: &Call, add_to: impl FnOnce(&mut Tree) -> Outcome) -> Outcome<Reply> {
+    nothing(add_to(&mut runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut())?)
 }
 
-fn tensor(runner: &mut Runner, call: &Call) -> Outcome {
+fn tensor(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let name = call.key_text("name")?;
-    call.expect("path", runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut().add_tensor(name)?)
+    Ok(vec![field("path", runner.get::<RefCell<Tree>>(call, 0)?.borrow_mut().add_tensor(name)?)])
 }
 
-fn begin(runner: &mut Runner, call: &Call) -> Outcome {
+fn begin(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let kind = named(NodeKind, &call.text(1)?.to_uppercase())?;
     match call.key_text("class")? {
         None => add(runner, call, |tree| Ok(tree.begin(kind).map(drop)?)),
@@ -37,7 +33,7 @@ fn begin(runner: &mut Runner, call: &Call) -> Outcome {
 
 // ---- reading ----
 
-fn expect_node(call: &Call, node: &Node<'_>) -> Outcome {
+fn node_record(node: &Node<'_>) -> Reply {
     let (key_kind, key, key_int) = match node.key() {
         None => ("none", "", 0),
         Some(KeyRef::Text(key)) => ("text", key, 0),
@@ -53,25 +49,14 @@ fn expect_node(call: &Call, node: &Node<'_>) -> Outcome {
         _ => {}
     }
     let link = |node: Option<u64>| node.map_or("-".to_owned(), |node| node.to_string());
-    call.expect("kind", name_of(node.kind()).to_lowercase())?;
-    call.expect("key_kind", key_kind)?;
-    call.expect("key", key)?;
-    call.expect("key_int", key_int)?;
-    call.expect("bool", i32::from(bool))?;
-    call.expect("int", int)?;
-    call.expect_float("float", float)?;
-    call.expect("text", text)?;
-    if bytes.is_none() && call.key("bytes").is_some() {
-        return wrong(format!("expected bytes, found {:?}", node.kind()));
-    }
-    call.expect_bytes("bytes", bytes.unwrap_or_default())?;
-    call.expect("child_count", node.child_count())?;
-    call.expect("first_child", link(node.first_child()))?;
-    call.expect("next_sibling", link(node.next_sibling()))?;
-    call.expect("parent", link(node.parent()))
+    let mut said = record!(node: child_count; kind = name_of(node.kind()), key_kind = key_kind, key = key,
+        key_int = key_int, bool = u8::from(bool), int = int, float = float, text = text,
+        first_child = link(node.first_child()), next_sibling = link(node.next_sibling()), parent = link(node.parent()));
+    said.extend(bytes.map(|bytes| (Some("bytes".to_owned()), bytes.to_vec())));
+    said
 }
 
-fn native(runner: &mut Runner, call: &Call) -> Outcome {
+fn native(runner: &mut Runner, call: &Call) -> Outcome<Reply> {
     let value = runner.with_tree(call, 0, |tree| Ok(tree.to_value()?))?;
     put_tree(runner, call, 1, value.to_tree()?)
 }
@@ -79,7 +64,7 @@ fn native(runner: &mut Runner, call: &Call) -> Outcome {
 pub const COMMANDS: &[Command] = &[
     ("tree.new", |r, c| put_tree(r, c, 0, Tree::new()?)),
     ("tree.parse", |r, c| put_tree(r, c, 0, Tree::parse(&c.words[1])?)),
-    ("tree.json", json),
+    ("tree.json", |r, c| r.with_tree(c, 0, |tree| word(tree.json()?))),
     ("tree.key", |r, c| add(r, c, |tree| Ok(tree.key(c.text(1)?).map(drop)?))),
     ("tree.key_int", |r, c| add(r, c, |tree| Ok(tree.key(c.number::<i64>(1)?).map(drop)?))),
     ("tree.null", |r, c| add(r, c, |tree| Ok(tree.add_null().map(drop)?))),
@@ -92,9 +77,9 @@ pub const COMMANDS: &[Command] = &[
     ("tree.tensor", tensor),
     ("tree.begin", begin),
     ("tree.end", |r, c| add(r, c, |tree| Ok(tree.end().map(drop)?))),
-    ("tree.count", |r, c| r.with_tree(c, 0, |tree| c.expect_word(1, tree.node_count()))),
-    ("tree.node", |r, c| r.with_tree(c, 0, |tree| expect_node(c, &tree.node(c.number(1)?)?))),
-    ("tree.find", |r, c| r.with_tree(c, 0, |tree| c.expect_word(3, tree.find(c.number(1)?, c.text(2)?)?))),
-    ("tree.find_int", |r, c| r.with_tree(c, 0, |tree| c.expect_word(3, tree.find(c.number(1)?, c.number::<i64>(2)?)?))),
+    ("tree.count", |r, c| r.with_tree(c, 0, |tree| word(tree.node_count()))),
+    ("tree.node", |r, c| r.with_tree(c, 0, |tree| Ok(node_record(&tree.node(c.number(1)?)?)))),
+    ("tree.find", |r, c| r.with_tree(c, 0, |tree| word(tree.find(c.number(1)?, c.text(2)?)?))),
+    ("tree.find_int", |r, c| r.with_tree(c, 0, |tree| word(tree.find(c.number(1)?, c.number::<i64>(2)?)?))),
     ("tree.native", native),
 ];

@@ -1,13 +1,7 @@
-#!/usr/bin/env python3
-"""Translates scenarios into plain tokens for the runners. README.md describes scenarios, tokens and runners.
-
-  tokens.py SCENARIO DIR [NAME=VALUE…]    writes the tokens of a scenario to stdout
-
-Lines are checked against the table in commands.md, so a runner finds only what its command takes.
-"""
+"""The lines of scenarios: checked against the table of commands in commands.md, and ready to be sent to a runner."""
 import functools
 import re
-import sys
+import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +9,8 @@ HERE = Path(__file__).resolve().parent
 # Variables of all scenarios: the folder of PyTorch's files, the folder of tests, and the longest valid name.
 VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "TESTS": str(HERE.parent),
              "LONG": "n" * 4096}
+HEADER = HERE.parents[1] / "include" / "ckpt.h"
+SENT = {"equal": "same", "differ": "same", "store.list": "store.states"}  # commands that ask a runner for another one
 INTEGERS = set("N BITS BYTES COUNT INDEX NODE NUMBER OFFSET PARENT RANK SEED SIZE STEP WORLD".split())
 
 
@@ -26,6 +22,7 @@ class Mistake(Exception):
 class Command:
     """A row of the table: the notation of each word, of further words ("": there are none) and of each key."""
     words: list = field(default_factory=list)
+    sent: int = None  # so many of the words are sent, and the reply must say the others; None: all are sent
     more: str = ""
     keys: dict = field(default_factory=dict)
     expected: set = field(default_factory=set)  # the keys that are expectations
@@ -39,6 +36,7 @@ def read_table(text):
     for signatures, explained in rows:
         for name, *words in map(str.split, re.findall(r"`([^`]+)`", signatures)):
             table[name] = command = Command()
+            command.sent = words.index("→") if "→" in words else None
             for word in words:
                 if word == "EXPECT…":
                     listed = re.search(r"`([^`]+)`", explained)[1]
@@ -53,7 +51,7 @@ def read_table(text):
                     command.expected |= {key} if notation == "EXPECT" else set()
                 elif word.endswith("…"):
                     command.more = word
-                else:
+                elif word != "→":
                     command.words.append(word)
     return table
 
@@ -68,7 +66,7 @@ TABLE = read_table((HERE / "commands.md").read_text(encoding="utf-8"))
 
 # ---- values ----
 def decoded(word, variables):
-    """`text` with $NAME, then %XX replaced; bytes that are not UTF-8 are surrogates until the tokens are written."""
+    """`text` with $NAME, then %XX replaced; bytes that are not UTF-8 are surrogates until they are sent."""
     def value(match):
         if match[1] not in variables:
             raise ValueError(f"expected a value of ${match[1]}, found none")
@@ -115,25 +113,23 @@ def is_integer(text):
 
 # ---- lines ----
 class Line:
-    """One command of a scenario, checked: its name, and its tokens as (kind, text)."""
+    """One command of a scenario, checked, with its values as README.md says that runners get them."""
 
     def __init__(self, words, folder, variables):
         self.folder, self.variables, self.name = folder, {**variables, "DIR": str(folder)}, words[0]
-        self.tokens, timed = [], words[0] == "timed"
-        if timed:
+        # Keys that say what to do; keys that expect, with "=" or ">"; details of the error, with "=" or "~".
+        self.words, self.keys, self.expected, self.options = [], {}, {}, {}
+        self.status, self.details, self.timed = "OK", [], words[0] == "timed"
+        if self.timed:
             words = words[1:]
             self.name = words[0] if words else "timed"
         if self.name not in TABLE:
             raise ValueError(f"expected a command, found '{self.name}'")
         self.command = TABLE[self.name]
-        self.add("t" if timed else "c", self.name)
         at = words.index("->") if "->" in words else len(words)
         self.take_words(words[1:at])
         if at < len(words):
             self.take_status(words[at + 1:])
-
-    def add(self, kind, text):
-        self.tokens.append((kind, text))
 
     def value(self, notation, word):
         return plain(notation, decoded(word, self.variables), self.folder)
@@ -142,40 +138,54 @@ class Line:
         fixed, command, given = len(self.command.words), self.command, set()
         if len(words) < fixed:
             raise ValueError(f"expected {fixed} words, found {len(words)}")
-        for notation, word in zip(command.words, words):
-            self.add("w", self.value(notation, word))
+        self.words = [self.value(notation, word) for notation, word in zip(command.words, words)]
         for word in words[fixed:]:
             key, sign, value = word.partition("=")
             name = key.removesuffix(">")
             if command.more:
-                self.add("w", decoded(word, self.variables))
+                self.words.append(decoded(word, self.variables))
             elif word[0] == "@" and command.options and sign:
                 value = decoded(value, self.variables)
-                number = is_integer(value)
-                self.add("i" if number else "s", f"{key[1:]}={value if number else value.removeprefix(chr(34))}")
+                self.options[key[1:]] = int(value) if is_integer(value) else value.removeprefix('"')
             elif sign and name not in given and name in (command.keys if name == key else command.expected):
                 given.add(name)
-                self.take_key(key, value)
+                self.take_key(name, ">" if key != name else "=", value)
             else:
                 raise ValueError(f"expected what {self.name} takes, once; found '{word}'")
 
-    def take_key(self, key, value):
-        if key.endswith(">"):
-            self.add(">", f"{key[:-1]}={self.value('N', value)}")
-        elif value == "%":
-            self.add("=", f"{key}=")
+    def take_key(self, key, sign, value):
+        notation = "N" if sign == ">" else self.command.keys[key]
+        value = "" if value == "%" and sign == "=" else self.value(notation, value)
+        if key in self.command.expected:
+            self.expected[key] = sign, value
         else:
-            self.add("=", f"{key}={self.value(self.command.keys[key], value)}")
+            self.keys[key] = value
 
     def take_status(self, words):
         if not words:
             raise ValueError("expected a status after '->', found none")
-        self.add("!", words[0])
+        self.status = words[0]
         for word in words[1:]:
             key, sign, value = re.fullmatch(r"(\w+)([=~])(.*)|.*", word).groups()
             if not sign:
                 raise ValueError(f"expected KEY=VALUE or KEY~VALUE, found '{word}'")
-            self.add("e" if sign == "=" else "~", f"{key}={decoded(value, self.variables)}")
+            self.details.append((key, sign, decoded(value, self.variables)))
+
+    def request(self, words=None, **keys):
+        """What is sent; other words, and further keys, if they are given."""
+        fields = self.words[:self.command.sent] if words is None else words
+        options = [("@" if isinstance(value, int) else "$", key, value) for key, value in self.options.items()]
+        named = [*(("=", key, value) for key, value in {**self.keys, **keys}.items()), *options]
+        return " ".join([SENT.get(self.name, self.name), *map(quoted, fields),
+                         *(f"{sign}{key}={quoted(str(value))}" for sign, key, value in named)])
+
+
+def quoted(text):
+    return urllib.parse.quote_from_bytes(text.encode("utf-8", "surrogateescape"), safe="/:,")
+
+
+def unquoted(text):
+    return urllib.parse.unquote_to_bytes(text).decode("utf-8", "surrogateescape")
 
 
 def words_of(source):
@@ -191,43 +201,42 @@ def read_line(source, folder, variables):
     return Line(words, folder, dict(variables)) if words else None
 
 
-def read_lines(text, name, folder, variables):
+@functools.lru_cache
+def lists():
+    """What `each` goes through: its name, then the variables of each turn."""
+    found = re.findall(r"CKPT_DTYPE_(\w+) = (0x\w+)", HEADER.read_text(encoding="utf-8"))
+    dtypes = [{"D": name.lower(), "CODE": str(int(number, 16)), "BITS": str(int(number, 16) % 256)}
+              for name, number in found]
+    for dtype in dtypes:  # the bytes of 7 and of 64 elements
+        dtype.update({f"BYTES{count}": str(-(-count * int(dtype["BITS"]) // 8)) for count in (7, 64)})
+    return {"dtype": dtypes, "whole": [dtype for dtype in dtypes if int(dtype["BITS"]) % 8 == 0]}
+
+
+def without_each(words):
+    """The words of the line that `each` repeats, or all."""
+    return words[2:] if words[:1] == ["each"] else words
+
+
+def turns_of(source):
+    """(the line without `each`, the variables that it adds) for each turn"""
+    words = words_of(source)
+    if words[:1] != ["each"]:
+        return [(source, {})]
+    if len(words) < 3 or words[1] not in lists():
+        raise ValueError(f"expected each {' or '.join(lists())}, and a line; found '{source.strip()}'")
+    return [(" ".join(words[2:]), turn) for turn in lists()[words[1]]]
+
+
+def read_lines(text, name, folder, variables=VARIABLES):
     """(line number, Line) of every line that has a command."""
-    variables = tuple(variables.items())
     for number, source in enumerate(text.split("\n"), 1):
         try:
-            line = read_line(source, str(folder), variables)
+            for repeated, turn in turns_of(source):
+                if line := read_line(repeated, str(folder), tuple((variables | turn).items())):
+                    yield number, line
         except ValueError as why:
             raise Mistake(f"{name}:{number}: {words_of(source)[0]}: {why}") from None
-        if line:
-            yield number, line
-
-
-def tokenised(text, name, folder, variables=VARIABLES):
-    """(the tokens of a scenario, the number of its commands)"""
-    made, count = bytearray(), 0
-    for number, line in read_lines(text, name, folder, variables):
-        count += 1
-        for kind, value in [(":", f"{name}:{number}: {line.name}"), *line.tokens, (".", "")]:
-            raw = value.encode("utf-8", "surrogateescape")
-            made += b"%s%d %s\n" % (kind.encode(), len(raw), raw)
-    return bytes(made), count
 
 
 def read_scenario(path):
     return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-
-
-def main(arguments):
-    if len(arguments) < 2:
-        sys.exit(__doc__)
-    path, folder, *given = arguments
-    try:
-        made, _ = tokenised(read_scenario(path), path, folder, VARIABLES | dict(word.split("=", 1) for word in given))
-    except Mistake as mistake:
-        sys.exit(str(mistake))
-    sys.stdout.buffer.write(made)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
