@@ -15,6 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.append(str(REPOSITORY / "cmake"))
+from api import of_sources  # noqa: E402
+
 SAVES = ("ckpt_save_run", "ckpt_save_start", "ckpt_save_start_in_place")
 
 
@@ -34,8 +38,9 @@ class Function:
 
 
 def functions(folder):
-    """All functions of the public headers in FOLDER, which are installed, in their order."""
-    api = json.loads((Path(folder).parent / "share/ckpt/api.json").read_text())
+    """All functions of the public headers in FOLDER, which are installed or those of the sources, in their order."""
+    installed = Path(folder).parent / "share/ckpt/api.json"
+    api = json.loads(installed.read_text()) if installed.exists() else of_sources(REPOSITORY)
     return [Function(one["returns"], one["name"], ", ".join(f"{a['type']} {a['name']}" for a in one["arguments"]))
             for one in api["functions"]]
 
