@@ -5,7 +5,9 @@
 #include "runner.h"
 
 static ckpt_status run_version(runner* r) {
-  say_text(r, "text", ckpt_version_string());
+  /* Both libraries come in one version. */
+  const int same = strcmp(ckpt_version_string(), ckpt_file_version_string()) == 0;
+  say_text(r, "text", same ? ckpt_version_string() : ckpt_file_version_string());
   say(r, "number", "%d", ckpt_version_number());
   say(r, "header", "%d", CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH);
   return CKPT_OK;
