@@ -265,7 +265,7 @@ typedef struct ckpt_job ckpt_job;
  * where another process loads ("latest"), or for a training that begins anew on purpose ("none").
  * With purpose=import the session takes its turn among imports into the run: it waits for theirs, for at most
  * timeout_ms (TIMEOUT), and holds its own until it is freed. Without option run it takes "main", or "import" if a
- * trainer has used "main" since the last import.
+ * trainer has used "main" since the last import; ranks that meet by rendezvous must say it.
  * Options: run, purpose, continue_from, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3),
  * arena_bytes, mirror_keep_last.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */

@@ -18,9 +18,14 @@ using namespace ckpt::interop;
 // Runs a call. Lets no exception out.
 template <typename Body>
 static ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
-  const Status status = call_guarded(body);
-  if (err) *err = error_of(status);
-  return status.code();
+  try {
+    const Status status = call_guarded(body);
+    if (err) *err = error_of(status);
+    return status.code();
+  } catch (...) {  // no memory for the error's own lists
+    if (err) *err = ckpt_error_new(CKPT_NOMEM, "out of memory", nullptr, nullptr, 0);
+    return CKPT_NOMEM;
+  }
 }
 
 const char* ckpt_file_version_string(void) { return CKPT_VERSION; }
@@ -85,15 +90,20 @@ static Result<client::CheckpointInfo> import_under(Job& job, ImportWork& work) {
   const Lent<ForeignCheckpoint> lent(std::move(read));  // the save reads its files
   ForeignCheckpoint& from = *lent;
   CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
-  auto id = import_checkpoint(work.store, from, request, job);
+  client::CheckpointInfo info;
+  auto look = [&](const std::string& id) -> Status {
+    const client::Options options = client_options(request.options);
+    if (request.options.integer("verify_after") != 0) {
+      CKPT_ASSIGN(const client::Reader saved, result(client::Reader::open(work.store, id, options)));
+      CKPT_TRY(compare_import(saved, from, reading_options(request.options, &job)));
+    }
+    if (!work.wants_info) return Ok();
+    CKPT_ASSIGN(info, result(work.store.find(id, options)));
+    return Ok();
+  };
+  auto id = import_checkpoint(work.store, from, request, job, look);
   if (!id.ok()) return explain_fence(std::move(id).status());
-  if (request.options.integer("verify_after") != 0) {
-    CKPT_ASSIGN(const client::Reader saved,
-                result(client::Reader::open(work.store, *id, client_options(request.options))));
-    CKPT_TRY(compare_import(saved, from, reading_options(request.options, &job)));
-  }
-  if (!work.wants_info) return client::CheckpointInfo();
-  return result(work.store.find(*id, client_options(request.options)));
+  return info;
 }
 
 ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
@@ -178,6 +188,7 @@ static Result<std::shared_ptr<OpenedFile>> open_file(const std::string& path, co
 
 ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
+    CKPT_TRY(check_version());
     if (!out || !path) return null_status("out or path");
     if (ckpt_options_has_job(options) != 0)
       return Status(CKPT_INVALID,

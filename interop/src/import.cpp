@@ -255,9 +255,10 @@ class Importer {
 }  // namespace
 
 Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request,
-                                      Job& job) {
+                                      Job& job, const std::function<Status(const std::string& id)>& then) {
   Importer importer(store, from, request, job);
   Result<std::string> id = importer.run();
+  if (id.ok() && then) CKPT_TRY(then(*id));
   if (id.ok()) return id;
   const Closing tidying(id.status());
   with_parts([&] { return importer.clean(), true; }, CKPT_CALL_TIDY);

@@ -19,8 +19,9 @@ struct ImportRequest {
 };
 
 // The id of what was saved. Elements go from the mapped files to the save. `job` tells how far it is, and can cancel
-// it. The statuses of ckpt_import.
+// it. `then` (may be null) gets the id before the next import into the run has its turn, which may replace it. The
+// statuses of ckpt_import.
 Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpoint& from, const ImportRequest& request,
-                                      Job& job);
+                                      Job& job, const std::function<Status(const std::string& id)>& then = {});
 
 }  // namespace ckpt::interop

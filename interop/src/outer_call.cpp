@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/strformat.h"
 
 namespace ckpt::interop {
 
@@ -13,6 +14,15 @@ ckpt_error* error_of(const Status& status) {
     values.push_back(value.c_str());
   }
   return ckpt_error_new(status.code(), status.message().c_str(), keys.data(), values.data(), keys.size());
+}
+
+Status check_version() {
+  const std::string_view found = ckpt_version_string();
+  if (found == CKPT_VERSION) return Ok();
+  return Status(CKPT_UNSUPPORTED, strformat("libckpt_files {} needs libckpt {}, found {}: install both of one version",
+                                            CKPT_VERSION, CKPT_VERSION, found))
+      .with("expected", CKPT_VERSION)
+      .with("found", std::string(found));
 }
 
 // Of a call that failed; frees the error.
@@ -26,6 +36,7 @@ static Status status_of(ckpt_error* error) {
 }
 
 Result<std::shared_ptr<OuterCall>> OuterCall::begin(const ckpt_options* options) {
+  CKPT_TRY(check_version());
   ckpt_call* handle = nullptr;
   ckpt_error* error = nullptr;
   if (ckpt_call_new(&handle, options, &error) != CKPT_OK) return status_of(error);
@@ -63,7 +74,7 @@ bool OuterCall::look(Job& own, Status* answer) const {
   ckpt_error* error = nullptr;
   (void)ckpt_call_look(handle_, &state, &error);
   Status cause = error ? status_of(error) : Ok();
-  if (state.cancelled != 0) own.cancel();
+  if (state.cancelled != 0 || cause.code() == CKPT_CANCELLED) own.cancel();
   if (state.over_ms >= 0) own.call->end_at(cause, steady_ms() - state.over_ms);
   if (Status ended = own.call->check(); !ended.ok() && state.over_ms < 0) {
     ckpt_error* const made = error_of(ended);

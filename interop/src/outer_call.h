@@ -17,6 +17,8 @@ namespace ckpt::interop {
 
 // For a caller, who frees it; null for OK.
 ckpt_error* error_of(const Status& status);
+// UNSUPPORTED where the program runs with a libckpt of another version: the two have one list of options.
+Status check_version();
 
 class OuterCall {
  public:

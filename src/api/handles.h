@@ -129,6 +129,7 @@ struct ckpt_report : ckpt::Owned {
 struct ckpt_session : ckpt::Owned {
   std::shared_ptr<ckpt::session::Session> session;
   std::shared_ptr<ckpt::maintain::Mirror> mirror;  // on rank 0 of a store that has one
+  std::shared_ptr<ckpt::store::Lock> turn{};       // of an import
 };
 struct ckpt_save : ckpt::Owned {
   std::shared_ptr<ckpt::save::Save> save;

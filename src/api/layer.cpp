@@ -72,7 +72,14 @@ ckpt_status ckpt_call_new(ckpt_call** out, const ckpt_options* options, ckpt_err
   });
 }
 
-void ckpt_call_free(ckpt_call* call) { release(call); }
+void ckpt_call_free(ckpt_call* call) {
+  if (call && !call->forked())
+    (void)guard(nullptr, [&]() -> Status {
+      call->job->end_outside(Status(CKPT_INTERNAL, "the call was freed before it was finished"));
+      return Ok();
+    });
+  release(call);
+}
 
 void ckpt_call_run(const ckpt_call* call, int32_t how, ckpt_call_work work, void* user) {
   if (!call || !work || call->forked()) return;
@@ -98,7 +105,7 @@ ckpt_status ckpt_call_look(const ckpt_call* call, ckpt_call_state* out, ckpt_err
 }
 
 void ckpt_call_close(const ckpt_call* call, const ckpt_error* cause) {
-  if (call && cause && !call->forked()) (void)call->job->call->end(cause->status);
+  if (call && cause && !call->forked()) (void)guard(nullptr, [&] { return call->job->call->end(cause->status); });
 }
 
 // Adds what has come since the last time.
@@ -129,12 +136,19 @@ ckpt_status ckpt_call_count(const ckpt_call* call, const ckpt_job_stats* done, c
 
 void ckpt_call_keep(const ckpt_call* call, void* memory, void (*release)(void* memory)) {
   if (!release) return;
-  const std::shared_ptr<void> kept(memory, release);
-  if (call && !call->forked()) call->job->call->keep_if_left(kept);
+  (void)guard(nullptr, [&]() -> Status {
+    const std::shared_ptr<void> kept(memory, release);
+    if (call && !call->forked()) call->job->call->keep_if_left(kept);
+    return Ok();
+  });
 }
 
 void ckpt_call_finish(const ckpt_call* call, const ckpt_error* problem) {
-  if (call && !call->forked()) call->job->end_outside(problem ? problem->status : Ok());
+  if (!call || call->forked()) return;
+  (void)guard(nullptr, [&]() -> Status {
+    call->job->end_outside(problem ? problem->status : Ok());
+    return Ok();
+  });
 }
 
 // ---- memory that is filled when it is wanted ----
@@ -207,6 +221,7 @@ ckpt_status ckpt_save_set_late_memory(ckpt_save* save, const ckpt_late_memory* m
     CKPT_TRY(get_struct(memory, &given, offsetof(ckpt_late_memory, release), sizeof given));
     if (!given.fill || !given.begin || !given.wait || !given.done) return null_status("fill, begin, wait or done");
     CKPT_TRY(check_reserved(given.reserved));
+    if (save->save->begun()) return Status(CKPT_INVALID, "the save has begun; its memory cannot be filled late");
     save->save->fill_from(std::make_shared<CallersMemory>(given));
     return Ok();
   });

@@ -29,7 +29,8 @@ ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint3
       CKPT_ASSIGN(auto session, session::Session::open(kept.store, rank, world_size, given ? given->c_str() : nullptr,
                                                        bag, job, kept.mirror));
       CKPT_ASSIGN(auto mirror, start_mirror(kept, session, bag));
-      return ckpt_session{{}, std::move(session), std::move(mirror)};
+      std::shared_ptr<store::Lock> turn = session->take_turn();
+      return ckpt_session{{}, std::move(session), std::move(mirror), std::move(turn)};
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
     CKPT_ASSIGN(ckpt_session session, make_apart<ckpt_session>(job, options_of(options).integer("timeout_ms"), open));

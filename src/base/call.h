@@ -3,10 +3,10 @@
 // works for a call has a context, and whoever hands work to another thread (Job, run_parallel, IoQueue) hands it on.
 //
 // What a call's time means. Each operation of a store (a read, a write, a request with all its repetitions) may take
-// `patience_ms` from its own beginning. One that takes longer ends the call: all other operations end at once then, but
-// for those that tell others or tidy up (CallContext::shielded), which have kClosingMs together. So a call ends
-// patience_ms and some seconds after the last thing that succeeded, and computing is never cut short.
-// All of Call may be used from any thread.
+// `patience_ms` from its own beginning, one of a wait until the wait's end. One that takes longer ends the call: all
+// other operations end at once then, but for those that tell others or tidy up (CallContext::shielded), which have
+// kClosingMs together. So a call ends patience_ms and some seconds after the last thing that succeeded, and computing
+// is never cut short. All of Call may be used from any thread.
 #pragma once
 
 #include <atomic>

@@ -31,6 +31,12 @@ Status Job::work_on(int32_t done, const std::function<Status(Job&)>& work) {
   return status;
 }
 
+void Job::end_outside(Status status) {
+  if (ended()) return;
+  counters.total_us = elapsed_us();
+  end(CKPT_JOB_DONE, std::move(status));
+}
+
 Status Job::run(int32_t done, const std::function<Status(Job&)>& work) {
   taken_ = true;
   be_part_of_outer();

@@ -42,7 +42,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Status run_apart(int32_t done, std::function<Status(Job&)> work);
   // Of work on threads that are somebody else's (ckpt_layer.h): begins, and ends as DONE, FAILED or CANCELLED.
   void begin_outside();
-  void end_outside(Status status) { end(CKPT_JOB_DONE, std::move(status)); }
+  void end_outside(Status status);
   // Also has `look` tell, while somebody waits for the job, whether its thread is to be left behind with that answer.
   // Set before the work begins. Only one at a time asks.
   void look_too(std::function<bool(Status* answer)> look) { look_too_ = std::move(look); }

@@ -3,6 +3,7 @@
 #include <ckpt_file.h>
 #include <ckpt_layer.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <string>
 #include <string_view>
@@ -24,18 +25,18 @@ std::string folder_of_libckpt() {
   return std::string(path.substr(0, path.rfind('/') + 1));
 }
 
-// Of its own folder or, failing that, of the system's: null if that has none either.
+// Of libckpt's folder or, if it has none, of the system's; null with the reason in dlerror().
 void* open_library() {
   const std::string beside = folder_of_libckpt() + kName;
-  void* const handle = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
-  return handle ? handle : dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  const bool is_there = access(beside.c_str(), F_OK) == 0;
+  return dlopen(is_there ? beside.c_str() : kName, RTLD_NOW | RTLD_LOCAL);
 }
 
 Library load() {
   Library library{open_library(), ""};
   if (!library.handle) {
     const char* const why = dlerror();
-    library.problem = "files of other programs need libckpt_files, which is not installed: install ckpt-files " +
+    library.problem = "files of other programs need libckpt_files, which cannot be loaded: install ckpt-files " +
                       std::string(ckpt_version_string()) + " beside libckpt (" + (why ? why : kName) + ")";
     return library;
   }

@@ -326,7 +326,8 @@ static Status await_outcome(Session& session, const Attempt& attempt, const Comm
     if (outcome.code() == CKPT_GONE) return outcome_of_gone(session, attempt);
     const bool unread = outcome.code() == CKPT_COMMIT_UNKNOWN;
     if (poll.fails() || (outcome.code() != CKPT_NOT_FOUND && !unread)) return outcome;
-    Status failure = job.check();
+    // An operation that was too late for the wait has ended the call; the wait itself says more.
+    Status failure = job.cancelled() || !backoff.expired() ? job.check() : Ok();
     if (failure.ok()) failure = check_leader(session, attempt);
     if (failure.ok() && backoff.expired())
       failure = Status(CKPT_TIMEOUT,

@@ -112,7 +112,8 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   CKPT_ASSIGN(const auto entry, std::move(found));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     CKPT_TRY(remove_committed(store, entry, nullptr));
-    return store.finish_removals();
+    (void)store.finish_removals();  // it is removed; what files are left, the next removal takes
+    return Ok();
   }
   const std::string record = format::attempt_key(entry.summary.token, entry.summary.attempt, entry.summary.label);
   auto text = store.get(record, 4096);
@@ -166,7 +167,8 @@ static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& e
 static void finish_removals(store::Store& store, Report* report) {
   const Status status = store.finish_removals();
   if (!status.ok())
-    report->add(CKPT_FINDING_KEPT, status.code(), "", "files of removed checkpoints stay, since " + status.message());
+    report->add(CKPT_FINDING_KEPT, status.code(), "",
+                "files of removed checkpoints may stay, since " + status.message());
 }
 
 Status check_policy(const RetentionPolicy& policy) {

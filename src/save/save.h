@@ -71,6 +71,7 @@ class Save {
   // The memory of tensors is filled as the save comes to it. Of those whose elements lie in a row alone; before
   // begin().
   void fill_from(std::shared_ptr<LateMemory> memory) { settings_.memory = std::move(memory); }
+  bool begun() const { return begun_; }
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
   Status noted(Status status);
   // Instead of running it: tells the other ranks why. INVALID once it has begun.

@@ -186,7 +186,7 @@ static Status await_all(store::Store& store, const SessionPlan& plan, Reception&
     auto complete = await_ranks(store, plan, reception, turns, alive, &ranks);
     if (complete.ok() && *complete) return check_fence(store, plan);
     if (complete.status().code() != CKPT_TIMEOUT) CKPT_TRY(complete.status());
-    CKPT_TRY(job.check());
+    if (job.cancelled() || !backoff.expired()) CKPT_TRY(job.check());
     if (!backoff.expired()) continue;
     return Status(CKPT_TIMEOUT, strformat("{} of {} ranks did not come to the rendezvous within {} ms: {}",
                                           ranks.missing.size(), plan.world_size, timeout_ms, list_ranks(ranks.missing)))
@@ -249,7 +249,7 @@ static Result<std::string> await_welcome(store::Store& store, std::string_view r
     auto answer = find_welcome(store, run, newcomer, nonce, &seen);
     const bool late = answer.status().code() == CKPT_TIMEOUT;
     if (!late && (!answer.ok() || !answer->empty())) return answer;
-    CKPT_TRY(job.check());
+    if (job.cancelled() || !backoff.expired()) CKPT_TRY(job.check());
     if (!backoff.expired()) continue;
     return Status(CKPT_TIMEOUT, strformat("rank {}: rank 0 did not come to the rendezvous of run \"{}\" within {} ms",
                                           newcomer.rank, run, timeout_ms))
@@ -283,7 +283,7 @@ Status await_start(store::Store& store, const SessionPlan& plan, int64_t timeout
       if (decided.ok() && *decided) break;
       if (fenced.ok()) fenced = decided.status();
     }
-    CKPT_TRY(job.check());
+    if (job.cancelled() || !backoff.expired()) CKPT_TRY(job.check());
     if (fenced.code() != CKPT_TIMEOUT) CKPT_TRY(std::move(fenced));
     if (backoff.expired())
       return Status(CKPT_TIMEOUT,

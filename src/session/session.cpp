@@ -28,6 +28,10 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
   if (rank == 0 && session_string)
     return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
+  if (rendezvous && world_size > 1 && options.str("purpose") == "import" && !options.is_set("run"))
+    return Status(CKPT_INVALID,
+                  "option run: an import whose ranks meet by rendezvous must say it, since rank 0 alone "
+                  "could choose it");
   if (world_size > 1 && !store->traits().exclusive)
     return Status(CKPT_UNSUPPORTED,
                   strformat("{}: {} ranks cannot save with conditional_puts=emulate, since two of them "

@@ -75,6 +75,9 @@ class Session {
   uint64_t arena_room() const { return quarter_left(free_at_open_, free_memory()); }
   // The value of option arena_bytes.
   uint64_t arena_bytes() const { return arena_bytes_; }
+  // An import's turn (turn.h), for whoever ends the session: a thread that is left behind keeps the session, and must
+  // not keep other imports waiting. Null for other sessions.
+  std::unique_ptr<store::Lock> take_turn() { return std::move(turn_); }
 
  private:
   Session(std::shared_ptr<store::Store> store, uint32_t rank) : store_(std::move(store)), rank_(rank) {}
@@ -90,7 +93,7 @@ class Session {
   Status choose_line(const Options& options);
 
   std::shared_ptr<store::Store> store_, mirror_;
-  std::unique_ptr<store::Lock> turn_;  // of an import
+  std::unique_ptr<store::Lock> turn_;  // of an import, until take_turn
   uint32_t rank_ = 0;
   SessionPlan plan_;
   std::string string_;

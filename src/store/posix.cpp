@@ -240,13 +240,9 @@ Status PosixStore::retire(std::string_view directory, std::string_view slot, Byt
   CKPT_TRY(make_directory(kTrashDir));
   CKPT_TRY(move_directory(root_, directory, trash));
   Status status = delete_retired(trash, slot);
-  if (status.code() == CKPT_CONFLICT) {
-    left_trash_ = true;
-    return Ok();
-  }
-  // NOT_FOUND: another session has emptied the trash meanwhile. After any other error the next session deletes the
-  // rest.
-  return status.code() == CKPT_NOT_FOUND ? Ok() : status;
+  if (status.ok() || status.code() == CKPT_NOT_FOUND) return Ok();  // another session has emptied the trash meanwhile
+  left_trash_ = true;
+  return status.code() == CKPT_CONFLICT ? Ok() : status;
 }
 
 Status PosixStore::finish_removals() { return left_trash_.exchange(false) ? empty_trash() : Ok(); }
@@ -256,6 +252,7 @@ Status PosixStore::finish_removals() { return left_trash_.exchange(false) ? empt
 Status PosixStore::empty_trash() {
   auto entries = list_directory(root_, kTrashDir);
   if (entries.status().code() == CKPT_NOT_FOUND) return Ok();
+  if (!entries.ok()) left_trash_ = true;
   CKPT_TRY(entries.status());
   Status first;
   for (const Entry& entry : *entries) {

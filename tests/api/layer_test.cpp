@@ -125,6 +125,10 @@ TEST(Layer, ACallServesTheJobOfItsOptionsOnceAndEndsIt) {
   const Job well = new_job(other);
   ckpt_call_finish(new_call(other).get(), nullptr);
   EXPECT_EQ(ckpt_job_state(well.get()), CKPT_JOB_DONE);
+  const Options forgotten = options({});
+  const Job unfinished = new_job(forgotten);
+  new_call(forgotten).reset();
+  EXPECT_EQ(ckpt_job_state(unfinished.get()), CKPT_JOB_FAILED) << "nobody would end it any more";
 }
 
 // An import that waits for its turn, which another one has.
@@ -224,7 +228,7 @@ void done(void* user, uint64_t) {
 
 void release(void* user) { ++*filler_of(user).released; }
 
-void set_late(ckpt_save* save, Filler* filler) {
+ckpt_status set_late(ckpt_save* save, Filler* filler) {
   ckpt_late_memory memory{};
   memory.struct_size = sizeof memory;
   memory.user = filler;
@@ -233,8 +237,7 @@ void set_late(ckpt_save* save, Filler* filler) {
   memory.wait = wait;
   memory.done = done;
   memory.release = release;
-  Error error;
-  EXPECT_EQ(ckpt_save_set_late_memory(save, &memory, error), CKPT_OK) << error.text();
+  return ckpt_save_set_late_memory(save, &memory, nullptr);
 }
 
 TEST(Layer, LateMemoryIsFilledBeforeItIsSaved) {
@@ -248,7 +251,7 @@ TEST(Layer, LateMemoryIsFilledBeforeItIsSaved) {
     Save save = new_save(world.sessions[0], "a", {{"compression", compression}});
     const auto size = static_cast<int64_t>(filler.memory.size());
     add(save.get(), "w", whole(CKPT_DTYPE_U8, {size}), filler.memory.data(), filler.memory.size());
-    set_late(save.get(), &filler);
+    EXPECT_EQ(set_late(save.get(), &filler), CKPT_OK);
     Error error;
     ASSERT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
     save.reset();
@@ -270,9 +273,10 @@ TEST(Layer, AnErrorOfLateMemoryEndsTheSave) {
   filler.memory.resize(4096);
   Save save = new_save(world.sessions[0], "a", {{"compression", "none"}});
   add(save.get(), "w", whole(CKPT_DTYPE_U8, {4096}), filler.memory.data(), filler.memory.size());
-  set_late(save.get(), &filler);
+  EXPECT_EQ(set_late(save.get(), &filler), CKPT_OK);
   Error error;
   EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_GONE);
+  EXPECT_EQ(set_late(save.get(), &filler), CKPT_INVALID) << "it is read already";
   EXPECT_NE(error.text().find("the server has it no more"), std::string::npos) << error.text();
   save.reset();
   EXPECT_EQ(released, 1);
@@ -298,6 +302,7 @@ TEST(Layer, SessionsOfImportsTakeTurnsInTheRunThatTheyChoose) {
   Session first(opened);
   EXPECT_EQ(ckpt_session_open(&opened, store.get(), 0, 1, nullptr, import.get(), error), CKPT_TIMEOUT);
   EXPECT_NE(error.text().find("another import into run \"main\""), std::string::npos) << error.text();
+  const Save left = new_save(first, "a");  // as a thread that was left behind would have it
   first.reset();
   ASSERT_EQ(ckpt_session_open(&opened, store.get(), 0, 1, nullptr, import.get(), error), CKPT_OK) << error.text();
   first.reset(opened);
@@ -306,6 +311,9 @@ TEST(Layer, SessionsOfImportsTakeTurnsInTheRunThatTheyChoose) {
   const Session third(opened);
   EXPECT_NE(std::string(ckpt_session_string(third.get())).find("import"), std::string::npos)
       << ckpt_session_string(third.get());
+  const Options meet = options({{"purpose", "import"}, {"rendezvous", 1}});
+  EXPECT_EQ(ckpt_session_open(&opened, store.get(), 0, 2, nullptr, meet.get(), error), CKPT_INVALID);
+  EXPECT_NE(error.text().find("option run"), std::string::npos) << error.text();
 }
 
 }  // namespace
