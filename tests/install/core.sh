@@ -29,7 +29,7 @@ export LD_LIBRARY_PATH=$scratch/lib
 tool=$scratch/ckpt
 golden=$(find "$source/tests/golden/r1" -name MANIFEST -print -quit)
 "$tool" --version
-missing='need libckpt_files, which is not installed: install ckpt-files'
+missing='need libckpt_files, which cannot be loaded: install ckpt-files'
 expect "$missing" "$tool" import x.pt "$scratch/store" --label x
 expect "$missing" "$tool" export "$(dirname "$golden")" "$scratch/x.pt"
 expect "$missing" "$tool" map check llama-hf-to-tune x.safetensors
