@@ -23,7 +23,8 @@ COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/"
 ITEM = re.compile(rf"""
     (?P<comment>{COMMENT})
   | \#define[ ](?P<constant>CKPT_\w+)[ ]+(?P<value>"[^"]*"|\d+|UINT64_MAX)(?=\s)
-  | (?P<skip>\#(?:[^\n]|\\\n)*|extern[ ]"C"[ ]\{{|\}}|typedef[ ]int32_t[ ]ckpt_status;)
+  | (?P<skip>\#(?:include|if|ifdef|ifndef|else|endif)\b[^\n]*|\#define[ ]\w+_H(?=\n)|\#define[ ]CKPT_API\b[^\n]*
+      |\#define[ ]CKPT_DTYPE\([^\n]*|extern[ ]"C"[ ]\{{|\}}|typedef[ ]int32_t[ ]ckpt_status;)
   | typedef[ ](?P<callback>[\w ]+?[ *]*\(\*(?P<called>\w+)\)\([^()]*\));
   | typedef[ ]struct[ ](?P<handle>\w+)[ ]\w+;
   | typedef[ ]struct[ ](?P<struct>\w+)[ ]\{{(?P<fields>(?:{COMMENT}|[^}}])*)\}}[ ]\w+;
@@ -78,15 +79,22 @@ def enum_of(header, doc, body):
     return {"name": kind, "prefix": prefix, "header": header, "text": doc, "values": values}
 
 
-def struct_of(header, name, doc, body, constants):
+def struct_of(header, name, doc, body, constants, callbacks):
+    def refuse(what):
+        raise SystemExit(f"{header}: struct {name}: this is not understood: {what}")
     fields, at, widest = [], 0, 1
     for before, code, after in rows_of(body, ";"):
         first, *others = code.split(", ")
         kind = declared(re.sub(r"\[.*", "", first))["type"]
         for declarator in [first, *others]:
-            field, array = re.search(r"(\w+)(?:\[(\w+)\])?$", declarator).groups()
+            found = re.fullmatch(r"(?:[\w *]*[ *])?(\w+)(?:\[(\w+)\])?", declarator) or refuse(declarator)
+            field, array = found.groups()
+            if kind not in SIZES and not kind.endswith("*") and kind not in callbacks:
+                refuse(declarator)
             width = SIZES.get(kind, 8)  # pointers and callbacks
-            count = int(array) if array and array.isdigit() else constants.get(array)
+            if array and not array.isdigit() and array not in constants:
+                refuse(declarator)
+            count = array and (int(array) if array.isdigit() else constants[array])
             at = -(-at // width) * width
             fields.append({"name": field, "type": kind, **({"count": count} if count else {}), "offset": at,
                            "size": width * (count or 1), "text": before or after})
@@ -137,7 +145,8 @@ def read_header(path, api):
             section, made = "handles", {"name": found["handle"], "header": header, "text": doc}
         elif found["struct"]:
             constants = {constant["name"]: constant["value"] for constant in api["constants"]}
-            section, made = "structs", struct_of(header, found["struct"], doc, found["fields"], constants)
+            callbacks = {callback["name"] for callback in api["callbacks"]}
+            section, made = "structs", struct_of(header, found["struct"], doc, found["fields"], constants, callbacks)
         elif found["values"]:
             section, made = "enums", enum_of(header, doc, found["values"])
         elif found["called"]:
@@ -150,6 +159,8 @@ def read_header(path, api):
         if made:
             api[section].append(made)
         doc = ""
+    if rest := text[end:].strip():
+        raise SystemExit(f"{path}: this is not understood: {rest[:200]}")
 
 
 def options_of(text, functions):

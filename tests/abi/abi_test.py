@@ -124,6 +124,15 @@ def described():
             yield f"{constant['name']} {constant['value']}"
 
 
+def meanings():
+    """What comments of fields say to the generators of bindings: another word there is another interface."""
+    for struct in API["structs"]:
+        for field in struct["fields"]:
+            found = [f"{key}={field[key]}" for key in ("enum", "bool", "nullable", "none") if key in field]
+            if found:
+                yield " ".join([f"{struct['name']}.{field['name']}", *found])
+
+
 def layout_program():
     """Prints the same from what the compiler knows; it does not compile if a prototype is another."""
     lines = ["#include <stdio.h>", "#include <stddef.h>"] + [f'#include "{header.name}"' for header in HEADERS]
@@ -156,6 +165,7 @@ def layout():
 def check_layout():
     recorded, found = LAYOUT.read_text().splitlines(), layout().splitlines()
     problems = list(difflib.unified_diff(list(described()), found, "api.json", "the compiler", lineterm=""))
+    found += meanings()
     if recorded != found:
         problems += difflib.unified_diff(recorded, found, "layout.txt", "the headers", lineterm="")
         problems.append("meant? then run tests/abi/abi_test.py record")
@@ -165,7 +175,7 @@ def check_layout():
 def main():
     command = sys.argv[1] if len(sys.argv) == 2 else ""
     if command == "record":
-        LAYOUT.write_text(layout())
+        LAYOUT.write_text(layout() + "".join(line + "\n" for line in meanings()))
         return
     checks = {"symbols": check_symbols, "dialects": check_dialects, "layout": check_layout,
               "hardened": check_hardened}

@@ -27,7 +27,7 @@ fn main() {
     let library = match found {
         Ok(library) => library,
         Err(error) => {
-            eprintln!("{error}\n\nInstall libckpt 0.1, or set PKG_CONFIG_PATH to the folder of its ckpt-files.pc.");
+            eprintln!("{error}\n\nInstall libckpt 0.1 with libckpt_files, or set PKG_CONFIG_PATH to where ckpt-files.pc is.");
             std::process::exit(1);
         }
     };
