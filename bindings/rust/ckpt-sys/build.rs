@@ -27,7 +27,8 @@ fn main() {
     let library = match found {
         Ok(library) => library,
         Err(error) => {
-            eprintln!("{error}\n\nInstall libckpt 0.1 with libckpt_files, or set PKG_CONFIG_PATH to where ckpt-files.pc is.");
+            let hint = "Install libckpt 0.1 with libckpt_files, or set PKG_CONFIG_PATH to where ckpt-files.pc is.";
+            eprintln!("{error}\n\n{hint}");
             std::process::exit(1);
         }
     };
