@@ -298,7 +298,7 @@ TEST(Job, AnOperationThatBeginsAtTheEndOfAWaitGetsNoTimeOfItsOwn) {
   std::thread longer;
   const Ended end = timed([&] {
     return job->run_apart(CKPT_JOB_DONE, [&](Job&) {
-      longer = std::thread([&, context = waits_until(600000)] {
+      longer = std::thread([&other, kept = job, context = waits_until(600000)] {
         const ContextScope on(context);
         const Busy busy("write", "/other");  // older, and not late
         other.hang();
