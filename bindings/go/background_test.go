@@ -134,6 +134,25 @@ func twoStages(t *testing.T) *ckpt.Reader {
 	return openReader(t, store)
 }
 
+func TestARankReadsItsOwnValue(t *testing.T) {
+	reader := twoStages(t)
+	rng := func(tree *ckpt.Tree, err error) ckpt.Record {
+		ok(t, err)
+		defer tree.Close()
+		return need[any](t)(tree.Value()).(*ckpt.Dict).Get("rng").(ckpt.Record)
+	}
+	is(t, first(rng(reader.Tree("")).Own()), ckpt.ErrMismatch) // of both ranks
+	is(t, first(ckpt.Record{Class: "torch.Size", Items: new(ckpt.Dict).Set("n", 1)}.Own()), ckpt.ErrMismatch)
+	for rank, expected := range map[uint32]int64{0: 100, 1: 101, 5: 100} { // a sixth rank: rank 0's
+		if own := need[any](t)(rng(reader.TreeOfRank("", rank)).Own()); own != expected {
+			t.Errorf("rank %d has %v", rank, own)
+		}
+	}
+	if value, known, err := reader.Attr("k"); value != "" || known || err != nil {
+		t.Errorf("an absent attribute is %q, %v, %v", value, known, err)
+	}
+}
+
 func TestABufferIsZeroedMemoryToLoadInto(t *testing.T) {
 	reader := twoStages(t)
 	buffer := need[*ckpt.Buffer](t)(ckpt.NewBuffer(8))

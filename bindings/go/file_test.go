@@ -90,6 +90,12 @@ func TestReadsOfOneFileTakeTurns(t *testing.T) {
 	index := indexOf(t, file, "model/0.weight")
 	wanted, _, err := ckpt.ReadFileSlice[float32](openFile(t, dcp, nil), index)
 	ok(t, err)
+	part, shape := make([]float32, 4), ckpt.Shape(7, 5)
+	corner, expected := shape.Box([]int64{3, 1}, []int64{2, 2}), []float32{wanted[16], wanted[17], wanted[21], wanted[22]}
+	ok(t, ckpt.ReadFileInto(file, index, corner, part))
+	same(t, "a box, of both ranks' files", part, expected)
+	ok(t, ckpt.ReadFileInto(file, index, shape.Flat(18, 4), part))
+	same(t, "a flat range", part, wanted[18:22])
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

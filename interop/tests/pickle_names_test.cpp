@@ -146,6 +146,16 @@ TEST(PickleNames, WhatLoadsOrRunsFilesIsRefusedInTorchAndNumpyToo) {
   for (std::string_view name : kNames) EXPECT_EQ(rule_of(name), NameRule::kRefused) << name;
 }
 
+TEST(PickleNames, ModulesThatRunWhatTheyAreGivenAreRefused) {
+  for (const char* name :
+       {"concurrent.futures ProcessPoolExecutor", "ensurepip _run_pip", "idlelib.pyshell main",
+        "logging.config dictConfig", "numpy.testing._private.utils runstring", "profile Profile.run", "pydoc pipepager",
+        "signal signal", "site execsitecustomize", "torch.distributed.rpc rpc_sync", "torch.package PackageImporter",
+        "torch.utils.collect_env run", "trace Trace.run", "unittest.mock patch", "venv create",
+        "zipimport zipimporter"})
+    EXPECT_EQ(rule_of(name), NameRule::kRefused) << name;
+}
+
 TEST(PickleNames, NamesThatBeginLikeThoseOfRefusedModulesAreOthers) {
   for (const char* name : {"osmium Reader", "sysid Model", "my.os Thing", "torch.hubert Model", "codebook Code"})
     EXPECT_EQ(rule_of(name), NameRule::kCall) << name;

@@ -56,12 +56,15 @@ TEST(PtSource, TheOlderFormKnowsViewsOfStorages) {
   ASSERT_TRUE(source.ok()) << source.status().message();
   EXPECT_EQ(as_text(*source->storage("r")), "aaaabbbbccccdddd");
   EXPECT_EQ(as_text(*source->storage("v")), "bbbbcccc");
-  const std::string beyond = tuple({text("v"), integer(3), integer(2)});
-  expect_refused(
-      legacy_of(
-          tuple({text("storage"), global("torch", "FloatStorage"), text("r"), text("cpu"), integer(4), beyond}) + "Q",
-          {{"r", "aaaabbbbccccdddd"}}),
-      "its view at element 3 of 2 reaches past its 16 bytes");
+  for (const auto& [offset, reason] : {std::pair(3, "its view at element 3 of 2 reaches past its 16 bytes"),
+                                       std::pair(-1, "a persistent id that is no storage: its view")}) {
+    const std::string beyond = tuple({text("v"), integer(offset), integer(2)});
+    expect_refused(
+        legacy_of(
+            tuple({text("storage"), global("torch", "FloatStorage"), text("r"), text("cpu"), integer(4), beyond}) + "Q",
+            {{"r", "aaaabbbbccccdddd"}}),
+        reason);
+  }
 }
 
 TEST(PtSource, LooksLikeTellsByContent) {
@@ -92,6 +95,8 @@ TEST(PtSource, ZipsThatAreNotTorchsAreRefused) {
   ZipItem packed{"m/data/0", "1"};
   packed.method = 8;
   expect_refused(zip_of({pickle_item(), packed}), "is compressed", CKPT_UNSUPPORTED);
+  packed.method = 99;
+  expect_refused(zip_of({pickle_item(), packed}), "is compressed (method 99)", CKPT_UNSUPPORTED);
 }
 
 TEST(PtSource, CodeOfTorchScriptIsToldByTheFunctionsName) {
@@ -138,6 +143,12 @@ TEST(PtSource, TheOlderFormsNumbersAreChecked) {
   expect_refused(bytes, "storage \"b\": elements, at most: expected 2, found 3");
   put_at(bytes, bytes.size() - 16, int64_t{-1});
   expect_refused(bytes, "found -1");
+  bytes = legacy_of(value, {{"b", "12345678"}});
+  put_at(bytes, 19, int64_t{1002});
+  expect_refused(bytes, "protocol: expected 1001, found 1002");
+  expect_refused(document(integer(1)) + bytes, "magic number: expected 119547037146038801333356, found 1");
+  bytes[4] ^= 1;  // of the magic number, without which it is a plain pickle
+  expect_refused(bytes, "the pickle ends at byte 15");
   expect_refused(legacy_of(value, {{"c", "12345678"}}), "storage \"c\": the object does not name it");
   expect_refused(legacy_of(value, {{"b", "1234"}}), "storage \"b\": elements: expected 2, found 1");
   expect_refused(legacy_of(storage("b", "FloatStorage", 1), {{"b", "12345678"}}), "elements: expected 1, found 2");

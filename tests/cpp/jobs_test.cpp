@@ -107,6 +107,7 @@ TEST(CppJobs, CloseFailsAsTheSaveThatFailed) {
 TEST(CppJobs, AFailureThatAWaitToldIsNotToldAgain) {
   Ranks ranks("once");
   const ckpt::Job job = ranks.save(ranks.session, "a").start();
+  EXPECT_EQ(status_of([&] { job.wait(CKPT_JOB_COMMITTED, 1); }), CKPT_TIMEOUT);
   ranks.save(ranks.other, "a").give_up("no room");
   EXPECT_EQ(status_of([&] { job.wait_committed(); }), CKPT_ABORTED);
   ranks.session.close();

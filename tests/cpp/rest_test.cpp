@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,19 @@ TEST(CppRest, AReaderSaysItsPartsItsSegmentsAndWhatWasPassedOver) {
   EXPECT_STREQ(reader.part(0).name, "PART_000");
   EXPECT_EQ(reader.segment("w", 0).stored_bytes, 24u);
   EXPECT_EQ(ckpt::version(), std::string(ckpt_version_string()));
+
+  ckpt::Save::create(saved.session, "b", 8).run();
+  std::fstream manifest(saved.folder / "store" / "b.1.1" / "MANIFEST", std::ios::in | std::ios::out | std::ios::binary);
+  manifest.seekg(100);
+  const int byte = manifest.get();
+  manifest.seekp(100).put(static_cast<char>(byte ^ 1));
+  manifest.close();
+  const auto older = ckpt::Reader::open(saved.store);
+  EXPECT_EQ(older.info().step, 7);
+  EXPECT_EQ(older.info().passed_over, 1u);
+  EXPECT_EQ(saved.store.find("latest").passed_over, 1u);
+  ASSERT_EQ(older.report().size(), 1u);
+  EXPECT_EQ(older.report().at(0).kind, CKPT_FINDING_PASSED_OVER);
 }
 
 TEST(CppRest, ALoadRunsInTheBackgroundAndReportsWhatWasNotThere) {
@@ -75,8 +89,11 @@ TEST(CppRest, ATreeIsBuiltOfValuesOfEachKind) {
   tree.add_null();
   tree.add_bool(true);
   tree.add_bigint("123456789012345678901");
+  tree.begin_set();
+  tree.add_int(1);
   tree.end();
-  EXPECT_EQ(tree.json(), R"([null,true,{"$":"int","value":"123456789012345678901"}])");
+  tree.end();
+  EXPECT_EQ(tree.json(), R"([null,true,{"$":"int","value":"123456789012345678901"},{"$":"set","items":[1]}])");
 }
 
 }  // namespace

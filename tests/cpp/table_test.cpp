@@ -8,8 +8,8 @@
 
 namespace {
 
-// Ids 0 to 19: the even ones on rank 0 in one piece, the odd ones on rank 1 in slabs of four rows. Row of id i: {i,
-// -i}.
+// Ids 0 to 19: the even ones on rank 0 in one piece, the odd ones on rank 1 backwards in slabs of four rows. Row of id
+// i: {i, -i}.
 ckpt::Reader saved(const std::string& name) {
   const auto store = ckpt::Store::open("mem:cpp-table-" + name);
   auto first = ckpt::Session::open(store, 0, 2);
@@ -19,15 +19,20 @@ ckpt::Reader saved(const std::string& name) {
     std::vector<float> rows;
     for (int64_t id = rank; id < 20; id += 2) {
       ids.push_back(id);
-      rows.insert(rows.end(), {static_cast<float>(id), static_cast<float>(-id)});
+      rows.insert(rank ? rows.begin() : rows.end(), {static_cast<float>(id), static_cast<float>(-id)});
     }
+    const std::vector<uint64_t> positions = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
     std::vector<ckpt::Memory> blocks;
     for (size_t at = 0; at < 10; at += rank ? 4 : 10)
       blocks.emplace_back(rows.data() + 2 * at, 8 * (rank ? std::min<size_t>(4, 10 - at) : 10));
     auto made = ckpt::Save::create(session, "a", 7);
-    made.add_table(
-        "t",
-        {ids.data(), 10, {{"row", CKPT_DTYPE_F32, {2}, blocks}}, CKPT_DTYPE_I64, 8, rank ? uint64_t{4} : 0, nullptr});
+    made.add_table("t", {ids.data(),
+                         10,
+                         {{"row", CKPT_DTYPE_F32, {2}, blocks}},
+                         CKPT_DTYPE_I64,
+                         8,
+                         rank ? uint64_t{4} : 0,
+                         rank ? positions.data() : nullptr});
     made.run();
   };
   std::thread other([&] { save(second, 1); });

@@ -40,3 +40,20 @@ end
         @test texts[1] == texts[2]
     end
 end
+
+@testset "a rank reads its own value" begin
+    store = Store("mem:own")
+    first = Session(store; rank = 0, world_size = 2)
+    second = Session(store; rank = 1, world_size = 2, string = Ckpt.session_string(first))
+    for (rank, session) in enumerate((first, second))
+        save = Save(session, "a")
+        save_state(save, TreeDict("rng" => PerRank(rank - 1, 99 + rank)))
+        start(save)
+    end
+    close(first)
+    close(second)
+    reader = Reader(store)
+    @test_throws ArgumentError Ckpt.own(load_state(reader)["rng"])  # of both ranks
+    @test_throws ArgumentError Ckpt.own(Record("torch.Size", "n" => 3))
+    @test [Ckpt.own(load_state(reader; rank)["rng"]) for rank in (0, 1, 5)] == [100, 101, 100]
+end

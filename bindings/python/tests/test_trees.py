@@ -20,6 +20,8 @@ def test_native_values_become_a_tree_and_the_same_values_again() -> None:
     again = ckpt.Tree.parse(tree.json())
     assert again.json() == tree.json() and ckpt.to_native(again) == NATIVE
     assert ckpt.Tree.parse(tree.json().encode()).json() == tree.json()
+    big = tree.node(tree.find(tree.find(0, "a"), 6))
+    assert (big.kind, big.value, type(big.value)) == (NodeKind.BIGINT, 2**90, int)
     back = ckpt.to_native(tree)
     assert list(back) == list(NATIVE) and type(back["0"]) is ckpt.TreeSet and type(back["a"][3]) is bool
 

@@ -20,7 +20,7 @@ fn write_safetensors(path: &std::path::Path) {
 fn a_file_is_read_in_place() {
     let folder = Folder::new();
     write_safetensors(&folder.path("w.safetensors"));
-    let file = File::open(folder.path("w.safetensors")).unwrap();
+    let mut file = File::open(folder.path("w.safetensors")).unwrap();
     assert_eq!((file.format(), file.tensors().len()), ("safetensors", 1));
     let tensor = file.tensor(0).unwrap();
     assert_eq!((tensor.name(), tensor.dtype(), tensor.shape()), ("w", Dtype::F32, [2, 2].as_slice()));
@@ -31,6 +31,18 @@ fn a_file_is_read_in_place() {
     let first = file.tree().unwrap().node(1).unwrap(); // lent by the file
     assert_eq!((first.key(), first.value()), (Some(KeyRef::Text("w")), NodeValue::Tensor("w")));
     assert_eq!(file.tensor(1).unwrap_err().status(), Status::NOT_FOUND);
+    assert_eq!(file.read_vec::<f32>(0).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    let owned = file.read_tensor(0).unwrap();
+    let expected = ckpt::bytes_of(&[1f32, 2.0, 3.0, 4.0]).to_vec();
+    assert_eq!((owned.dtype, owned.shape, owned.data), (Dtype::F32, vec![2, 2], expected));
+    let (desc, mut part) = (TensorDesc::of::<f32>(&[2, 2]), [0f32; 2]);
+    file.read(0, &desc.clone().region(Region::Box { offset: &[0, 1], extent: &[2, 1] }), &mut part).unwrap();
+    assert_eq!(part, [2.0, 4.0]);
+    file.read(0, &desc.clone().region(Region::Flat { offset: 1, size: 2 }), &mut part).unwrap();
+    assert_eq!(part, [2.0, 3.0]);
+    let mut turned = [0f32; 4];
+    file.read(0, &desc.strides(&[1, 2]), &mut turned).unwrap();
+    assert_eq!(turned, [1.0, 3.0, 2.0, 4.0]);
     assert_eq!(File::open(folder.path("absent")).unwrap_err().status(), Status::NOT_FOUND);
 }
 

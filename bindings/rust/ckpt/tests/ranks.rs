@@ -2,7 +2,7 @@
 
 mod common;
 
-use ckpt::{Load, ObjectScope, Options, Reader, Region, Save, Session, Status, Store, TensorDesc};
+use ckpt::{Load, ObjectScope, Options, Reader, Region, Save, Session, Status, Store, TensorDesc, Value};
 use common::{numbers, Folder};
 
 const ROWS: usize = 6;
@@ -20,6 +20,7 @@ fn add_share<'a>(save: &mut Save<'a>, rank: usize, all: &'a [f32]) {
     save.add_tensor("sharded", &rows(rank * half, half), mine).unwrap();
     save.add_tensor("replicated", &TensorDesc::of::<f32>(&[ROWS, COLUMNS]), all).unwrap();
     save.add_object("rng", "text/plain", ObjectScope::PER_RANK, format!("rank {rank}").as_bytes()).unwrap();
+    save.add_value(None, &Value::dict([("seed", Value::per_rank(rank as u32, 100 + rank as i64))])).unwrap();
 }
 
 /// Three ranks load what two saved.
@@ -37,6 +38,14 @@ fn check(store: &Store) {
     }
     assert_eq!(reader.read_object("rng", 1).unwrap(), b"rank 1");
     assert_eq!(reader.object("rng", 2).unwrap_err().status(), Status::NOT_FOUND);
+    let whole = reader.tree(None).unwrap().to_value().unwrap();
+    assert_eq!(whole.get("seed").unwrap().get("rank1"), Some(&Value::Int(101)));
+    assert_eq!((whole.own(), whole.get("seed").unwrap().own()), (None, None), "a dict; the values of two ranks");
+    // A sixth rank has rank 0's.
+    for (rank, own) in [(0, 100), (1, 101), (5, 100)] {
+        let tree = reader.tree_of_rank(None, rank).unwrap().to_value().unwrap();
+        assert_eq!(tree.get("seed").unwrap().own(), Some(&Value::Int(own)), "rank {rank}");
+    }
 }
 
 #[test]

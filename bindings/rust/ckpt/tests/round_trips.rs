@@ -102,6 +102,13 @@ fn a_view_of_a_mapped_tensor_is_its_bytes() {
     assert_eq!(view.to_vec().unwrap(), ckpt::bytes_of(&data));
     // SAFETY: nobody else uses the folder.
     assert_eq!(unsafe { view.as_slice_of::<f32>() }.unwrap(), data);
+    // A copy of the folder under another name is the same save.
+    std::fs::create_dir(folder.path("store/two.1.1")).unwrap();
+    for name in ["MANIFEST", "PART_000"] {
+        let path = |id: &str| folder.path("store").join(id).join(name);
+        std::fs::copy(path("one.1.1"), path("two.1.1")).unwrap();
+    }
+    assert!(store.find("two.1.1").unwrap().is_copy() && !store.find("one.1.1").unwrap().is_copy());
     let segment = reader.segment("w", 0).unwrap();
     assert_eq!(segment.region, SegmentRegion::Box { offset: vec![0], extent: vec![1000] });
 }
