@@ -47,3 +47,11 @@ install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/STATE_TRE
         DESTINATION ${CMAKE_INSTALL_DOCDIR}
         OPTIONAL)
 install(DIRECTORY examples/c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
+# All that `cmake --install` takes, for who builds no tests.
+add_custom_target(ckpt_installed)
+foreach(target ckpt_shared ckpt_static ckpt_files ckpt_files_static ckpt_tool ckpt_api_json)
+  if(TARGET ${target})
+    add_dependencies(ckpt_installed ${target})
+  endif()
+endforeach()

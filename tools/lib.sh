@@ -176,7 +176,7 @@ settings=()
 build_library() {
   settings=(-DCKPT_BUILD_TESTS=OFF)
   [[ -e build/release/CMakeCache.txt ]] && settings=()
-  build release ckpt_shared ckpt_static ckpt_tool
+  build release ckpt_installed
   quietly build/log/demo-install.txt cmake --install build/release --prefix "$prefix"
   "$prefix/bin/ckpt" --version | indent
 }
