@@ -168,18 +168,27 @@ SCENARIO = """option wait kind=INT min=0 max=1 fallback=1 choices=% used_by=save
 option run kind=STR fallback=main choices=% used_by=save%20find
 """
 JULIA = '"""\n    find_it(store, selector = "latest"; run = "main")\n"""\nf() = ckpt_store_find(1)\n'
+# What api.py would have to guess.
+UNREADABLE = ("#define CKPT_X 0xff\n", "#define CKPT_X (1 << 3)\n", "int32_t ckpt_x;\n",
+              "typedef struct ckpt_x {\n  int16_t a;\n} ckpt_x;\n",
+              "typedef struct ckpt_x {\n  int32_t a[CKPT_NONE];\n} ckpt_x;\n",
+              "typedef struct ckpt_x {\n  int32_t a : 3;\n} ckpt_x;\n")
 DTYPES = {"I4": 0x0004, "F8_E5M2": 0x0c08}
 STATUSES = {"OK": 0, "IO": 50}
 STATUS_ROWS = "status OK 0\nstatus IO 50\nstatus UNKNOWN 1\n"
 ROWS = 'CKPT_DTYPE_ROW(I4, "i4", 0)\nCKPT_DTYPE_ROW(F8_E5M2, "f8_e5m2", 0)\n'
 
 
+def api_of(options, header):
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "options.def").write_text(options)
+        (Path(folder) / "ckpt.h").write_text(header)
+        return read(Path(folder) / "options.def", Path(folder) / "ckpt.h")
+
+
 def self_test():
     def problems(options=DEF, header=HEADER, scenario=SCENARIO, julia=JULIA, table=ROWS, statuses=STATUS_ROWS):
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "options.def").write_text(options)
-            (Path(folder) / "ckpt.h").write_text(VERSION + HEADER)
-            api = read(Path(folder) / "options.def", Path(folder) / "ckpt.h")
+        api = api_of(options, VERSION + HEADER)
         calls, pattern = calls_of(api), DTYPE_TABLES["src/base/dtypes.def"]
         return [*check_lists("header", header, calls, calls), *check_lists("julia", julia, calls, ()),
                 *check_scenario("scenario", scenario, api["options"]), *check_table("table", table, pattern, DTYPES),
@@ -204,6 +213,13 @@ def self_test():
         ({"statuses": STATUS_ROWS.replace("IO 50", "INPUT 51")},
          ["statuses: status INPUT is extra", "statuses: status IO is missing"]),
     ]
+    for text in UNREADABLE:
+        try:
+            made = api_of(DEF, VERSION + HEADER + text)
+            yield f"api.py took {text!r} for {made['constants'][3:]} {made['structs']}"
+        except SystemExit as refusal:
+            if "this is not understood" not in str(refusal):
+                yield f"{text!r} is refused without a reason: {refusal}"
     for change, expected in cases:
         if (found := problems(**change)) != expected:
             yield f"{change}: expected {expected}, found {found}"
