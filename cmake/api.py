@@ -13,6 +13,7 @@ if the comment begins with a constant or CKPT_PREFIX_*; `bool` for "1 where"; `n
 follow, too.
 """
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -204,6 +205,12 @@ def headers_of(root, of_layers=False):
 def of_sources(root):
     """What api.json of a tree of sources has."""
     return read(root / "src/base/options.def", *headers_of(root))
+
+
+def interface():
+    """For the generators: the api.json that CKPT_API names, or that of this tree."""
+    named = os.environ.get("CKPT_API")
+    return json.loads(Path(named).read_text()) if named else of_sources(Path(__file__).resolve().parents[1])
 
 
 if __name__ == "__main__":

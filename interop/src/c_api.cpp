@@ -156,11 +156,6 @@ struct ckpt_file : Owned {
   std::shared_ptr<OpenedFile> file;
 };
 
-static Status check(const ckpt_file* file) {
-  if (!file) return null_status("file");
-  return file->forked() ? forked_status() : Ok();
-}
-
 // A program has tensors by their addresses: what is in one piece is mapped, or fetched.
 static Status map_tensors(ForeignCheckpoint& content, const ReadOptions& options) {
   CKPT_TRY(content.find_elements(options));
@@ -259,7 +254,7 @@ static Result<const ForeignTensor*> tensor_of(const ckpt_file& file, uint64_t in
 
 ckpt_status ckpt_file_tensor_at(const ckpt_file* file, uint64_t index, ckpt_file_tensor* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(file));
+    CKPT_TRY(usable(file, "file"));
     CKPT_ASSIGN(const ForeignTensor* tensor, tensor_of(*file, index));
     return put_info(describe(*file->file, *tensor), out);
   });
@@ -283,7 +278,7 @@ static Status read_elements(OpenedFile& file, uint64_t index, const device::Regi
 ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_desc* desc, void* data,
                            uint64_t data_bytes, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(file));
+    CKPT_TRY(usable(file, "file"));
     CKPT_ASSIGN(const ForeignTensor* tensor, tensor_of(*file, index));
     auto read = [&]() -> Status {
       CKPT_ASSIGN(const ckpt_tensor_desc full, get_desc(desc));
@@ -305,7 +300,7 @@ ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_de
 
 ckpt_status ckpt_file_tree(const ckpt_file* file, const ckpt_tree** out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
-    CKPT_TRY(check(file));
+    CKPT_TRY(usable(file, "file"));
     if (!out) return null_status("out");
     *out = file->file->tree->get();
     return Ok();

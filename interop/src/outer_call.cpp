@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "base/strformat.h"
+#include "interop/src/client.h"
 
 namespace ckpt::interop {
 
@@ -25,21 +26,12 @@ Status check_version() {
       .with("found", std::string(found));
 }
 
-// Of a call that failed; frees the error.
-static Status status_of(ckpt_error* error) {
-  Status status(ckpt_error_status(error), ckpt_error_message(error));
-  const char* value = nullptr;
-  for (size_t i = 0; const char* key = ckpt_error_detail_at(error, i, &value); i++)
-    status = std::move(status).with(key, std::string(value));
-  ckpt_error_free(error);
-  return status;
-}
-
 Result<std::shared_ptr<OuterCall>> OuterCall::begin(const ckpt_options* options) {
   CKPT_TRY(check_version());
   ckpt_call* handle = nullptr;
   ckpt_error* error = nullptr;
-  if (ckpt_call_new(&handle, options, &error) != CKPT_OK) return status_of(error);
+  if (const ckpt_status status = ckpt_call_new(&handle, options, &error); status != CKPT_OK)
+    return status_of(client::Error(status, error));
   return std::shared_ptr<OuterCall>(new OuterCall(handle));
 }
 
@@ -72,8 +64,8 @@ bool OuterCall::look(Job& own, Status* answer) const {
   ckpt_call_state state{};
   state.struct_size = sizeof state;
   ckpt_error* error = nullptr;
-  (void)ckpt_call_look(handle_, &state, &error);
-  Status cause = error ? status_of(error) : Ok();
+  const ckpt_status looked = ckpt_call_look(handle_, &state, &error);
+  Status cause = looked == CKPT_OK ? Ok() : status_of(client::Error(looked, error));
   if (state.cancelled != 0 || cause.code() == CKPT_CANCELLED) own.cancel();
   if (state.over_ms >= 0) own.call->end_at(cause, steady_ms() - state.over_ms);
   if (Status ended = own.call->check(); !ended.ok() && state.over_ms < 0) {

@@ -8,8 +8,6 @@ CKPT_API names the api.json of an installed library; without it the headers of t
 """
 import difflib
 import itertools
-import json
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +15,8 @@ import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2] / "cmake"))
+from api import interface  # noqa: E402
 OUTPUT = HERE.parent / "lists.go"
 
 # enum: Go's type, what its values begin with, how String shows a value: as C spells it ("UPPER"), in lower case, or a
@@ -51,15 +51,6 @@ RECORDS = {
     "ckpt_file_tensor": "describes a tensor of a file",
 }
 NUMBERS = {"int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "uint64_t": "uint64", "double": "float64"}
-
-
-def interface():
-    if path := os.environ.get("CKPT_API"):
-        return json.loads(Path(path).read_text())
-    root = HERE.parents[2]
-    sys.path.insert(0, str(root / "cmake"))
-    from api import of_sources
-    return of_sources(root)
 
 
 def capitals(name):

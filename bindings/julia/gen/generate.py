@@ -7,13 +7,13 @@
 CKPT_API names the api.json of an installed library; without it the headers of this repository are read.
 """
 import difflib
-import json
-import os
 import re
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2] / "cmake"))
+from api import interface  # noqa: E402
 OUTPUT = HERE.parent / "src" / "api.jl"
 
 # The one table of types: what a C type is in Julia. Handles and structs have their own names.
@@ -51,15 +51,6 @@ TABLES = {
     "checkpoint": "CHECKPOINT_STATES",
     "checkpoint_flags": "CHECKPOINT_FLAGS",
 }
-
-
-def interface():
-    if path := os.environ.get("CKPT_API"):
-        return json.loads(Path(path).read_text())
-    root = HERE.parents[2]
-    sys.path.insert(0, str(root / "cmake"))
-    from api import of_sources
-    return of_sources(root)
 
 
 def julia_type(ctype, counted=False):
