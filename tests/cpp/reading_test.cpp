@@ -1,5 +1,6 @@
 // What ckpt.hpp shows of the library, of aliases and of files: the library's lists, views, trees that a file owns.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -57,8 +58,8 @@ TEST(CppReading, TheTreeOfAFileIsReadLikeAnyOther) {
   save.add_tensor("w", ckpt::Tensor::of<float>({4}), w);
   save.add_tree(ckpt::Tree::parse(R"({"w":{"$":"tensor","name":"w"},"epoch":3})"));
   save.run();
-  const std::string path = (std::filesystem::temp_directory_path() / "ckpt-cpp-file-tree.pt").string();
-  std::filesystem::remove(path);
+  const auto name = "ckpt-cpp-file-tree" + std::to_string(getpid()) + ".pt";
+  const std::string path = (std::filesystem::temp_directory_path() / name).string();
   ckpt::Reader::open(store).export_to(path);
   {
     const auto file = ckpt::File::open(path);

@@ -11,10 +11,15 @@
 
 namespace {
 
+struct Folder {
+  ~Folder() { std::filesystem::remove_all(path); }
+  const std::filesystem::path path;
+};
+
 // A session whose store has a mirror, and a committed checkpoint "a" with a tensor.
 struct Saved {
   explicit Saved(const std::string& name)
-      : folder(std::filesystem::temp_directory_path() / ("ckpt-rest-" + name + std::to_string(getpid()))),
+      : place{std::filesystem::temp_directory_path() / ("ckpt-rest-" + name + std::to_string(getpid()))},
         store(ckpt::Store::open((folder / "store").string(), {{"mirror", (folder / "mirror").string()}})),
         session(ckpt::Session::open(store)) {
     auto save = ckpt::Save::create(session, "a", 7);
@@ -22,9 +27,9 @@ struct Saved {
     save.run();
     EXPECT_TRUE(save.report().empty());
   }
-  ~Saved() { std::filesystem::remove_all(folder); }
 
-  const std::filesystem::path folder;
+  Folder place;  // goes last: the session's mirror writes to it until the session ends
+  const std::filesystem::path& folder = place.path;
   ckpt::Store store;
   ckpt::Session session;
   std::vector<float> w = {1, 2, 3, 4, 5, 6};
