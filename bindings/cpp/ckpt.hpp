@@ -243,17 +243,10 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   // Fails, and tells the other ranks, if an earlier save of the session failed in the background and nobody was told.
   static Result<Save> create(const Session& session, const std::string& label, int64_t step = -1,
                              const Options& options = {}) {
-    ckpt_save* made = nullptr;
     detail::Call call;
-    call(ckpt_save_new, &made, session.get(), detail::Text{"label", label}, step, options);
-    Save save(made);
-    if (!call.ok()) return call.result(std::move(save));
-    save.saves_ = session.saves_;
-    save.label_ = label;
-    if (auto earlier = session.saves_->failure()) {
-      detail::Call()(ckpt_save_give_up, made, earlier->what());
-      call.refuse(std::move(earlier));
-    }
+    Save save = begin(call, session, [&](ckpt_save** made) {
+      call(ckpt_save_new, made, session.get(), detail::Text{"label", label}, step, options);
+    });
     return call.result(std::move(save));
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
@@ -311,6 +304,22 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   Result<Report> report() const { return detail::make<Report>(ckpt_save_report, get()); }
 
  private:
+  friend class Keeper;
+  // make(&save) makes one of the session, or none, by `call`.
+  template <class Make>
+  static Save begin(detail::Call& call, const Session& session, Make make) {
+    ckpt_save* made = nullptr;
+    make(&made);
+    Save save(made);
+    if (!made) return save;
+    save.saves_ = session.saves_;
+    save.label_ = save.id();
+    if (auto earlier = session.saves_->failure()) {
+      detail::Call()(ckpt_save_give_up, made, earlier->what());
+      call.refuse(std::move(earlier));
+    }
+    return save;
+  }
   Result<Job> start_with(ckpt_status (*begin)(ckpt_save*, ckpt_job**, ckpt_error**), int32_t until) {
     ckpt_job* made = nullptr;
     detail::Call call;
@@ -325,7 +334,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   Result<void> add_alias_of(const std::string& name, const std::string& target, const ckpt_tensor_desc* view) {
     return detail::call(ckpt_save_add_alias, get(), detail::Text{"name", name}, detail::Text{"target", target}, view);
   }
-  std::string label_ = "?";  // of a handle that was made in C
+  std::string label_ = "?";  // the id; of a handle that was made in C
   std::shared_ptr<detail::Saves> saves_ = std::make_shared<detail::Saves>();
 };
 
@@ -538,4 +547,7 @@ inline Result<std::string> Reader::read_object(const std::string& name, uint32_t
 
 }  // namespace CKPT_HPP_MODE
 }  // namespace CKPT_HPP_NAMESPACE
+
+#include "ckpt/keeper.hpp"
+
 #endif  // CKPT_HPP

@@ -72,6 +72,8 @@ class Save {
   // begin().
   void fill_from(std::shared_ptr<LateMemory> memory) { settings_.memory = std::move(memory); }
   bool begun() const { return begun_; }
+  // Calls that, on the thread of the work, at its end: whether the checkpoint is known to be committed. Before begin().
+  void at_end(std::function<void(bool committed)> told) { at_end_ = std::move(told); }
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
   Status noted(Status status);
   // Instead of running it: tells the other ranks why. INVALID once it has begun.
@@ -119,6 +121,7 @@ class Save {
   std::unique_ptr<store::Writer> unfinished_;  // the file that is to be no part
   Report report_;
   std::atomic<bool> ended_{false};  // `report_` is written before
+  std::function<void(bool)> at_end_;
 };
 
 // The identity that goes into part headers and indexes.

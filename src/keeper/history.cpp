@@ -1,0 +1,205 @@
+#include "keeper/history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/strformat.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/line.h"
+
+namespace ckpt::keeper {
+
+Result<std::optional<Best>> Best::parse(std::string_view text) {
+  if (text.empty()) return std::optional<Best>();
+  std::vector<std::string_view> pieces = split(text, ':');
+  Best out;
+  const bool counted =
+      pieces.size() > 2 && std::ranges::all_of(pieces.back(), [](char c) { return c >= '0' && c <= '9'; });
+  if (counted && pieces.back().size() < 10) {
+    out.count = 0;
+    for (const char c : pieces.back()) out.count = out.count * 10 + (c - '0');
+    pieces.pop_back();
+  }
+  out.mode = pieces.back();
+  const size_t taken = static_cast<size_t>(pieces.back().data() - text.data());
+  out.metric = text.substr(0, taken ? taken - 1 : 0);
+  if ((out.mode != "min" && out.mode != "max") || out.metric.empty() || out.count < 1)
+    return Status(CKPT_INVALID, strformat("keep_best: expected METRIC:min or METRIC:max, and :COUNT for more than one, "
+                                          "found \"{}\"",
+                                          text))
+        .with("found", std::string(text));
+  return std::optional(out);
+}
+
+Attributes attributes_of(const Moment& now, bool kept, const std::optional<Best>& best) {
+  Attributes out;
+  if (!now.metrics.empty()) out.emplace(kMetricsAttr, json_of(now.metrics));
+  if (!now.counters.empty()) out.emplace(kCountersAttr, json_of(now.counters));
+  if (kept) out.emplace(kKeptAttr, "1");
+  if (best) out.emplace(kBestAttr, best->mode + " " + best->metric);
+  return out;
+}
+
+// ---- what the store has ----
+
+bool is_damage(ckpt_status code) {
+  return code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_REVISION || code == CKPT_INCOMPLETE ||
+         code == CKPT_GONE;
+}
+
+Result<std::vector<checkpoint::CheckpointEntry>> list_run(const checkpoint::Places& places, std::string_view run) {
+  auto listed = checkpoint::list_places(places);
+  if (!listed.ok() && listed.status().code() == CKPT_NOT_FOUND) return std::vector<checkpoint::CheckpointEntry>();
+  CKPT_ASSIGN(auto entries, std::move(listed));
+  std::erase_if(entries, [&](const auto& entry) { return !entry.counts() || entry.summary.run != run; });
+  return entries;
+}
+
+static Result<Entry> read_one(const checkpoint::Places& places, const checkpoint::CheckpointEntry& listed) {
+  CKPT_ASSIGN(const auto open, checkpoint::Checkpoint::open_quietly(places.of(listed), listed));
+  const format::Page* page = nullptr;
+  CKPT_ASSIGN(const auto attributes, open->attrs_of("", &page));
+  Entry entry{listed.id, listed.summary.label, listed.summary.step};
+  for (const auto& one : attributes) {
+    const std::string_view key = page->text(one.key()), value = page->text(one.value());
+    if (key == kKeptAttr) entry.kept = true;
+    if (key == kBestAttr) entry.told_best = value;
+    if (key != kMetricsAttr) continue;
+    if (auto numbers = parse_numbers(value); numbers.ok()) entry.metrics = numbers.take();
+  }
+  return entry;
+}
+
+Result<std::vector<Entry>> read_history(const checkpoint::Places& places, std::string_view run) {
+  CKPT_ASSIGN(const auto listed, list_run(places, run));
+  std::vector<Entry> entries;
+  for (const auto& one : listed) {
+    auto entry = read_one(places, one);
+    if (entry.ok()) {
+      entries.push_back(entry.take());
+      continue;
+    }
+    const ckpt_status code = entry.status().code();
+    if (!is_damage(code) && code != CKPT_NOT_FOUND) return std::move(entry).status();
+  }
+  return entries;
+}
+
+// ---- what that means ----
+
+void History::add(Entry entry) {
+  std::erase_if(entries_, [&](const Entry& one) { return one.label == entry.label; });
+  entries_.push_back(std::move(entry));
+}
+
+void History::forget_after(int64_t step) {
+  std::erase_if(entries_, [&](const Entry& one) { return one.step > step; });
+}
+
+std::vector<const Entry*> History::newest_first(const Entry* next) const {
+  std::vector<const Entry*> all;
+  if (next) all.push_back(next);
+  for (size_t i = entries_.size(); i > 0; i--) all.push_back(&entries_[i - 1]);
+  return all;
+}
+
+std::vector<Entry> History::best(const Best& policy, int64_t count, const Entry* next) const {
+  std::vector<std::pair<double, const Entry*>> ranked;
+  for (const Entry* entry : newest_first(next)) {
+    const auto found = entry->metrics.find(policy.metric);
+    if (found == entry->metrics.end() || std::isnan(found->second)) continue;
+    ranked.emplace_back(policy.mode == "min" ? found->second : -found->second, entry);
+  }
+  std::ranges::stable_sort(ranked, {}, &std::pair<double, const Entry*>::first);
+  std::vector<Entry> out;
+  for (size_t i = 0; i < ranked.size() && static_cast<int64_t>(i) < count; i++) out.push_back(*ranked[i].second);
+  return out;
+}
+
+int64_t History::keep_last(int64_t count, const Entry& next) const {
+  int64_t found = 0, own = 0;
+  for (const Entry* entry : newest_first(&next)) {
+    if (!checkpoint::is_numbered(entry->label, entry->step) || own >= count) continue;
+    found++;
+    own += !entry->kept;
+  }
+  return std::max(found, count);
+}
+
+std::string History::protected_labels(const std::optional<Best>& policy, const Entry& next) const {
+  std::set<std::string> labels;
+  for (const Entry* entry : newest_first(&next))
+    if (entry->kept) labels.insert(entry->label);
+  if (policy)
+    for (const Entry& entry : best(*policy, policy->count, &next)) labels.insert(entry.label);
+  std::string out;
+  for (const std::string& label : labels) out += (out.empty() ? "" : ",") + label;
+  return out;
+}
+
+std::vector<std::string> History::metrics() const {
+  std::set<std::string> names;
+  for (const Entry& entry : entries_)
+    for (const auto& [name, value] : entry.metrics) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+// ---- the best ----
+
+// Which way a metric is better, by a word in its name; "": not told.
+static std::string_view way_of(std::string_view metric) {
+  static constexpr std::string_view kLeast[] = {"loss", "error", "err",  "perplexity", "ppl", "nll",
+                                                "mse",  "mae",   "rmse", "wer",        "cer", "fid"};
+  static constexpr std::string_view kMost[] = {"acc",    "accuracy", "f1",        "auc", "bleu", "rouge", "score",
+                                               "reward", "recall",   "precision", "iou", "map",  "ndcg"};
+  std::string word;
+  for (const char letter : in_lower_case(metric) + " ") {
+    if ((letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9')) {
+      word += letter;
+      continue;
+    }
+    if (std::ranges::find(kLeast, word) != std::end(kLeast)) return "min";
+    if (std::ranges::find(kMost, word) != std::end(kMost)) return "max";
+    word.clear();
+  }
+  return "";
+}
+
+bool is_best(std::string_view selector) { return selector == "best" || selector.starts_with("best:"); }
+
+std::optional<Best> History::policy(std::string_view selector) const {
+  std::string metric(selector.size() > 5 ? selector.substr(5) : ""), mode;
+  if (metric.ends_with(":min") || metric.ends_with(":max")) {
+    mode = metric.substr(metric.size() - 3);
+    metric.resize(metric.size() - 4);
+  }
+  for (const Entry* entry : newest_first(nullptr)) {
+    if (!metric.empty() || entry->told_best.size() < 5) continue;
+    mode = entry->told_best.substr(0, 3);
+    metric = entry->told_best.substr(4);
+  }
+  if (const auto names = metrics(); metric.empty() && names.size() == 1) metric = names[0];
+  if (mode.empty()) mode = way_of(metric);
+  if (metric.empty() || (mode != "min" && mode != "max")) return std::nullopt;
+  return Best{metric, mode};
+}
+
+Result<std::string> find_best(const History& history, std::string_view run, std::string_view selector,
+                              std::optional<Best> policy) {
+  const auto names = history.metrics();
+  if (!policy) policy = history.policy(selector);
+  if (!policy && !names.empty())
+    return Status(CKPT_INVALID, strformat("\"{}\" does not say by which metric, or which way; the checkpoints of run "
+                                          "\"{}\" have {}: \"best:{}:min\" or \"best:{}:max\" says so",
+                                          selector, run, list_some(names, 5), names.back(), names.back()));
+  const auto found = policy ? history.best(*policy, 1) : std::vector<Entry>();
+  if (!found.empty()) return found[0].id;
+  const std::string what = policy ? strformat("the metric \"{}\"", policy->metric) : "metrics";
+  const std::string they = names.empty() ? "" : "; they have " + list_some(names, 5);
+  return Status(CKPT_NOT_FOUND,
+                strformat("no checkpoint of run \"{}\" has {}, which \"{}\" needs{}", run, what, selector, they));
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,297 @@
+#include "keeper/keeper.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/strformat.h"
+#include "base/text.h"
+#include "format/names.h"
+
+namespace ckpt::keeper {
+
+static Status invalid(std::string text) { return Status(CKPT_INVALID, std::move(text)); }
+
+// ---- the policy ----
+
+static std::map<std::string, std::string, std::less<>> fixed_variables(const KeeperSettings& settings) {
+  const std::string size = std::to_string(settings.world_size);
+  const char* const local = std::getenv("LOCAL_WORLD_SIZE");
+  // A checkpoint is one for all ranks.
+  return {{"run_name", settings.run}, {"world_size", size}, {"local_world_size", local ? local : size}, {"rank", "0"},
+          {"local_rank", "0"},        {"node_rank", "0"}};
+}
+
+Result<std::unique_ptr<Keeper>> Keeper::make(KeeperSettings settings) {
+  if (settings.rank >= settings.world_size)
+    return invalid(strformat("rank {} of {}", settings.rank, settings.world_size));
+  CKPT_ASSIGN(auto labels, LabelTemplate::parse(settings.label, fixed_variables(settings)));
+  std::unique_ptr<Keeper> keeper(new Keeper(std::move(settings), std::move(labels)));
+  CKPT_TRY(keeper->read_policy());
+  CKPT_TRY(keeper->check());
+  return keeper;
+}
+
+Status Keeper::read_policy() {
+  CKPT_ASSIGN(schedule_, Schedule::parse(settings_.every));
+  CKPT_ASSIGN(best_, Best::parse(settings_.keep_best));
+  if (settings_.fresh) from_ = -1;
+  return settings_.time_limit.empty() ? Ok() : read_time_limit();
+}
+
+Status Keeper::read_time_limit() {
+  double seconds = 0;
+  if (settings_.time_limit == "slurm") {
+    const char* const text = std::getenv("SLURM_JOB_END_TIME");
+    if (!text)
+      return invalid("time_limit slurm: SLURM_JOB_END_TIME is not set; give a time from now, such as \"90 min\"");
+    using std::chrono::system_clock;
+    const auto end = system_clock::from_time_t(static_cast<time_t>(std::strtoll(text, nullptr, 10)));
+    seconds = std::chrono::duration<double>(end - system_clock::now()).count();
+  } else {
+    CKPT_ASSIGN(seconds, parse_seconds("time_limit", settings_.time_limit));
+  }
+  const std::chrono::duration<double> limit(seconds - static_cast<double>(settings_.margin_ms) / 1000);
+  end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+  return Ok();
+}
+
+Status Keeper::check() const {
+  if (settings_.keep_last == 0 && settings_.keep_every != 0)
+    return invalid(
+        "keep_every has no effect without keep_last, which says how many of the newest checkpoints stay: "
+        "without it all are kept");
+  if (settings_.keep_last > 0 && !labels_.numbered())
+    return invalid(
+        strformat("keep_last removes only checkpoints whose label has their step in it: expected {{step}} or "
+                  "{{batch}} in label, found \"{}\"",
+                  labels_.text()));
+  if (settings_.world_size > 1 && !settings_.ranks_agree && needs_votes())
+    return invalid(
+        "ranks that do not agree (ranks_agree=0) cannot save by a clock or a time limit: each would save "
+        "another step");
+  return Ok();
+}
+
+// ---- when ----
+
+Status Keeper::tell(int32_t kind, std::string_view name, double value) {
+  if (kind != CKPT_KEEPER_COUNTER && kind != CKPT_KEEPER_METRIC) return invalid(strformat("kind {}", kind));
+  if (name.empty()) return invalid("a number without a name");
+  CKPT_TRY(format::check_text(name));
+  if (kind == CKPT_KEEPER_COUNTER && !std::isfinite(value))
+    return invalid(strformat("counter \"{}\": expected a finite number, found {}", name, value));
+  (kind == CKPT_KEEPER_METRIC ? told_.metrics : told_.counters).insert_or_assign(std::string(name), value);
+  return Ok();
+}
+
+int64_t Keeper::why_to_stop() const {
+  if (const int32_t asked = asked_to_stop_) return asked;
+  if (const int number = signals_.received()) return number;
+  return end_ && Clock::now() >= *end_ ? CKPT_KEEPER_TIME_LIMIT : 0;
+}
+
+Status Keeper::step(int64_t number, bool due, int64_t* votes) {
+  look();
+  warning_.clear();
+  voting_ = false;
+  Moment now = std::exchange(told_, {});
+  if (number < 0)
+    return invalid(strformat("a keeper counts steps: expected a number from 0 on, found {}", number))
+        .with("expected", "0 or more")
+        .with("found", std::to_string(number));
+  now.step = number;
+  if (votes) {
+    CKPT_ASSIGN(due_, schedule_.due_by_counters(now, now_));
+    const int64_t why = why_to_stop();
+    if ((due || why) && settings_.world_size > 1 && !settings_.ranks_agree)
+      return invalid(
+          "ranks that do not agree (ranks_agree=0) save by counters only: a rule or a signal of one rank "
+          "would make it save another step than the others");
+    const std::chrono::duration<double> since = Clock::now() - saved_at_;
+    const int64_t own[kVotes] = {due || schedule_.due_by_clock(since.count()), why, number, -number, settings_.rank};
+    std::ranges::copy(own, votes);
+    std::ranges::copy(own, own_votes_);
+    voting_ = true;
+    if (now_ && number < now_->step && settings_.rank == 0)
+      warning_ = strformat(
+          "step {} comes after step {}, and nothing was restored in between: `every` counts steps "
+          "upwards, and does not save it",
+          number, now_->step);
+  }
+  now_ = std::move(now);
+  return Ok();
+}
+
+Status Keeper::decide(const int64_t* votes, int32_t* what) {
+  if (!voting_) return invalid("there is nothing to decide: ckpt_keeper_step with votes comes before");
+  const bool several = settings_.world_size > 1 && settings_.ranks_agree;
+  if (!votes && several && (needs_votes() || own_votes_[0] || own_votes_[1]))
+    return invalid("the votes are missing: one rank alone may want a save, so all ranks combine theirs in each step");
+  if (votes && several && votes[4] != settings_.world_size - 1)
+    return invalid(
+        strformat("the votes are not those of all ranks, each by its maximum: expected {} as the last one, "
+                  "found {}",
+                  settings_.world_size - 1, votes[4]));
+  if (!votes) votes = own_votes_;
+  if (votes[2] != -votes[3])
+    return Status(CKPT_MISMATCH, strformat("the ranks are at different steps, from {} to {}", -votes[3], votes[2]))
+        .with("expected", std::to_string(-votes[3]))
+        .with("found", std::to_string(votes[2]));
+  voting_ = false;
+  *what = due_ || votes[0] ? CKPT_KEEPER_SAVE : CKPT_KEEPER_GO_ON;
+  if (!votes[1] || !stopping_.empty()) return Ok();
+  *what = CKPT_KEEPER_SAVE_AND_STOP;
+  stopping_ = votes[1] == CKPT_KEEPER_TIME_LIMIT ? "time limit" : signal_name(static_cast<int>(votes[1]));
+  return Ok();
+}
+
+Status Keeper::catch_signal(int number) {
+  if (settings_.world_size > 1 && !settings_.ranks_agree)
+    return invalid("ranks that do not agree (ranks_agree=0) cannot save on a signal: each would save another step");
+  return signals_.add(number);
+}
+
+// ---- what is saved ----
+
+void Keeper::look() {
+  const Outcome outcome = flight_ ? flight_->outcome->load() : Outcome::kRunning;
+  if (outcome == Outcome::kRunning) return;
+  const Entry landed = std::move(flight_->entry);
+  flight_.reset();
+  if (outcome == Outcome::kFailed) return;
+  replaced_.erase(landed.label);
+  if (history_) history_->add(landed);
+  newest_ = landed;
+}
+
+const std::string* Keeper::saved() {
+  look();
+  return newest_ ? &newest_->id : nullptr;
+}
+
+void Keeper::know(std::vector<Entry> entries) {
+  history_ = History(std::move(entries));
+  if (from_) history_->forget_after(*from_);
+}
+
+Entry Keeper::next_entry(std::string label, bool kept) const {
+  return {"", std::move(label), now_->step, now_->metrics, kept};
+}
+
+// Keys of a plan; attributes and options have theirs behind a point.
+static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kept", kOption = "option.",
+                                  kAttribute = "attribute.";
+
+Result<const std::string*> Keeper::plan(const char* label) {
+  if (!plans())
+    return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", settings_.rank));
+  if (!now_) return invalid("there is nothing to save: ckpt_keeper_step comes before");
+  look();
+  std::string name = label ? label : "";
+  if (!label) {
+    CKPT_ASSIGN(name, labels_.label(*now_));
+  }
+  const Entry next = next_entry(name, label != nullptr);
+  format::StringMap plan{{std::string(kLabel), name}, {std::string(kStep), std::to_string(next.step)}};
+  if (next.kept) plan.emplace_back(kKept, "1");
+  const auto add = [&](std::string_view kind, std::string_view key, std::string value) {
+    plan.emplace_back(std::string(kind).append(key), std::move(value));
+  };
+  if (settings_.replace || replaced_.contains(name)) add(kOption, "on_existing", "replace");
+  if (settings_.keep_last > 0 && history_) {
+    add(kOption, "keep_last", std::to_string(history_->keep_last(settings_.keep_last, next)));
+    add(kOption, "keep_every", std::to_string(settings_.keep_every));
+    add(kOption, "protect", history_->protected_labels(best_, next));
+  }
+  for (auto& [key, value] : attributes_of(*now_, next.kept, best_)) add(kAttribute, key, value);
+  plan_ = format::json_of(plan);
+  return &plan_;
+}
+
+Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
+  CKPT_ASSIGN(const auto pairs, format::parse_string_map(text));
+  Plan plan;
+  for (const auto& [key, value] : pairs) {
+    if (key == kLabel) plan.label = value;
+    if (key == kKept) plan.kept = true;
+    if (key == kStep) std::from_chars(value.data(), value.data() + value.size(), plan.step);
+    if (key.starts_with(kOption)) plan.options.emplace_back(key.substr(kOption.size()), value);
+    if (key.starts_with(kAttribute)) plan.attributes.emplace_back(key.substr(kAttribute.size()), value);
+  }
+  if (plan.label.empty() || plan.step < 0)
+    return Status(CKPT_FORMAT, strformat("{}: expected a plan of ckpt_keeper_plan", format::shown(text)));
+  look();
+  plan.saved_already = newest_ && newest_->label == plan.label;
+  return plan;
+}
+
+void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome) {
+  Entry entry{std::move(id), plan.label, plan.step, now_ && now_->step == plan.step ? now_->metrics : Numbers(),
+              plan.kept};
+  flight_ = Flight{std::move(entry), std::move(outcome)};
+  saved_at_ = Clock::now();
+}
+
+// ---- what is restored ----
+
+Keeper::Search Keeper::search(std::string_view selector) {
+  look();
+  warning_.clear();
+  if (selector != selector_) passed_.clear();
+  selector_ = selector;
+  Search out{selector_, "", selector == "best" ? best_ : std::nullopt, Ok()};
+  if (passed_.empty()) return out;
+  out.before = passed_.back();
+  out.damage = damage_;
+  return out;
+}
+
+const std::string* Keeper::found(std::string id, std::string warning) {
+  found_ = std::move(id);
+  warning_ = std::move(warning);
+  return found_.empty() ? nullptr : &found_;
+}
+
+Status Keeper::pass_over(const Status& failure) {
+  if (found_.empty()) return invalid("there is nothing to pass over: ckpt_keeper_find comes before");
+  if (selector_ != "latest" || !settings_.pass_damaged || !is_damage(failure.code())) return failure;
+  if (const auto name = format::parse_checkpoint_dir(found_); name) replaced_.insert(name->label);
+  passed_.push_back(std::exchange(found_, {}));
+  damage_ = failure;
+  return Ok();
+}
+
+// The numbers of an attribute; what is there and is none of a keeper's is told.
+static Numbers numbers_of(const Attributes& attributes, std::string_view key, std::string* warning) {
+  const auto found = attributes.find(key);
+  if (found == attributes.end()) return {};
+  auto numbers = parse_numbers(found->second);
+  if (!numbers.ok()) *warning = strformat("attribute {} is left out: {}", key, numbers.status().message());
+  return numbers.ok() ? numbers.take() : Numbers();
+}
+
+void Keeper::restored(int64_t step, const Attributes& attributes, const std::vector<std::string>& later) {
+  look();
+  warning_.clear();
+  selector_.clear();
+  passed_.clear();
+  voting_ = false;
+  then_ = {step, numbers_of(attributes, kCountersAttr, &warning_), numbers_of(attributes, kMetricsAttr, &warning_)};
+  now_ = step >= 0 ? std::optional(then_) : std::nullopt;
+  if (step < 0) return;
+  from_ = step;
+  history_.reset();
+  if (newest_ && newest_->step > step) newest_.reset();
+  std::vector<std::string> left;
+  for (const std::string& label : later)
+    if (replaced_.insert(label).second) left.push_back(label);
+  if (!left.empty() && settings_.rank == 0)
+    warning_ = strformat(
+        "the run goes on from step {}, and has {} of later steps: saves with these labels replace "
+        "them, and retention leaves them",
+        step, list_some(left, 5));
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,130 @@
+// The policy of a run: when to save, under which label, what retention leaves, and which checkpoint comes next when one
+// is damaged. It decides and remembers; who reads the store and makes saves is api/keeper.cpp. One thread, but for
+// stop().
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "ckpt_keeper.h"
+#include "format/json_text.h"
+#include "keeper/history.h"
+#include "keeper/label.h"
+#include "keeper/signals.h"
+
+namespace ckpt::keeper {
+
+struct KeeperSettings {
+  ByName by_name{};
+  std::string run{}, every{}, label{}, keep_best{}, time_limit{};
+  int64_t keep_last = 0, keep_every = 0;  // 0: all; none
+  int64_t margin_ms = 0;
+  bool replace = false;      // a checkpoint of the same label
+  bool fresh = false;        // begins anew beside what the run has
+  bool ranks_agree = true;   // they combine their votes
+  bool pass_damaged = true;  // "latest" does
+  uint32_t rank = 0, world_size = 1;
+};
+
+// What became of a save: the engine sets it, on a thread of its own.
+enum class Outcome { kRunning, kCommitted, kFailed };
+
+class Keeper {
+ public:
+  static constexpr size_t kVotes = CKPT_KEEPER_VOTES;
+
+  // INVALID for what of the policy is wrong.
+  static Result<std::unique_ptr<Keeper>> make(KeeperSettings settings);
+
+  // ---- when ----
+  Status tell(int32_t kind, std::string_view name, double value);
+  Status step(int64_t number, bool due, int64_t* votes);
+  Status decide(const int64_t* votes, int32_t* what);
+  bool needs_votes() const { return schedule_.has_clock() || end_ || signals_.any(); }
+  void stop(int32_t why) { asked_to_stop_ = why; }
+  Status catch_signal(int number);
+  const char* stopping() const { return stopping_.empty() ? nullptr : stopping_.c_str(); }
+
+  // ---- what is saved ----
+  // How the step that was told last is saved, as text for the other ranks.
+  Result<const std::string*> plan(const char* label);
+  bool needs_history() const { return settings_.keep_last > 0 && !history_; }
+  void know(std::vector<Entry> entries);
+  struct Plan {
+    std::string label;
+    int64_t step = -1;
+    bool kept = false, saved_already = false;
+    format::StringMap options, attributes;
+  };
+  // FORMAT for a text that plan() has not made.
+  Result<Plan> read_plan(std::string_view text);
+  // A save by that plan begins; its outcome will be there.
+  void begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome);
+  const std::string* saved();
+
+  // ---- what is restored ----
+  // What to try: the checkpoint before this one (its id), or by the selector if that is empty.
+  struct Search {
+    std::string selector, before;
+    std::optional<Best> best;
+    Status damage;  // the answer if there is none before
+  };
+  Search search(std::string_view selector);
+  const std::string* found(std::string id, std::string warning);  // null for ""
+  Status pass_over(const Status& failure);
+  // The training goes on from a checkpoint with these attributes. `later`: labels of the run's later steps.
+  void restored(int64_t step, const Attributes& attributes, const std::vector<std::string>& later);
+  bool plans() const { return settings_.rank == 0 || !settings_.ranks_agree; }  // whether this rank makes plans
+  const Numbers& numbers(int32_t kind) const { return kind == CKPT_KEEPER_METRIC ? then_.metrics : then_.counters; }
+
+  const KeeperSettings& settings() const { return settings_; }
+  const char* warning() const { return warning_.empty() ? nullptr : warning_.c_str(); }
+
+ private:
+  struct Flight {
+    Entry entry;
+    std::shared_ptr<std::atomic<Outcome>> outcome;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  Keeper(KeeperSettings settings, LabelTemplate labels) : settings_(std::move(settings)), labels_(std::move(labels)) {}
+  Status check() const;
+  Status read_policy();
+  Status read_time_limit();
+  int64_t why_to_stop() const;
+  Entry next_entry(std::string label, bool kept) const;
+  void look();  // at the save in flight
+
+  const KeeperSettings settings_;
+  const LabelTemplate labels_;
+  Schedule schedule_;
+  std::optional<Best> best_;
+  std::optional<Clock::time_point> end_;  // when to save for the last time
+  Signals signals_;
+  std::atomic<int32_t> asked_to_stop_{0};
+  static_assert(std::atomic<int32_t>::is_always_lock_free, "a signal handler calls stop()");
+
+  Moment told_;                // of the next step
+  std::optional<Moment> now_;  // the last step
+  bool due_ = false, voting_ = false;
+  int64_t own_votes_[kVotes] = {};
+  std::string stopping_, warning_, plan_;
+  Clock::time_point saved_at_ = Clock::now();
+
+  std::optional<History> history_;
+  std::optional<Flight> flight_;
+  std::optional<Entry> newest_;     // that this keeper has committed
+  std::set<std::string> replaced_;  // labels of checkpoints that turned out to be damaged, or are of later steps
+  std::optional<int64_t> from_;     // the step that this training goes on from; -1: it begins anew
+
+  std::string selector_, found_;
+  std::vector<std::string> passed_;  // ids
+  Status damage_;
+  Moment then_;  // of what was restored
+};
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,39 @@
+// What a checkpoint is called: a template such as "ep{epoch}-ba{batch:06d}". Immutable; any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keeper/schedule.h"
+
+namespace ckpt::keeper {
+
+class LabelTemplate {
+ public:
+  // `fixed`: variables that do not change. INVALID for a variable or a format that it does not know.
+  static Result<LabelTemplate> parse(std::string_view text, std::map<std::string, std::string, std::less<>> fixed);
+  // Whether each step has a label of its own.
+  bool numbered() const;
+  // INVALID if a counter was not told.
+  Result<std::string> label(const Moment& now) const;
+  const std::string& text() const { return text_; }
+
+ private:
+  struct Piece {
+    std::string text;       // as it is, or the name of a variable
+    bool variable = false;  // then, of a number:
+    size_t width = 0;
+    char fill = ' ';
+  };
+  Status add_variable(std::string_view inside);
+  Result<std::string> value(const Piece& piece, const Moment& now) const;
+  Status wrong(const std::string& why) const;
+
+  std::string text_;
+  std::map<std::string, std::string, std::less<>> fixed_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,103 @@
+#include "keeper/schedule.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/strformat.h"
+#include "base/text.h"
+
+namespace ckpt::keeper {
+
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::string_view counter;  // "": it is a time
+  double seconds;
+};
+// A unit may have an s at its end.
+constexpr Unit kUnits[] = {
+    {"step", "step", 0}, {"batch", "batch", 0},   {"batche", "batch", 0}, {"ba", "batch", 0},    {"epoch", "epoch", 0},
+    {"ep", "epoch", 0},  {"sample", "sample", 0}, {"sp", "sample", 0},    {"token", "token", 0}, {"tok", "token", 0},
+    {"s", "", 1},        {"sec", "", 1},          {"second", "", 1},      {"min", "", 60},       {"minute", "", 60},
+    {"h", "", 3600},     {"hour", "", 3600},      {"d", "", 86400},       {"day", "", 86400}};
+
+const Unit* find_unit(std::string_view name) {
+  for (const Unit& unit : kUnits)
+    if (unit.name == name) return &unit;
+  return name.ends_with('s') ? find_unit(name.substr(0, name.size() - 1)) : nullptr;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+// A number and what follows it. Nothing unless it is finite and more than 0.
+std::optional<std::pair<double, std::string_view>> parse_number(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number) || number <= 0) return std::nullopt;
+  return std::pair(number, trimmed(text.substr(static_cast<size_t>(end - text.data()))));
+}
+
+}  // namespace
+
+std::optional<double> Moment::count(std::string_view name) const {
+  if (name == "step") return static_cast<double>(step);
+  if (const auto found = counters.find(name); found != counters.end()) return found->second;
+  if (name == "batch") return static_cast<double>(step);
+  return std::nullopt;
+}
+
+Result<Schedule> Schedule::parse(std::string_view text) {
+  Schedule schedule;
+  if (trimmed(text).empty()) return schedule;
+  for (const std::string_view one : split(text, ',')) {
+    const auto number = parse_number(trimmed(one));
+    const Unit* unit = number ? find_unit(number->second.empty() ? "step" : number->second) : nullptr;
+    if (!unit)
+      return Status(CKPT_INVALID, strformat("every: expected a number above 0 and a unit (steps, epochs, batches, "
+                                            "samples, tokens, s, min, h, days), found \"{}\"",
+                                            trimmed(one)))
+          .with("found", std::string(trimmed(one)));
+    if (unit->counter.empty())
+      schedule.seconds_.push_back(number->first * unit->seconds);
+    else
+      schedule.counts_.emplace_back(unit->counter, number->first);
+  }
+  return schedule;
+}
+
+Result<bool> Schedule::due_by_counters(const Moment& now, const std::optional<Moment>& last) const {
+  bool due = false;
+  for (const auto& [name, number] : counts_) {
+    const auto count = now.count(name);
+    if (!count)
+      return Status(CKPT_INVALID,
+                    strformat("every {} {}s: this step was not told the counter \"{}\"", number, name, name))
+          .with("expected", std::string(name));
+    auto before = last ? last->count(name) : std::nullopt;
+    if (!before) before = name == "step" ? static_cast<double>(now.step - 1) : 0;
+    due |= std::floor(*count / number) > std::floor(*before / number);
+  }
+  return due;
+}
+
+bool Schedule::due_by_clock(double seconds) const {
+  return std::ranges::any_of(seconds_, [&](double limit) { return seconds >= limit; });
+}
+
+Result<double> parse_seconds(std::string_view option, std::string_view text) {
+  const auto number = parse_number(trimmed(text));
+  const Unit* unit = number ? find_unit(number->second.empty() ? "s" : number->second) : nullptr;
+  if (!unit || !unit->counter.empty())
+    return Status(CKPT_INVALID, strformat("{}: expected a time such as \"3600\" (seconds), \"90 min\" or \"2 h\", or "
+                                          "\"slurm\", found \"{}\"",
+                                          option, text))
+        .with("found", std::string(text));
+  return number->first * unit->seconds;
+}
+
+}  // namespace ckpt::keeper

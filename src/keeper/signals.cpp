@@ -1,0 +1,92 @@
+#include "keeper/signals.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "base/strformat.h"
+
+namespace ckpt::keeper {
+
+namespace {
+
+constexpr int kSignals = 65;  // Linux has 64
+
+// What the handler reads: lock-free, and written before the handler is there.
+std::atomic<uint32_t> counts[kSignals];
+struct sigaction before[kSignals];
+
+std::mutex mutex;
+int users[kSignals];
+
+struct Name {
+  int number;
+  const char* text;
+};
+constexpr Name kNames[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"},
+                           {SIGUSR2, "SIGUSR2"}, {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}};
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  const bool second = counts[number].fetch_add(1) > 0;
+  const struct sigaction& earlier = before[number];
+  if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);
+  if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return earlier.sa_handler(number);
+  if (number != SIGINT || earlier.sa_handler != SIG_DFL || !second) return;
+  signal(number, SIG_DFL);
+  raise(number);  // comes once this handler returns
+}
+
+Status cannot(int number) {
+  return Status(CKPT_INVALID, strformat("{} cannot be caught", signal_name(number)))
+      .with("found", std::to_string(number));
+}
+
+Status install(int number) {
+  if (number <= 0 || number >= kSignals) return cannot(number);
+  struct sigaction ours{};
+  ours.sa_sigaction = on_signal;
+  ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;  // Go and others need their own stack for handlers
+  sigemptyset(&ours.sa_mask);
+  counts[number] = 0;
+  if (sigaction(number, nullptr, &before[number]) != 0 || sigaction(number, &ours, nullptr) != 0) return cannot(number);
+  return Ok();
+}
+
+}  // namespace
+
+std::string signal_name(int number) {
+  for (const Name& name : kNames)
+    if (name.number == number) return name.text;
+  return strformat("signal {}", number);
+}
+
+Status Signals::add(int number) {
+  if (std::ranges::any_of(taken_, [&](const Taken& one) { return one.number == number; })) return Ok();
+  const std::lock_guard lock(mutex);
+  if (number <= 0 || number >= kSignals || users[number] == 0) CKPT_TRY(install(number));
+  users[number]++;
+  taken_.push_back({number, counts[number]});
+  return Ok();
+}
+
+// A handler that somebody else has set since stays.
+Signals::~Signals() {
+  const std::lock_guard lock(mutex);
+  for (const Taken& taken : taken_) {
+    if (--users[taken.number] > 0) continue;
+    struct sigaction now{};
+    sigaction(taken.number, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal)
+      sigaction(taken.number, &before[taken.number], nullptr);
+  }
+}
+
+int Signals::received() const {
+  for (const Taken& taken : taken_)
+    if (counts[taken.number] > taken.before) return taken.number;
+  return 0;
+}
+
+}  // namespace ckpt::keeper
