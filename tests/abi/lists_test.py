@@ -34,10 +34,11 @@ def differences(where, expected, found, what):
 
 # ---- options ----
 def calls_of(api):
-    """The C function that takes options -> the options that it reads."""
+    """The C function that takes options of its own -> the options that it reads."""
     taken = {"name": "options", "type": "const ckpt_options*"}
-    return {function["name"]: {option["key"]: True for option in api["options"] if function["name"] in option["calls"]}
-            for function in api["functions"] if taken in function["arguments"]}
+    own = [function["name"] for function in api["functions"]
+           if taken in function["arguments"] and "Options: as those of" not in function["text"]]
+    return {name: {option["key"]: True for option in api["options"] if name in option["calls"]} for name in own}
 
 
 def listed_options(text, calls):
