@@ -244,7 +244,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   static Result<Save> create(const Session& session, const std::string& label, int64_t step = -1,
                              const Options& options = {}) {
     detail::Call call;
-    Save save = begin(call, session, [&](ckpt_save** made) {
+    Save save = made_by(call, session, [&](ckpt_save** made) {
       call(ckpt_save_new, made, session.get(), detail::Text{"label", label}, step, options);
     });
     return call.result(std::move(save));
@@ -307,7 +307,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   friend class Keeper;
   // make(&save) makes one of the session, or none, by `call`.
   template <class Make>
-  static Save begin(detail::Call& call, const Session& session, Make make) {
+  static Save made_by(detail::Call& call, const Session& session, Make make) {
     ckpt_save* made = nullptr;
     make(&made);
     Save save(made);

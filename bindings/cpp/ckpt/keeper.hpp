@@ -79,7 +79,7 @@ class Keeper : public detail::Handle<ckpt_keeper, ckpt_keeper_free> {
   // Nothing if that is the newest checkpoint that this keeper has committed already.
   Result<std::optional<Save>> save(const Session& session, const std::string& plan, const Options& options = {}) {
     detail::Call call;
-    Save save = Save::begin(call, session, [&](ckpt_save** made) {
+    Save save = Save::made_by(call, session, [&](ckpt_save** made) {
       call(ckpt_keeper_begin, made, get(), session.get(), detail::Text{"plan", plan}, options);
     });
     return call.result(save ? std::optional<Save>(std::move(save)) : std::nullopt);
