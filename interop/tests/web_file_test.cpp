@@ -1,4 +1,8 @@
 // Files on a web server, opened and imported by their addresses: what is fetched, what is held, and what fails.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
 
@@ -285,6 +289,29 @@ TEST_F(WebFile, TransposedTensorsAreReadInAnyOrder) {
       EXPECT_TRUE(same) << index << has_data;
     }
   }
+}
+
+// What is compared, and told as `info`, is not what the next import put in its place.
+TEST_F(WebFile, WhatWasImportedIsReadBackBeforeTheNextImportHasItsTurn) {
+  server_.put("/m/a.safetensors", safetensors({{"a", 20 << 20}}));
+  const std::string uri = path("store");
+  ckpt_store* store = nullptr;
+  must([&](auto** err) { return ckpt_store_open(&store, uri.c_str(), nullptr, err); });
+  must([&](auto** err) { return ckpt_options_set_str(options_, "run", "import", err); });
+  std::atomic<int> held = 0, taken = 0;
+  server_.script([&](const std::string&) {
+    if (!std::filesystem::exists(uri + "/l.1.1/MANIFEST")) return std::string();
+    const int lock = ::open((uri + "/.ckpt/runs/import/import.lock").c_str(), O_RDWR | O_CLOEXEC);
+    (::flock(lock, LOCK_EX | LOCK_NB) == 0 ? taken : held)++;
+    ::close(lock);
+    return std::string();
+  });
+  set("verify_after", 1);
+  must(
+      [&](auto** err) { return ckpt_import(store, address("a.safetensors").c_str(), "l", 1, options_, nullptr, err); });
+  EXPECT_GT(held, 0) << "nothing was read back";
+  EXPECT_EQ(taken, 0);
+  ckpt_store_free(store);
 }
 
 // ---- what fails ----
