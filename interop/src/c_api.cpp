@@ -70,10 +70,12 @@ static Result<ForeignCheckpoint> read_path(std::string path, const Options& opti
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
 static Status explain_fence(Status status) {
-  if (status.code() != CKPT_FENCED) return status;
+  const std::string* const run = status.detail("run");
+  if (status.code() != CKPT_FENCED || !run) return status;
   return std::move(status).in(
-      "another import or a trainer took the run meanwhile, and nothing was imported: import again once it has ended, "
-      "or into another run (option run)");
+      strformat("another import or a trainer took run \"{}\" meanwhile, and nothing was imported: import again once it "
+                "has ended, or into another run (option run)",
+                *run));
 }
 
 // Own handles of what the caller's have: a thread that is left behind may use them longer than the caller.
