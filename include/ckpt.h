@@ -98,8 +98,9 @@ CKPT_API ckpt_status ckpt_error_status(const ckpt_error* err);  /* CKPT_OK for N
 CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* a line of at most 1 KiB; "" for NULL */
 
 /* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of a save
- * that failed, on all ranks, "rank" and "status": which rank gave it up, and the name of its status; "store" of a
- * copy or mirror whose target failed; of s3:// "bucket", "key", "http_status", "s3_code", "request_id"; of https://
+ * that failed, on all ranks, "rank" and "status": which rank gave it up, and the name of its status; of FENCED "run",
+ * "expected" (the session's token) and, if it is known, "found" (its owner's); "store" of a copy or mirror whose target
+ * failed; of s3:// "bucket", "key", "http_status", "s3_code", "request_id"; of https://
  * "http_status"; of the system "errno"; else NULL.
  * _at: the key of fact number `index`, NULL past the last one; `*value` (nullable) receives its text. */
 CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);

@@ -21,7 +21,8 @@ static ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   try {
     const Status status = call_guarded(body);
     if (err) *err = error_of(status);
-    return status.code();
+    // NOMEM if that is what the error has become.
+    return err && *err ? ckpt_error_status(*err) : status.code();
   } catch (...) {  // no memory for the error's own lists
     if (err) *err = ckpt_error_new(CKPT_NOMEM, "out of memory", nullptr, nullptr, 0);
     return CKPT_NOMEM;
@@ -70,10 +71,12 @@ static Result<ForeignCheckpoint> read_path(std::string path, const Options& opti
 
 // Where locks protect nothing, another import may take the run; and a trainer may use the run that was chosen.
 static Status explain_fence(Status status) {
-  if (status.code() != CKPT_FENCED) return status;
+  const std::string* const run = status.detail("run");
+  if (status.code() != CKPT_FENCED || !run) return status;
   return std::move(status).in(
-      "another import or a trainer took the run meanwhile, and nothing was imported: import again once it has ended, "
-      "or into another run (option run)");
+      strformat("another import or a trainer took run \"{}\" meanwhile, and nothing was imported: import again once it "
+                "has ended, or into another run (option run)",
+                *run));
 }
 
 // Own handles of what the caller's have: a thread that is left behind may use them longer than the caller.

@@ -25,7 +25,7 @@ Failure attempt(F&& call) {
   Failure failure;
   failure.code = call(&err);
   failure.message = ckpt_error_message(err);
-  for (const char* key : {"path", "part", "tensor", "expected", "found"})
+  for (const char* key : {"path", "part", "tensor", "expected", "found", "run"})
     if (const char* value = ckpt_error_detail(err, key)) failure.details[key] = value;
   ckpt_error_free(err);
   return failure;

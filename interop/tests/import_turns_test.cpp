@@ -111,7 +111,10 @@ TEST_F(ImportTurns, OneThatIsFencedSaysWhatToDo) {
   stop = true;
   trainer.join();
   ASSERT_EQ(fenced.code, CKPT_FENCED) << fenced.message;
+  EXPECT_NE(fenced.message.find("took run \"import\" meanwhile"), std::string::npos) << fenced.message;
   EXPECT_NE(fenced.message.find("import again"), std::string::npos) << fenced.message;
+  EXPECT_EQ(detail(fenced, "run"), "import");
+  EXPECT_NE(detail(fenced, "expected"), "");
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Files on a web server, opened and imported by their addresses: what is fetched, what is held, and what fails.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <filesystem>
 
-#include "interop/src/formats.h"
-#include "interop/src/input_file.h"
 #include "pt_fixture.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
@@ -288,30 +291,27 @@ TEST_F(WebFile, TransposedTensorsAreReadInAnyOrder) {
   }
 }
 
-TEST_F(WebFile, APtIsReadAlsoIfWhatWasCheckedIsGivenBack) {
-  using namespace pickled;
-  Items items;
-  std::vector<StorageBytes> storages;
-  for (int i = 0; i < 300; i++) {
-    const std::string key = std::to_string(i);
-    items.push_back(text("a longer name, so that the pickle takes some pages " + key));
-    items.push_back(tensor(storage(key, "FloatStorage", 3000), 0, {3000}, {1}));
-    storages.push_back({key, pattern(12000, static_cast<unsigned>(i))});
-  }
-  server_.put("/m/a.pt", pt_of(dict(items), storages));
-  auto folder = RemoteFolder::make(address("a.pt"), {}, 0);
-  ASSERT_TRUE(folder.ok());
-  ReadOptions options;
-  options.threads = 2;
-  options.folder = *folder;
-  auto read = read_foreign((*folder)->path(), options);
-  ASSERT_TRUE(read.ok()) << read.status().message();
-  ASSERT_EQ(read->tensors.size(), 300u);
-  for (const size_t i : {0u, 150u, 299u}) {
-    const auto bytes = read->files.bytes(read->tensors[i].pieces[0].bytes);
-    ASSERT_TRUE(bytes.ok());
-    EXPECT_TRUE(as_text(*bytes) == pattern(12000, static_cast<unsigned>(i)));
-  }
+// What is compared, and told as `info`, is not what the next import put in its place.
+TEST_F(WebFile, WhatWasImportedIsReadBackBeforeTheNextImportHasItsTurn) {
+  server_.put("/m/a.safetensors", safetensors({{"a", 20 << 20}}));
+  const std::string uri = path("store");
+  ckpt_store* store = nullptr;
+  must([&](auto** err) { return ckpt_store_open(&store, uri.c_str(), nullptr, err); });
+  must([&](auto** err) { return ckpt_options_set_str(options_, "run", "import", err); });
+  std::atomic<int> held = 0, taken = 0;
+  server_.script([&](const std::string&) {
+    if (!std::filesystem::exists(uri + "/l.1.1/MANIFEST")) return std::string();
+    const int lock = ::open((uri + "/.ckpt/runs/import/import.lock").c_str(), O_RDWR | O_CLOEXEC);
+    (::flock(lock, LOCK_EX | LOCK_NB) == 0 ? taken : held)++;
+    ::close(lock);
+    return std::string();
+  });
+  set("verify_after", 1);
+  must(
+      [&](auto** err) { return ckpt_import(store, address("a.safetensors").c_str(), "l", 1, options_, nullptr, err); });
+  EXPECT_GT(held, 0) << "nothing was read back";
+  EXPECT_EQ(taken, 0);
+  ckpt_store_free(store);
 }
 
 // ---- what fails ----
@@ -373,38 +373,6 @@ TEST_F(WebFile, WhatPassesDelaysAnImportOnly) {
     EXPECT_NE(proxy.struck(), "");
     EXPECT_EQ(differences("here", "import", label, "import"), std::vector<std::string>());
   }
-}
-
-// ---- ranges of a file ----
-
-TEST_F(WebFile, WhatIsHereIsNotFetchedAgainAndWhatWasReleasedIs) {
-  const std::string all = pattern(1 << 20);
-  server_.put("/m/a", all);
-  auto folder = RemoteFolder::make(address("a"), {}, 0);
-  ASSERT_TRUE(folder.ok());
-  auto file = (*folder)->open((*folder)->path());
-  ASSERT_TRUE(file.ok()) << file.status().message();
-  auto expect = [&](uint64_t begin, uint64_t end, size_t requests) {
-    server_.forget();
-    ASSERT_TRUE((*file)->fetch({{begin, end}}).ok());
-    EXPECT_EQ(server_.heads().size(), requests) << begin << " " << end;
-    EXPECT_EQ(as_text((*file)->bytes().subspan(begin, end - begin)), std::string_view(all).substr(begin, end - begin));
-  };
-  expect(100, 200, 1);
-  expect(100, 200, 0);
-  expect(150, 250, 1);
-  expect(50, 300, 2);
-  expect(20000, 30000, 1);
-  expect(0, 40000, 3);
-  EXPECT_EQ((*folder)->open((*folder)->path())->get(), file->get());
-  (*file)->release({5000, 20000});  // the whole pages in it: 8192 to 16384
-  expect(4096, 8192, 0);
-  expect(16384, 40000, 0);
-  EXPECT_EQ((*file)->bytes()[8192], std::byte{0});
-  expect(0, 40000, 1);
-  server_.forget();
-  ASSERT_TRUE((*file)->fetch({{100000, 100010}, {101000, 101010}, {300000, 300010}, {100005, 100008}}).ok());
-  EXPECT_EQ(server_.heads().size(), 2u) << "neighbours come together";
 }
 
 }  // namespace

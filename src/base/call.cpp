@@ -63,6 +63,25 @@ int64_t Call::least(std::atomic<int64_t> Call::* of) const {
   return least;
 }
 
+void Call::hear() const {
+  if (!hear_) return;
+  constexpr int64_t kPauseMs = 20;
+  int64_t from = hear_from_ms_;
+  if (steady_ms() < from || !hear_from_ms_.compare_exchange_strong(from, kNever)) return;
+  hear_();
+  hear_from_ms_ = steady_ms() + kPauseMs;
+}
+
+int64_t Call::over_ms() const {
+  for (const Call* call = this; call; call = call->outer.get()) call->hear();
+  return least(&Call::over_ms_);
+}
+
+bool Call::cancelled() const {
+  hear();
+  return cancelled_;
+}
+
 void Call::cancel() {
   cancelled_ = true;
   std::lock_guard lock(mutex_);
@@ -97,6 +116,7 @@ Status Call::why_over() const {
 
 Status Call::check() const {
   for (const Call* call = this; call; call = call->outer.get()) {
+    call->hear();
     if (call->over_ms_ == kNever) continue;
     std::lock_guard lock(call->mutex_);
     return call->why_over();
@@ -105,7 +125,7 @@ Status Call::check() const {
 }
 
 Status Call::check_work() const {
-  if (cancelled_) return Status(CKPT_CANCELLED, "the job was cancelled");
+  if (cancelled()) return Status(CKPT_CANCELLED, "the job was cancelled");
   if (!late_) return Ok();
   std::lock_guard lock(mutex_);
   return why_over();
@@ -135,14 +155,15 @@ Status Call::settle(Status answer) {
 }
 
 bool Call::is_left(const Busy& held, int64_t now) const {
-  return now >= later(over_ms(), kLeaveMs) && now >= held.since_ms() + kHeldMs;
+  return now >= later(least(&Call::over_ms_), kLeaveMs) && now >= held.since_ms() + kHeldMs;
 }
 
-// What was known of the end, and why it did not come.
-static Status with_reason(const Status& known, const std::string& text) {
-  if (known.ok()) return Status(CKPT_TIMEOUT, text);
-  Status status(known.code(), known.message() + "; " + text);
-  for (const auto& [key, value] : known.details()) status = std::move(status).with(key, value);
+Status Call::answer_of_left(Status reason) const {
+  std::lock_guard lock(mutex_);
+  if (!has_answer_) return reason;
+  if (if_left_.ok()) return Ok();
+  Status status(if_left_.code(), if_left_.message() + "; " + reason.message());
+  for (const auto& [key, value] : if_left_.details()) status = std::move(status).with(key, value);
   return status;
 }
 
@@ -168,14 +189,11 @@ bool Call::is_stuck(Status* answer) {
   const bool late = now >= latest->late_ms(patience);
   const Busy& held = late ? *latest : *oldest;
   const std::string what = strformat("{} has not ended for {} ms", held.text(), now - held.since_ms());
-  const Status known = has_answer_ ? if_left_ : Ok();
-  const bool has_answer = has_answer_;
   lock.unlock();
   if (late) (void)end_late(Status(CKPT_TIMEOUT, what));
   if (!left) return false;
-  const std::string text = what + "; the system holds its thread, which was left behind";
   end_outer(Status(CKPT_TIMEOUT, what));
-  *answer = has_answer && known.ok() ? Ok() : with_reason(known, text);
+  *answer = answer_of_left(Status(CKPT_TIMEOUT, what + "; the system holds its thread, which was left behind"));
   return true;
 }
 

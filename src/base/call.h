@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,8 +57,12 @@ class Call : public std::enable_shared_from_this<Call> {
   void bound(int64_t patience_ms) { patience_ms_ = patience_ms; }
   int64_t patience_ms() const { return least(&Call::patience_ms_); }
 
+  // Where no thread looks after the call: whoever asks whether it is over calls `hear` first, which may end it. Not
+  // more than fifty times a second, and one at a time.
+  void hear_by(std::function<void()> hear) { hear_ = std::move(hear); }
+
   void cancel();
-  bool cancelled() const { return cancelled_; }
+  bool cancelled() const;
   // It has failed, and ends. The first cause counts; returns this one.
   Status end(Status cause);
   // The same of an operation that took too long: whatever else the call does is to end, too.
@@ -70,7 +75,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // OK, or why this call, or one that it is a part of, is over: CANCELLED, or TIMEOUT with the cause of its end.
   Status check() const;
   // Since when it is over, of steady_ms(); kNever.
-  int64_t over_ms() const { return least(&Call::over_ms_); }
+  int64_t over_ms() const;
 
   // From here on a thread that is left behind may still do what the call is to do: so that is the answer then. Fails if
   // the call is over, and then nothing may be done that cannot be undone.
@@ -80,6 +85,9 @@ class Call : public std::enable_shared_from_this<Call> {
   bool is_settled() const { return settled_; }
   // Lives as long as the call and all that is a part of it, if a part was left behind; else not at all.
   void keep_if_left(std::shared_ptr<const void> memory);
+
+  // What to tell where one of its threads is left behind: what is known of its end, or the reason.
+  Status answer_of_left(Status reason) const;
 
   // A thread looks after this call, and leaves its threads behind if the kernel holds them (Job).
   void watch() { watched_ = true; }
@@ -92,6 +100,7 @@ class Call : public std::enable_shared_from_this<Call> {
   friend class CallContext;
   // Of this call and those that it is a part of.
   int64_t least(std::atomic<int64_t> Call::* of) const;
+  void hear() const;
   bool is_left(const Busy& held, int64_t now) const;
   void end_outer(const Status& cause) const;
   Status why_over() const;
@@ -99,6 +108,8 @@ class Call : public std::enable_shared_from_this<Call> {
   std::atomic<int64_t> patience_ms_{kNever}, over_ms_{kNever};
   std::atomic<bool> cancelled_{false}, late_{false}, settled_{false}, part_is_left_{false};
   bool watched_ = false;
+  std::function<void()> hear_;
+  mutable std::atomic<int64_t> hear_from_ms_{0};
   mutable std::mutex mutex_;  // guards all below
   Status cause_;
   Status if_left_;

@@ -58,11 +58,19 @@ Status Job::start(int32_t done, std::function<Status(Job&)> work) {
   return Status(CKPT_NOMEM, "the system gives no thread to work in the background");
 }
 
-// Where there is no thread to be had, this one does it. The thread is nobody else's: the job may be a caller's, who
-// frees it meanwhile.
+// Where there is no thread to be had, this one does it, and nobody else looks at what `look_too_` tells. The thread is
+// nobody else's: the job may be a caller's, who frees it meanwhile.
 Status Job::run_apart(int32_t done, std::function<Status(Job&)> work) {
   std::thread thread;
-  if (!launch(&thread, done, std::move(work))) return work_on(done, work_);
+  if (!launch(&thread, done, std::move(work))) {
+    can_be_left_ = false;
+    if (look_too_)
+      call->hear_by([weak = weak_from_this()] {
+        Status answer;
+        if (const auto self = weak.lock()) (void)self->look_too_(&answer);
+      });
+    return work_on(done, work_);
+  }
   (void)await(CKPT_JOB_COMMITTED, -1);
   if (left_) {
     thread.detach();
@@ -108,6 +116,7 @@ void Job::look() const {
   if (!left && look_too_) {
     const std::lock_guard one(looking_);
     left = look_too_(&answer);
+    if (left) answer = call->answer_of_left(std::move(answer));
   }
   if (!left) return;
   std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 
 #include "checkpoint/catalog.h"
 #include "format/names.h"
+#include "session/ownership.h"
 
 namespace ckpt::commit {
 
@@ -20,8 +21,10 @@ static Status with_facts(Status status, const format::Tombstone& tombstone) {
 
 static Status tombstone_status(const format::Tombstone& tombstone, const Session& session, const Attempt& attempt) {
   if (tombstone.closed_by_token > session.plan().token)
-    return Status(CKPT_FENCED, strformat("{} was closed by session {}, which owns the run now", attempt.directory,
-                                         tombstone.closed_by_token));
+    return session::fenced(
+        session.plan(),
+        strformat("{} was closed by session {}, which owns the run now", attempt.directory, tombstone.closed_by_token),
+        tombstone.closed_by_token);
   if (tombstone.status == CKPT_EXISTS) return with_facts(Status(CKPT_EXISTS, tombstone.reason), tombstone);
   if (tombstone.status == CKPT_GONE) return Status(CKPT_GONE, attempt.directory + " is being removed");
   return with_facts(Status(CKPT_ABORTED, strformat("{} was aborted by rank {} ({}): {}", attempt.directory,
@@ -74,7 +77,8 @@ Status outcome_of_gone(const Session& session, const Attempt& attempt) {
   const std::string pruned = format::pruned_key(token, attempt.number, attempt.label);
   if (session.has_word(pruned) || session.store().open(pruned).ok()) return Ok();
   if (session.store().open(format::closed_key(token, attempt.number, attempt.label)).ok())
-    return Status(CKPT_FENCED, attempt.directory + " was closed by a newer session, which owns the run now");
+    return session::fenced(session.plan(),
+                           attempt.directory + " was closed by a newer session, which owns the run now");
   std::string text = attempt.directory + " is gone: it was aborted, or committed and removed since";
   if (Status fenced = session.check_fence(); fenced.code() == CKPT_FENCED) text += "; " + fenced.message();
   return Status(CKPT_COMMIT_UNKNOWN, std::move(text));

@@ -108,11 +108,14 @@ std::optional<SessionPlan> read_owner(store::Store& store, uint64_t token, Statu
   return plan.take();
 }
 
+Status fenced(const SessionPlan& plan, std::string text, std::optional<uint64_t> owner) {
+  Status status = Status(CKPT_FENCED, std::move(text)).with("run", plan.run).with("expected", plan.token);
+  return owner ? std::move(status).with("found", *owner) : status;
+}
+
 static Status fenced_by(const SessionPlan& plan, uint64_t token) {
-  return Status(CKPT_FENCED,
-                strformat("run \"{}\" belongs to session {} now; this is session {}", plan.run, token, plan.token))
-      .with("expected", plan.token)
-      .with("found", token);
+  return fenced(
+      plan, strformat("run \"{}\" belongs to session {} now; this is session {}", plan.run, token, plan.token), token);
 }
 
 // The list of the run's owners lacks our own record, which is there.

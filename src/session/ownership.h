@@ -25,6 +25,9 @@ Result<uint64_t> owner_of(const store::Store& store, std::string_view run);
 // Whether the session that owns a run was opened with purpose=import: another import may take the run again.
 Result<bool> is_owned_by_import(const store::Store& store, std::string_view run);
 
+// FENCED, with the facts of each such error: the run, this session's token and, if it is known, the owner's.
+Status fenced(const SessionPlan& plan, std::string text, std::optional<uint64_t> owner = std::nullopt);
+
 // FENCED if another session owns the plan's run. Sets `*recorded` if the store has the plan's own record. One listing.
 Status check_fence(store::Store& store, const SessionPlan& plan, bool* recorded = nullptr);
 

@@ -148,7 +148,7 @@ Status Session::claim() {
                                            rank_, plan_.token))
         .with("rank", uint64_t{rank_});
   if (status.code() == CKPT_NOT_FOUND)
-    return Status(CKPT_FENCED, strformat("session {} of run \"{}\" was closed by a newer one", plan_.token, plan_.run));
+    return fenced(plan_, strformat("session {} of run \"{}\" was closed by a newer one", plan_.token, plan_.run));
   CKPT_TRY(std::move(status));
   return liveness_.hold(store_, plan_, rank_);
 }

@@ -403,6 +403,9 @@ TEST_P(Statuses, FencedIsASaveOfAnOlderSession) {
   Save save = new_save(old.sessions[0], "b");
   Error error;
   EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_FENCED) << error.text();
+  EXPECT_EQ(error.detail("run"), "main");
+  EXPECT_EQ(error.detail("expected"), "1");
+  EXPECT_EQ(error.detail("found"), "2");
   EXPECT_EQ(committed_count(fresh.store), 1u);
 }
 

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 #include <vector>
+
+#include "no_threads.h"
 
 namespace ckpt {
 namespace {
@@ -29,8 +32,10 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
   std::promise<void> disk, ended;
   const auto answers = disk.get_future().share();
   auto outer = std::make_shared<Job>();
+  std::weak_ptr<std::vector<int>> kept;
   const Status told = run_apart(outer, 60000, [&](Job&) {
     auto memory = std::make_shared<std::vector<int>>(1000);
+    kept = memory;
     Status part = run_apart(std::make_shared<Job>(), 100, [&ended, answers, to = memory->data()](Job&) {
       {
         const Busy busy("read", "a disk that hangs");
@@ -41,12 +46,18 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
       return Ok();
     });
     CallContext::current().call()->keep_if_left(std::move(memory));
+    // The whole call is over, so no later part has memory that is kept without need.
+    Status later = run_apart(std::make_shared<Job>(), 100, [](Job&) { return CallContext::current().check(); });
+    EXPECT_EQ(later.code(), CKPT_TIMEOUT) << later.message();
     return part;
   });
   EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
   outer.reset();
+  EXPECT_FALSE(kept.expired());
   disk.set_value();
   ended.get_future().wait();
+  for (int i = 0; i < 1000 && !kept.expired(); i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(kept.expired()) << "kept no longer than the part that was left behind";
 }
 
 // Of a library above ckpt, whose calls have a half in ckpt.
@@ -64,6 +75,49 @@ TEST(Job, IsLeftBehindWhereItsOtherHalfHangs) {
   EXPECT_EQ(told.message(), "the other half hangs");
   EXPECT_TRUE(job->left());
   disk.set_value();
+}
+
+TEST(Job, WhatWasSettledIsToldThoughItsOtherHalfHangs) {
+  for (const Status& known : {Ok(), Status(CKPT_MISMATCH, "refused")}) {
+    std::promise<void> disk, settled;
+    const auto job = std::make_shared<Job>();
+    job->look_too([is_settled = settled.get_future().share()](Status* answer) {
+      *answer = Status(CKPT_TIMEOUT, "the other half hangs");
+      return is_settled.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+    const Status told = run_apart(job, 60000, [&, answers = disk.get_future().share()](Job& self) {
+      (void)self.call->settle(known);
+      settled.set_value();
+      answers.wait();
+      return Ok();
+    });
+    EXPECT_EQ(told.code(), known.code()) << told.message();
+    EXPECT_EQ(told.message(), known.ok() ? "" : "refused; the other half hangs");
+    EXPECT_TRUE(job->left());
+    disk.set_value();
+  }
+}
+
+TEST(Job, HearsOfItsOtherHalfAlsoWhereThereIsNoThreadToBeHad) {
+  const auto job = std::make_shared<Job>();
+  int64_t looked = 0;
+  job->look_too([own = job.get(), &looked](Status*) {
+    if (++looked == 3) own->cancel();
+    return true;  // but this thread cannot be left behind
+  });
+  const ckpt_test::NoThreads none;
+  const int64_t begin = steady_ms();
+  const Status told = run_apart(job, 60000, [&](Job& self) {
+    Job part;
+    return part.run(CKPT_JOB_DONE, [&](Job&) {
+      while (CallContext::current().check().ok() && steady_ms() - begin < 10000)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return self.check();
+    });
+  });
+  EXPECT_EQ(told.code(), CKPT_CANCELLED) << told.message();
+  EXPECT_EQ(looked, 3);
+  EXPECT_GE(steady_ms() - begin, 40) << "not at each question";
 }
 
 TEST(Job, WhatWasSettledIsToldThoughTidyingUpTakesLong) {

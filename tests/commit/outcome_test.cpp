@@ -197,7 +197,10 @@ TEST_F(FencedRank, IsToldSoWhereverItsFilesVanish) {
       }
       return Ok();
     });
-    EXPECT_EQ(save_step(session, 1).code(), CKPT_FENCED) << operation;
+    const Status told = save_step(session, 1);
+    EXPECT_EQ(told.code(), CKPT_FENCED) << operation;
+    ASSERT_TRUE(told.detail("run") && told.detail("expected")) << told.message();
+    EXPECT_EQ(*told.detail("run"), "main");
     EXPECT_TRUE(done) << operation;
   }
 }
