@@ -150,6 +150,8 @@ def read_header(path, api):
             section, made = "structs", struct_of(header, found["struct"], doc, found["fields"], constants, callbacks)
         elif found["values"]:
             section, made = "enums", enum_of(header, doc, found["values"])
+            if any(enum["name"] == made["name"] for enum in api["enums"]):  # the second with its prefix
+                made["name"] += made["values"][0]["name"].removeprefix(made["prefix"][:-1]).lower()
         elif found["called"]:
             made = {"name": found["called"], "header": header, "type": found["callback"], "text": doc}
             section = "callbacks"

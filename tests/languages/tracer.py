@@ -57,6 +57,7 @@ PRELUDE = r"""// Made by tracer.py; see there.
 #include <sys/mman.h>
 #include <unistd.h>
 #include "ckpt_file.h"
+#include "ckpt_keeper.h"
 #include "interpose.h"
 
 // The file: for each function the number of calls; then for each kind of handle the number alive, and the number freed

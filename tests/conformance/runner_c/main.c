@@ -6,8 +6,8 @@
 
 #include "runner.h"
 
-static const command* const kSubjects[] = {library_commands, store_commands, save_commands, reader_commands,
-                                           tree_commands,    table_commands, NULL};
+static const command* const kSubjects[] = {library_commands, store_commands, save_commands,   reader_commands,
+                                           tree_commands,    table_commands, keeper_commands, NULL};
 
 void fail(runner* r, const char* format, ...) {
   char text[1024];

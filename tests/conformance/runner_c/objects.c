@@ -4,8 +4,8 @@
 
 #include "runner.h"
 
-static const char* const kKinds[] = {"memory",   "a store", "a session", "a save", "a job", "a report",
-                                     "a reader", "a load",  "a tree",    "a file", "rows",  "a share"};
+static const char* const kKinds[] = {"memory", "a store", "a session", "a save", "a job",   "a report", "a reader",
+                                     "a load", "a tree",  "a file",    "rows",   "a share", "a keeper"};
 
 #define FREES(kind, function) \
   case kind:                  \
@@ -25,6 +25,7 @@ static void handle_free(object* o) {
       FREES(FILE_OBJECT, ckpt_file_free)
       FREES(ROWS, rows_free)
       FREES(SHARE, ckpt_share_free)
+      FREES(KEEPER, ckpt_keeper_free)
     }
   free(o->name);
   free(o);

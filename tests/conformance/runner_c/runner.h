@@ -4,6 +4,7 @@
 
 #include <ckpt.h>
 #include <ckpt_file.h>
+#include <ckpt_keeper.h>
 #include <ckpt_tree.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +17,21 @@ typedef struct token {
   size_t size;            /* of the text */
 } token;
 
-typedef enum kind { MEMORY, STORE, SESSION, SAVE, JOB, REPORT, READER, LOAD, TREE, FILE_OBJECT, ROWS, SHARE } kind;
+typedef enum kind {
+  MEMORY,
+  STORE,
+  SESSION,
+  SAVE,
+  JOB,
+  REPORT,
+  READER,
+  LOAD,
+  TREE,
+  FILE_OBJECT,
+  ROWS,
+  SHARE,
+  KEEPER
+} kind;
 
 typedef struct memory {
   uint64_t size;
@@ -47,7 +62,7 @@ typedef struct command {
   ckpt_status (*run)(runner* r);
 } command;
 extern const command library_commands[], store_commands[], save_commands[], reader_commands[], tree_commands[],
-    table_commands[];
+    table_commands[], keeper_commands[];
 
 /* A function that makes an object, and one that does not; `made` is what the call makes, named by word `i`. */
 #define MAKES(function, i, kind, type, ...)                         \

@@ -4,17 +4,15 @@
 //! `trainer STORE STEPS` trains up to that step. `trainer STORE` proves that an interrupted and resumed run ends with
 //! the same bits as one without interruption.
 
-use ckpt::{Job, Load, Options, Reader, Result, Save, Session, Status, Store, TensorDesc, Value};
+use ckpt::{Checkpointer, Load, Options, Reader, Result, Save, Store, TensorDesc, Value};
 
 const FEATURES: usize = 16;
 const SAMPLES: u64 = 2000;
 const BATCH: usize = 32;
-const SAVE_EVERY: u64 = 25;
 
 /// All state that the next step depends on: what a checkpoint must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trainer {
-    step: u64,
     /// The state of the generator that draws samples.
     rng: u64,
     weights: Vec<f64>,
@@ -42,7 +40,7 @@ fn sample(index: u64) -> ([f64; FEATURES], f64) {
 
 impl Trainer {
     fn new() -> Self {
-        Trainer { step: 0, rng: 42, weights: vec![0.0; FEATURES], momentum: vec![0.0; FEATURES] }
+        Trainer { rng: 42, weights: vec![0.0; FEATURES], momentum: vec![0.0; FEATURES] }
     }
 
     fn predict(&self, features: &[f64; FEATURES]) -> f64 {
@@ -63,7 +61,6 @@ impl Trainer {
             *m = 0.9 * *m + g;
             *w -= 0.5 * *m;
         }
-        self.step += 1;
     }
 
     /// The share of samples on the right side.
@@ -75,63 +72,49 @@ impl Trainer {
         (0..SAMPLES).filter(|&index| right(index)).count() as f64 / SAMPLES as f64
     }
 
-    /// Starts a save; when this returns, the next step may change the state.
-    fn save(&self, session: &Session) -> Result<Job> {
+    /// Adds the state to a save.
+    fn add_to<'a>(&'a self, save: &mut Save<'a>) -> Result<()> {
         let state = Value::dict([
-            ("step", self.step.into()),
             ("rng", format!("{:016x}", self.rng).into()),
             ("model", Value::dict([("weights", Value::tensor())])),
             ("optimizer", Value::dict([("momentum", Value::tensor())])),
         ]);
         let desc = TensorDesc::of::<f64>(&[FEATURES]);
-        let options = Options::new().set("keep_last", 3);
-        let mut save = Save::new_with(session, &format!("step-{}", self.step), Some(self.step), &options)?;
         save.add_value(None, &state)?;
         save.add_tensor("model/weights", &desc, &self.weights)?;
-        save.add_tensor("optimizer/momentum", &desc, &self.momentum)?;
-        save.stage()
+        save.add_tensor("optimizer/momentum", &desc, &self.momentum)
     }
 
-    /// Loads the newest checkpoint of the run; `None` if there is none yet.
-    fn resume(store: &Store, run: &Options) -> Result<Option<Self>> {
-        let reader = match Reader::open_with(store, "latest", run) {
-            Err(error) if error.status() == Status::NOT_FOUND => return Ok(None),
-            reader => reader?,
-        };
-        let state = reader.tree(None)?.to_value()?;
-        let mut trainer = Trainer::new();
+    fn load(&mut self, reader: &Reader) -> Result<()> {
         let desc = TensorDesc::of::<f64>(&[FEATURES]);
-        let mut load = Load::new_with(&reader, &Options::new().set("strict", "exact"))?;
-        load.add_tensor("model/weights", &desc, &mut trainer.weights)?;
-        load.add_tensor("optimizer/momentum", &desc, &mut trainer.momentum)?;
+        let mut load = Load::new_with(reader, &Options::new().set("strict", "exact"))?;
+        load.add_tensor("model/weights", &desc, &mut self.weights)?;
+        load.add_tensor("optimizer/momentum", &desc, &mut self.momentum)?;
         load.run()?;
-        trainer.step = state.get("step").and_then(Value::as_int).expect("the tree has a step") as u64;
+        let state = reader.tree(None)?.to_value()?;
         let rng = state.get("rng").and_then(Value::as_text).expect("the tree has the generator's state");
-        trainer.rng = u64::from_str_radix(rng, 16).expect("it is hexadecimal");
-        Ok(Some(trainer))
+        self.rng = u64::from_str_radix(rng, 16).expect("it is hexadecimal");
+        Ok(())
     }
 }
 
 /// Trains up to `steps`, from the newest checkpoint if there is one, and returns the state after the last step.
 pub fn train(place: &str, run: &str, steps: u64) -> Result<Trainer> {
     let store = Store::open(place)?;
-    let options = Options::new().set("run", run);
-    let mut trainer = Trainer::resume(&store, &options)?.unwrap_or_else(Trainer::new);
-    println!("{run}: from step {}", trainer.step);
-    let session = Session::open_rank(&store, 0, 1, None, &options)?;
-    let mut saving: Option<Job> = None;
-    while trainer.step < steps {
+    let policy = Options::new().set("run", run).set("every", "25 steps").set("keep_last", 3);
+    let mut keeper = Checkpointer::new(&store, &policy)?;
+    let mut trainer = Trainer::new();
+    let start = keeper.restore(|reader| trainer.load(reader))?.map_or(0, |restored| restored.step);
+    println!("{run}: from step {start}");
+    for step in start + 1..=steps {
         trainer.train_step();
-        if trainer.step % SAVE_EVERY == 0 {
-            if let Some(job) = saving.take() {
-                job.wait_committed()?; // the save before, SAVE_EVERY steps ago
-            }
-            saving = Some(trainer.save(&session)?);
+        keeper.step(step, |save| trainer.add_to(save))?;
+        if let Some(why) = keeper.stopping() {
+            println!("{run}: {why}, saved step {step}");
+            break;
         }
     }
-    if let Some(job) = saving {
-        job.wait_committed()?;
-    }
+    keeper.close()?;
     Ok(trainer)
 }
 
@@ -157,6 +140,6 @@ fn main() -> Result<()> {
             std::process::exit(2);
         }
     };
-    println!("step {}: {:.1} % of the samples are right", trainer.step, 100.0 * trainer.accuracy());
+    println!("{:.1} % of the samples are right", 100.0 * trainer.accuracy());
     Ok(())
 }

@@ -74,8 +74,8 @@ impl Error {
         self.inner.details.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// An error that this crate finds itself.
-    pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
+    /// An error of the caller's own, as closures of [`Checkpointer`](crate::Checkpointer) return it.
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
         Error { inner: Box::new(Inner { status, message: message.into(), details: Vec::new() }) }
     }
 

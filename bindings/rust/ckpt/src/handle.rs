@@ -38,6 +38,7 @@ opaque! {
     ckpt_reader ckpt_reader_free
     ckpt_load ckpt_load_free
     ckpt_share ckpt_share_free
+    ckpt_keeper ckpt_keeper_free
     ckpt_job ckpt_job_free
     ckpt_tree ckpt_tree_free
     ckpt_file ckpt_file_free
@@ -54,9 +55,16 @@ unsafe impl<T: Opaque> Sync for Handle<T> {}
 impl<T: Opaque> Handle<T> {
     /// Runs a call that makes an object: `call(&mut out, &mut err)`.
     pub(crate) fn make(call: impl FnOnce(*mut *mut T, *mut *mut sys::ckpt_error) -> sys::ckpt_status) -> Result<Self> {
+        Handle::make_or_none(call)?.ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no object"))
+    }
+
+    /// The same of a call that may succeed and make nothing.
+    pub(crate) fn make_or_none(
+        call: impl FnOnce(*mut *mut T, *mut *mut sys::ckpt_error) -> sys::ckpt_status,
+    ) -> Result<Option<Self>> {
         let mut out = std::ptr::null_mut();
         check(|err| call(&mut out, err))?;
-        NonNull::new(out).map(Handle).ok_or_else(|| Error::new(Status::INTERNAL, "the library gave no object"))
+        Ok(NonNull::new(out).map(Handle))
     }
 
     pub(crate) fn get(&self) -> *const T {

@@ -37,7 +37,7 @@ pub(crate) struct RawJob {
     quiet_at: JobState,
     kept: Mutex<Vec<Keep>>,
     buffers: Mutex<Buffers>,
-    /// The label of a save; `None` for other work, which ends with its job.
+    /// The id of a save; `None` for other work, which ends with its job.
     save: Option<String>,
     /// Somebody learned the failure, or asked for it by a cancel; of one that ended well, what there is to warn of.
     told: AtomicBool,
@@ -84,8 +84,8 @@ impl RawJob {
         if open || self.told.swap(true, Ordering::Relaxed) {
             return None;
         }
-        let label = self.save.as_deref().unwrap_or_default();
-        Some(error.prefixed(&format!("the save {label:?} in the background failed: ")))
+        let id = self.save.as_deref().unwrap_or_default();
+        Some(error.prefixed(&format!("the save {id:?} in the background failed: ")))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -142,7 +142,7 @@ impl Job {
         })
     }
 
-    /// `call` starts the work; `save` is the label if it is a save. The job keeps `kept` until it is staged, and
+    /// `call` starts the work; `save` is the id if it is a save. The job keeps `kept` until it is staged, and
     /// `buffers` until they are taken or it is dropped.
     pub(crate) fn start(
         save: Option<&str>,

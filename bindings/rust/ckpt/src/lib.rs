@@ -10,7 +10,8 @@
 //!
 //! # Where to begin
 //!
-//! [`Store`] → [`Session`] → [`Save`]; [`Store`] → [`Reader`] → [`Load`]. Background work is a [`Job`]. Nested state is
+//! A training loop needs a [`Checkpointer`]. Under it are [`Store`] → [`Session`] → [`Save`], and [`Store`] →
+//! [`Reader`] → [`Load`]. Background work is a [`Job`]. Nested state is
 //! a [`Value`] or a [`Tree`]; a table of rows by id is saved from [`Rows`] and loaded by a [`Share`]; another program's
 //! file is a [`File`]. Names follow `ckpt.h`, which lists the options and statuses of each call.
 //!
@@ -29,12 +30,14 @@ compile_error!("libckpt is for 64-bit Unix");
 
 mod background;
 mod buffer;
+mod checkpointer;
 mod dtype;
 mod error;
 mod file;
 mod handle;
 mod info;
 mod job;
+mod keeper;
 mod load;
 mod memory;
 mod numbers;
@@ -57,6 +60,7 @@ mod value;
 mod view;
 
 pub use buffer::Buffer;
+pub use checkpointer::{Checkpointer, Ranks, Restored};
 pub use ckpt_sys as sys;
 pub use dtype::{bytes_of, bytes_of_mut, AnyBits, Dtype, Element};
 pub use error::{Error, Result, Status};
@@ -64,6 +68,7 @@ pub use file::{File, FileTensor};
 pub use handle::Items;
 pub use info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, SegmentRegion, TensorInfo};
 pub use job::{IoEngine, Job, JobState, JobStats, LoadJob};
+pub use keeper::{Keeper, Numbers, Todo, Votes};
 pub use load::{Buffers, Load, Slot};
 pub use memory::SharedMemory;
 pub use options::{options, version, version_number, OptionInfo, OptionKind, OptionValue, Options};

@@ -90,6 +90,12 @@ impl Options {
         self
     }
 
+    /// Whether an option that is 0 or 1 was set to 1.
+    pub(crate) fn is_on(&self, key: &str) -> bool {
+        let last = self.values.iter().rev().find(|(own, _)| own == key);
+        last.is_some_and(|(_, value)| *value == OptionValue::Int(1))
+    }
+
     /// The C object for one call; `None` means the defaults.
     pub(crate) fn bag(&self) -> Result<Bag> {
         if let Some(fault) = &self.fault {

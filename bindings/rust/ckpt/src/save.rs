@@ -93,7 +93,6 @@ pub struct Save<'a> {
     pub(crate) handle: Handle<sys::ckpt_save>,
     /// The session's, which waits for them.
     saves: Arc<Saves>,
-    label: String,
     pub(crate) kept: Vec<Keep>,
     memory: PhantomData<&'a [u8]>,
 }
@@ -113,14 +112,18 @@ impl<'a> Save<'a> {
     /// Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`, `wait`,
     /// `keep_last`, `keep_every`, `protect`.
     pub fn new_with(session: &Session, label: &str, step: Option<u64>, options: &Options) -> Result<Self> {
-        let own = label.to_owned();
         let (label, step, bag) = (c_text(label)?, step_number(step)?, options.bag()?);
         let handle = Handle::make(|out, err| {
             // SAFETY: texts and options live until the call returns; the save keeps the session alive.
             unsafe { sys::ckpt_save_new(out, session.handle.get(), label.as_ptr(), step, bag.get(), err) }
         })?;
+        Save::of(session, handle)
+    }
+
+    /// One that was made for the session.
+    pub(crate) fn of(session: &Session, handle: Handle<sys::ckpt_save>) -> Result<Self> {
         let saves = Arc::clone(&session.saves);
-        let mut save = Save { handle, saves, label: own, kept: Vec::new(), memory: PhantomData };
+        let mut save = Save { handle, saves, kept: Vec::new(), memory: PhantomData };
         if let Err(earlier) = session.saves.failure() {
             save.give_up(&earlier.to_string())?;
             return Err(earlier);
@@ -308,12 +311,13 @@ impl<'a> Save<'a> {
 
     /// The caller makes sure that the job is staged, or dropped, before 'a ends.
     fn begin(&mut self, start: Start) -> Result<Job> {
+        let id = self.id()?.to_owned();
         let save = self.handle.get_mut();
-        let label = Some(self.label.as_str());
         // SAFETY: the memory is borrowed, or moves into the job.
-        let job = Job::start(label, JobState::STAGED, &mut self.kept, &mut Buffers::default(), |out, err| unsafe {
-            start(save, out, err)
-        })?;
+        let job =
+            Job::start(Some(&id), JobState::STAGED, &mut self.kept, &mut Buffers::default(), |out, err| unsafe {
+                start(save, out, err)
+            })?;
         self.saves.add(&job.raw);
         Ok(job)
     }

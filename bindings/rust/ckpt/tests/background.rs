@@ -94,7 +94,7 @@ fn a_failure_of_which_nobody_was_told_is_that_of_the_save_after_it() {
         }
     };
     assert_eq!(told.status(), Status::ABORTED);
-    assert!(told.message().starts_with("the save \"a\" in the background failed: "), "{told}");
+    assert!(told.message().starts_with("the save \"a.2.1\" in the background failed: "), "{told}");
     // Told once; the session can be used again.
     drop((start(&ranks.first, "b"), start(&ranks.second, "b")));
     ranks.first.close().unwrap();

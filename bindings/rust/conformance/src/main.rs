@@ -1,6 +1,7 @@
 //! The conformance runner over crate `ckpt`; `tests/conformance/README.md` says what it reads and prints.
 
 mod call;
+mod keeper;
 mod library;
 mod load;
 mod objects;
@@ -18,7 +19,7 @@ use objects::{wrong, Fail, Outcome, Runner};
 
 type Command = (&'static str, fn(&mut Runner, &Call) -> Outcome<Reply>);
 
-const COMMANDS: [&[Command]; 7] = [
+const COMMANDS: [&[Command]; 8] = [
     library::COMMANDS,
     store::COMMANDS,
     save::COMMANDS,
@@ -26,6 +27,7 @@ const COMMANDS: [&[Command]; 7] = [
     load::COMMANDS,
     table::COMMANDS,
     tree::COMMANDS,
+    keeper::COMMANDS,
 ];
 
 fn carry_out(runner: &mut Runner, call: &Call) -> Outcome<Reply> {

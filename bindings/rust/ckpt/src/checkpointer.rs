@@ -1,0 +1,310 @@
+//! The loop of a training.
+
+use crate::error::{Error, Result, Status};
+use crate::job::Job;
+use crate::keeper::{Keeper, Numbers, Todo};
+use crate::options::Options;
+use crate::reader::Reader;
+use crate::save::Save;
+use crate::session::Session;
+use crate::store::Store;
+
+/// How the ranks of a training talk: by MPI, NCCL, a socket. Every rank calls the same. A rank that cannot go on panics.
+pub trait Ranks {
+    /// This rank.
+    fn rank(&self) -> u32;
+    /// How many there are.
+    fn world_size(&self) -> u32;
+    /// Replaces each number by the largest that any rank has there.
+    fn max(&self, numbers: &mut [i64]);
+    /// Rank 0 gives a text, the others `None`; all get the text.
+    fn of_first(&self, text: Option<String>) -> String;
+}
+
+struct Alone;
+
+impl Ranks for Alone {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn world_size(&self) -> u32 {
+        1
+    }
+    fn max(&self, _: &mut [i64]) {}
+    fn of_first(&self, text: Option<String>) -> String {
+        text.unwrap_or_default()
+    }
+}
+
+/// What a training starts from.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The checkpoint.
+    pub id: String,
+    /// Its step; 0 if it has none.
+    pub step: u64,
+    /// The metrics that were told with it.
+    pub metrics: Numbers,
+    /// And the counters.
+    pub counters: Numbers,
+}
+
+/// SIGINT and SIGTERM, which have these numbers everywhere.
+const SIGNALS: [i32; 2] = [2, 15];
+
+/// Saves a training as it goes on, keeps what the policy says, and restores the newest checkpoint that is sound.
+///
+/// ```
+/// use ckpt::{Checkpointer, Options, Store, TensorDesc};
+///
+/// # let place = "mem:checkpointer";
+/// let desc = TensorDesc::of::<f32>(&[1000]);
+/// let mut weights = vec![0f32; 1000];
+/// let store = Store::open(place)?;
+/// let mut keeper = Checkpointer::new(&store, &Options::new().set("every", "5 steps").set("keep_last", 3))?;
+/// let restored = keeper.restore(|reader| {
+///     weights = reader.read("w")?;
+///     Ok(())
+/// })?;
+/// for n in restored.map_or(1, |one| one.step + 1)..=20 {
+///     weights.iter_mut().for_each(|w| *w += 0.5); // train
+///     keeper.tell_metric("loss", 1.0 / n as f64)?;
+///     keeper.step(n, |save| save.add_tensor("w", &desc, &weights))?;
+///     if keeper.stopping().is_some() {
+///         break; // after SIGTERM or SIGINT, or at the time limit: it is saved
+///     }
+/// }
+/// keeper.close()?;
+/// # Ok::<_, ckpt::Error>(())
+/// ```
+///
+/// The closure of [`step`](Self::step) adds what is to be saved, and is called only if a save is due. Saves go on in the
+/// background; a failure is told by the next one, by [`wait`](Self::wait) or by [`close`](Self::close). Warnings, such
+/// as that a damaged checkpoint was passed over, are printed to stderr. Every rank makes a `Checkpointer` and calls the
+/// same, with the same step.
+pub struct Checkpointer<'s> {
+    /// The first field: dropping it waits for its saves. `None` until the first save, since restoring takes a run from
+    /// nobody.
+    session: Option<Session>,
+    saving: Option<Job>,
+    keeper: Keeper,
+    store: &'s Store,
+    options: Options,
+    ranks: Box<dyn Ranks + Send + 's>,
+}
+
+impl<'s> Checkpointer<'s> {
+    /// Of a training with one rank. SIGTERM and SIGINT make a step save and stop; the second SIGINT ends the process.
+    ///
+    /// Options: those of [`Keeper::new`], of the session, of the saves and of opening a reader.
+    pub fn new(store: &'s Store, options: &Options) -> Result<Self> {
+        Checkpointer::of_ranks(store, options, Alone, &SIGNALS)
+    }
+
+    /// Of a training whose ranks talk by `ranks`; these signals make a step save and stop, on whichever rank they come.
+    pub fn of_ranks(
+        store: &'s Store,
+        options: &Options,
+        ranks: impl Ranks + Send + 's,
+        signals: &[i32],
+    ) -> Result<Self> {
+        let mut keeper = Keeper::new(store, ranks.rank(), ranks.world_size(), options)?;
+        signals.iter().try_for_each(|&signal| keeper.catch(signal))?;
+        let (session, saving, options, ranks) = (None, None, options.clone(), Box::new(ranks));
+        Ok(Checkpointer { session, saving, keeper, store, options, ranks })
+    }
+
+    /// Restores the newest checkpoint by `load`, on all ranks the same; `None` if there is none yet. If a load finds it
+    /// damaged, the one before is tried, and `load` called again: it must set all that it sets.
+    pub fn restore(&mut self, load: impl FnMut(&Reader) -> Result<()>) -> Result<Option<Restored>> {
+        self.restore_from("latest", load)
+    }
+
+    /// The same of another selector, as [`Keeper::find`] takes it; no other checkpoint is tried.
+    pub fn restore_from(
+        &mut self,
+        selector: &str,
+        mut load: impl FnMut(&Reader) -> Result<()>,
+    ) -> Result<Option<Restored>> {
+        self.wait()?;
+        loop {
+            let id = self.first(|keeper| Ok(keeper.find(selector)?.unwrap_or_default()))?;
+            self.warn();
+            if id.is_empty() {
+                return Ok(None);
+            }
+            let reader = Reader::open_with(self.store, &id, &self.options);
+            let reader = reader.and_then(|reader| load(&reader).map(|()| reader));
+            let status = reader.as_ref().map_or_else(|error| error.status().0.into(), |_| 0);
+            // The greatest status of all ranks, and the least one that is not OK.
+            let mut told = [status, if status == 0 { i64::MIN } else { -status }];
+            self.ranks.max(&mut told);
+            match reader {
+                Ok(reader) if told[0] == 0 => return self.go_on_from(id, &reader).map(Some),
+                Ok(_) => {
+                    let words = format!("another rank could not load {id}; see its error");
+                    self.pass_over(&id, Error::new(Status(told[0] as i32), words), told)?;
+                }
+                Err(failure) => self.pass_over(&id, failure, told)?,
+            }
+        }
+    }
+
+    fn go_on_from(&mut self, id: String, reader: &Reader) -> Result<Restored> {
+        self.keeper.restored(reader)?;
+        self.warn();
+        let (metrics, counters) = (self.keeper.metrics(), self.keeper.counters());
+        Ok(Restored { id, step: reader.info()?.step().unwrap_or_default(), metrics, counters })
+    }
+
+    /// If ranks failed with different statuses, there is more wrong than the checkpoint.
+    fn pass_over(&mut self, id: &str, failure: Error, told: [i64; 2]) -> Result<()> {
+        let passed =
+            told[0] == -told[1] && self.first(|keeper| keeper.pass_over(&failure).map(|()| String::new())).is_ok();
+        if !passed {
+            return Err(failure);
+        }
+        if self.ranks.rank() == 0 {
+            eprintln!("ckpt: passed over {id}: {failure}");
+        }
+        Ok(())
+    }
+
+    /// A metric of the next step, which is kept with its checkpoint and read by `keep_best`.
+    pub fn tell_metric(&mut self, name: &str, value: f64) -> Result<()> {
+        self.keeper.tell_metric(name, value)
+    }
+
+    /// A counter of the next step, such as `epoch` (those that are done), for `every` and for labels.
+    pub fn tell_counter(&mut self, name: &str, value: f64) -> Result<()> {
+        self.keeper.tell_counter(name, value)
+    }
+
+    /// Says that a step is done. If a save is due, `add` adds to it what is to be saved; it returns the id then, as soon
+    /// as the data is staged. After a signal, or at the time limit, it returns once that is committed, and
+    /// [`stopping`](Self::stopping) says why.
+    pub fn step<'a>(&mut self, step: u64, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<Option<String>> {
+        let (mut votes, voting) = (self.keeper.step(step, false)?, self.keeper.needs_votes());
+        self.warn();
+        if voting {
+            self.ranks.max(&mut votes);
+        }
+        let todo = self.keeper.decide(voting.then_some(&votes))?;
+        if todo == Todo::GO_ON {
+            return Ok(None);
+        }
+        let last = todo == Todo::SAVE_AND_STOP;
+        if let (true, Err(earlier)) = (last, self.wait_if(last)) {
+            eprintln!("ckpt: {earlier}"); // this save matters more now
+        }
+        let id = self.save_told(None, add)?;
+        self.wait_if(last)?;
+        Ok(Some(id))
+    }
+
+    /// Saves now, in the background, and returns the id. A checkpoint with a `label` of its own stays for ever. What was
+    /// just saved is not saved again.
+    pub fn save<'a>(
+        &mut self,
+        step: u64,
+        label: Option<&str>,
+        add: impl FnOnce(&mut Save<'a>) -> Result<()>,
+    ) -> Result<String> {
+        self.keeper.at_step(step)?;
+        self.save_told(label, add)
+    }
+
+    fn save_told<'a>(&mut self, label: Option<&str>, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<String> {
+        self.wait()?;
+        let plan = self.first(|keeper| keeper.plan(label))?;
+        self.open_session()?;
+        let session = self.session.as_ref().expect("it is open");
+        let Some(mut save) = self.keeper.save(session, &plan, &self.options)? else {
+            return Ok(self.keeper.saved().unwrap_or_default());
+        };
+        if let Err(error) = add(&mut save) {
+            save.give_up(&error.to_string())?; // so that the other ranks do not wait
+            return Err(error);
+        }
+        let id = save.id()?.to_owned();
+        self.saving = Some(save.stage()?);
+        Ok(id)
+    }
+
+    fn open_session(&mut self) -> Result<()> {
+        if self.session.is_some() {
+            return Ok(());
+        }
+        let mut options = self.options.clone();
+        if options.is_on("fresh") {
+            options = options.set("continue_from", "none");
+        }
+        let (store, rank, size) = (self.store, self.ranks.rank(), self.ranks.world_size());
+        let mut opened = None;
+        let string = self.first(|_| {
+            let session = opened.insert(Session::open_rank(store, 0, size, None, &options)?);
+            session.string().map(str::to_owned)
+        })?;
+        self.session = match opened {
+            None => Some(Session::open_rank(store, rank, size, Some(&string), &options)?),
+            opened => opened,
+        };
+        Ok(())
+    }
+
+    /// Waits until the save in the background is committed, and fails as it did.
+    pub fn wait(&mut self) -> Result<()> {
+        self.wait_if(true)
+    }
+
+    fn wait_if(&mut self, wanted: bool) -> Result<()> {
+        let saving = if wanted { self.saving.take() } else { None };
+        saving.map_or(Ok(()), |job| job.wait_committed())
+    }
+
+    /// Why the training should stop, once a step has saved for that: `"SIGTERM"`, `"time limit"`.
+    #[must_use]
+    pub fn stopping(&self) -> Option<String> {
+        self.keeper.stopping()
+    }
+
+    /// The policy, for what is not here.
+    pub fn keeper(&mut self) -> &mut Keeper {
+        &mut self.keeper
+    }
+
+    /// Waits for the save in the background, fails as it did, and gives the signals back. Dropping does the same, and
+    /// prints the failure.
+    pub fn close(mut self) -> Result<()> {
+        let waited = self.wait();
+        waited.and(self.session.take().map_or(Ok(()), Session::close))
+    }
+
+    /// What rank 0 makes, on all ranks; or its failure.
+    fn first(&mut self, make: impl FnOnce(&mut Keeper) -> Result<String>) -> Result<String> {
+        let made = (self.ranks.rank() == 0).then(|| make(&mut self.keeper));
+        let text = made.as_ref().map(|made| match made {
+            Ok(text) => format!("+{text}"),
+            Err(error) => format!("-{error}"),
+        });
+        let told = self.ranks.of_first(text);
+        match (made, told.strip_prefix('+')) {
+            (Some(made), _) => made,
+            (None, Some(text)) => Ok(text.to_owned()),
+            (None, None) => Err(Error::new(Status::ABORTED, format!("rank 0: {}", told.trim_start_matches('-')))),
+        }
+    }
+
+    fn warn(&self) {
+        if let Some(warning) = self.keeper.warning() {
+            eprintln!("ckpt: {warning}");
+        }
+    }
+}
+
+impl std::fmt::Debug for Checkpointer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpointer").field("session", &self.session).field("keeper", &self.keeper).finish()
+    }
+}
