@@ -25,6 +25,7 @@ export CkptError, DType, TensorDesc
 export Store, Session, Save, Reader, Load, Share, Job, Tree, MappedTensor
 export TreeDict, TreeSet, Record, PerRank, TensorRef
 export add_tensor!, add_table!, add_object!, add_alias!, add_tree!, set_attr!, start, cancel
+export Keeper, Checkpointer, step!, restore
 export load_tensor, load_table, load_object, map_tensor, read_tensor!, save_state, load_state
 
 include("library.jl")
@@ -47,5 +48,6 @@ include("trees.jl")
 include("tree_values.jl")
 include("files.jl")
 include("states.jl")
+include("keepers.jl")
 
 end

@@ -13,7 +13,7 @@ mutable struct Handle{T}
 end
 
 """
-An object of the library: `Store`, `Session`, `Save`, `Reader`, `Load`, `Job`, `Tree`, `File`. Any task may close one,
+An object of the library: `Store`, `Session`, `Save`, `Reader`, `Load`, `Job`, `Tree`, `File`, `Keeper`. Any task may close one,
 in any order and more than once; one that nobody closes is closed by the garbage collector. Use after `close` throws
 an InvalidStateException. `open(Store, path) do store … end` closes it at the end.
 """
@@ -116,5 +116,6 @@ free(pointer::Ptr{ckpt_save}) = ckpt_save_free(pointer)
 free(pointer::Ptr{ckpt_reader}) = ckpt_reader_free(pointer)
 free(pointer::Ptr{ckpt_load}) = ckpt_load_free(pointer)
 free(pointer::Ptr{ckpt_share}) = ckpt_share_free(pointer)
+free(pointer::Ptr{ckpt_keeper}) = ckpt_keeper_free(pointer)
 free(pointer::Ptr{ckpt_tree}) = ckpt_tree_free(pointer)
 free(pointer::Ptr{ckpt_file}) = ckpt_file_free(pointer)

@@ -23,8 +23,12 @@ function Save(session::Session, label::AbstractString; step = nothing, options..
             made((out, err) -> ckpt_save_new(out, pointer, label, number, bag, err), ckpt_save)
         end
     end
-    save = Save(handle, String(label), session.saves, Any[])
-    earlier = failure(session.saves)
+    return unless_failed(Save(handle, String(label), session.saves, Any[]))
+end
+
+# The save, unless an earlier one of its session failed in the background and nobody was told.
+function unless_failed(save::Save)
+    earlier = failure(save.saves)
     isnothing(earlier) && return save
     give_up(save, earlier.message)
     close(save)

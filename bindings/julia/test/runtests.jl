@@ -45,5 +45,6 @@ end
     include("tables.jl")
     include("trees.jl")
     include("files.jl")
+    include("keepers.jl")
     include("big.jl")
 end

@@ -15,6 +15,7 @@ include("commands_save.jl")
 include("commands_read.jl")
 include("commands_table.jl")
 include("commands_tree.jl")
+include("commands_keeper.jl")
 
 # What Julia's own checks refuse, C refuses with INVALID; an index past the end with NOT_FOUND.
 const REFUSED = Union{ArgumentError,BoundsError,DimensionMismatch,InexactError,InvalidStateException}
