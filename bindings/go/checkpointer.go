@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"strings"
@@ -116,76 +117,67 @@ func (c *Checkpointer) RestoreFrom(selector string, load func(reader *Reader) er
 		if err != nil || id == "" {
 			return nil, err
 		}
-		restored, err := c.restore(id, load)
-		if err == nil {
-			c.warn()
-			return restored, nil
-		}
-		var passed *passedOver
-		if !errors.As(err, &passed) {
-			return nil, err
-		}
-		if c.first {
-			slog.Warn("ckpt: passed over " + id + ": " + passed.Error())
+		restored, told, err := c.restore(id, load)
+		if err == nil || !c.passesOver(id, told, err) {
+			return restored, err
 		}
 	}
 }
 
-// passedOver is a failure after which the checkpoint before may do.
-type passedOver struct{ error }
-
-func (c *Checkpointer) restore(id string, load func(reader *Reader) error) (*Restored, error) {
+// restore returns the failure of any rank, and what all of them told: the greatest status, and the least that is not OK,
+// negative.
+func (c *Checkpointer) restore(id string, load func(*Reader) error) (*Restored, []int64, error) {
 	reader, err := OpenReader(c.store, id, c.options)
 	if err == nil {
 		defer reader.Close()
 		err = load(reader)
 	}
-	// The greatest status of all ranks, and the least one that is not OK.
 	told := []int64{0, -1 << 62}
-	if status := int64(statusOf(err)); status != 0 {
+	if err != nil {
+		status := int64(statusOf(err))
 		told = []int64{status, -status}
 	}
 	if failed := c.ranks.Max(told); failed != nil {
-		return nil, failed
+		return nil, nil, failed
 	}
-	if told[0] != 0 {
-		return nil, c.passOver(id, err, told)
+	if err == nil && told[0] != 0 {
+		err = &Error{Status: Status(told[0]), Message: "another rank could not load " + id + "; see its error"}
 	}
-	if err := c.Restored(reader); err != nil {
-		return nil, err
+	if err == nil {
+		err = c.Restored(reader)
 	}
+	if err != nil {
+		return nil, told, err
+	}
+	c.warn()
 	info, err := reader.Info()
-	return &Restored{id, info.Step, c.Metrics(), c.Counters()}, err
+	return &Restored{id, info.Step, c.Metrics(), c.Counters()}, nil, err
+}
+
+// passesOver tells whether the checkpoint before may do. If ranks failed with different statuses, there is more wrong
+// than the checkpoint.
+func (c *Checkpointer) passesOver(id string, told []int64, failure error) bool {
+	if told == nil || told[0] != -told[1] {
+		return false
+	}
+	pass := func() (string, error) { return "", c.PassOver(Status(told[0]), failure.Error()) }
+	if _, err := c.ofFirst(pass); err != nil {
+		return false
+	}
+	if c.first {
+		slog.Warn("ckpt: passed over " + id + ": " + failure.Error())
+	}
+	return true
 }
 
 // statusOf returns that of an error of this package, ErrInvalid of another one.
 func statusOf(err error) Status {
 	var made *Error
-	var status Status
-	switch {
-	case err == nil:
-		return StatusOK
-	case errors.As(err, &made):
-		return made.Status
-	case errors.As(err, &status):
+	if status := ErrInvalid; !errors.As(err, &made) {
+		errors.As(err, &status)
 		return status
 	}
-	return ErrInvalid
-}
-
-// If ranks failed with different statuses, there is more wrong than the checkpoint.
-func (c *Checkpointer) passOver(id string, failure error, told []int64) error {
-	if failure == nil {
-		failure = &Error{Status: Status(told[0]), Message: "another rank could not load " + id + "; see its error"}
-	}
-	if told[0] != -told[1] {
-		return failure
-	}
-	_, err := c.ofFirst(func() (string, error) { return "", c.PassOver(Status(told[0]), failure.Error()) })
-	if err != nil {
-		return failure
-	}
-	return &passedOver{failure}
+	return made.Status
 }
 
 // Step says that a step is done. If a save is due, `add` adds to it what is to be saved; Step returns the id then, as
@@ -254,11 +246,9 @@ func (c *Checkpointer) openSession(ctx context.Context) error {
 	if c.session != nil {
 		return nil
 	}
-	options := Options{}
-	for key, value := range c.options {
-		options[key] = value
-	}
+	options := c.options
 	if fresh := options["fresh"]; fresh == true || fresh == 1 {
+		options = maps.Clone(options)
 		options["continue_from"] = "none"
 	}
 	rank, world := c.ranks.Rank()

@@ -3,6 +3,8 @@ package ckpt
 // #include "ckpt_go.h"
 import "C"
 
+import "unsafe"
+
 // Keeper is the policy and the history of a run: it says when to save, under which label and what stays, and what to
 // start from. The caller saves and loads. [Checkpointer] does these, too; a keeper is for loops that it does not fit.
 type Keeper struct{ h owned[*C.ckpt_keeper] }
@@ -12,6 +14,8 @@ type Todo int32
 
 // Votes are what a rank says of a step. The ranks combine them, each by its maximum.
 type Votes [C.CKPT_KEEPER_VOTES]int64
+
+func (v *Votes) c() *C.int64_t { return (*C.int64_t)(unsafe.Pointer(v)) }
 
 // NewKeeper makes the keeper of rank `rank` of `worldSize`; every rank makes one and calls the same, with the same
 // steps. It does not touch the store. Options: run, every, keep_last, keep_every, keep_best, label, on_existing, fresh,
@@ -93,19 +97,12 @@ func (k *Keeper) tell(kind C.int32_t, name string, value float64) error {
 // Step says that a step is done; `due`: a rule of the caller's own asks for a save. Errors: ErrInvalid (a counter that
 // every needs was not told).
 func (k *Keeper) Step(step int64, due bool) (Votes, error) {
-	var votes [C.CKPT_KEEPER_VOTES]C.int64_t
-	asked := C.int32_t(0)
-	if due {
-		asked = 1
-	}
+	var votes Votes
+	asked := map[bool]C.int32_t{true: 1}[due]
 	err := k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_keeper_step(keeper, C.int64_t(step), asked, &votes[0], cerr)
+		return C.ckpt_keeper_step(keeper, C.int64_t(step), asked, votes.c(), cerr)
 	}, "")
-	var made Votes
-	for i, vote := range votes {
-		made[i] = int64(vote)
-	}
-	return made, err
+	return votes, err
 }
 
 // AtStep is Step for a save that is made whatever every says.
@@ -129,17 +126,9 @@ func (k *Keeper) NeedsVotes() bool {
 // Decide returns what all ranks do now, by the combined votes; nil: by counters, which are the same on all ranks.
 // Errors: ErrInvalid (the votes of some ranks are missing), ErrMismatch (the ranks are at different steps).
 func (k *Keeper) Decide(votes *Votes) (Todo, error) {
-	var given [C.CKPT_KEEPER_VOTES]C.int64_t
-	var combined *C.int64_t
-	if votes != nil {
-		for i, vote := range votes {
-			given[i] = C.int64_t(vote)
-		}
-		combined = &given[0]
-	}
 	var what C.int32_t
 	err := k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_keeper_decide(keeper, combined, &what, cerr)
+		return C.ckpt_keeper_decide(keeper, votes.c(), &what, cerr)
 	}, "")
 	return Todo(what), err
 }
