@@ -35,20 +35,7 @@ type Restored struct {
 }
 
 // Checkpointer saves a training as it goes on, keeps what the policy says, and restores the newest checkpoint that is
-// sound:
-//
-//	keeper, err := ckpt.NewCheckpointer(store, ckpt.Options{"every": "500 steps, 10 min", "keep_last": 3})
-//	restored, err := keeper.Restore(func(reader *ckpt.Reader) error { return model.load(ctx, reader) })
-//	start := int64(0)
-//	if restored != nil {
-//		start = restored.Step
-//	}
-//	for n := start + 1; n <= steps && keeper.Stopping() == ""; n++ {
-//		loss := model.train()
-//		err = keeper.TellMetric("loss", loss)
-//		_, err = keeper.Step(ctx, n, model.addTo) // called only if a save is due
-//	}
-//	err = keeper.Close()
+// sound. The README shows the loop; examples/trainer is a trainer.
 //
 // Saves go on in the background; a failure is told by the next one, by Wait or by Close. Warnings, such as that a
 // damaged checkpoint was passed over, go to [slog]. Every rank makes a Checkpointer and calls the same, with the same
@@ -67,12 +54,15 @@ type Checkpointer struct {
 // NewCheckpointer is for a training with one rank. SIGTERM and SIGINT make a step save and stop; the second SIGINT ends
 // the process. Options: those of NewKeeper, OpenSession, NewSave and OpenReader. Close it.
 func NewCheckpointer(store *Store, options Options) (*Checkpointer, error) {
-	return NewCheckpointerOfRanks(store, options, alone{}, os.Interrupt, syscall.SIGTERM)
+	return NewCheckpointerOfRanks(store, options, nil, os.Interrupt, syscall.SIGTERM)
 }
 
-// NewCheckpointerOfRanks is for a training whose ranks talk by `ranks`; these signals, the same on all ranks, make a
-// step save and stop, on whichever rank they come.
+// NewCheckpointerOfRanks is for a training whose ranks talk by `ranks` (nil: there is one); these signals, the same on
+// all ranks, make a step save and stop, on whichever rank they come.
 func NewCheckpointerOfRanks(store *Store, options Options, ranks Ranks, signals ...os.Signal) (*Checkpointer, error) {
+	if ranks == nil {
+		ranks = alone{}
+	}
 	rank, world := ranks.Rank()
 	keeper, err := NewKeeper(store, rank, world, options)
 	if err != nil {
@@ -124,7 +114,7 @@ func (c *Checkpointer) RestoreFrom(selector string, load func(reader *Reader) er
 	}
 }
 
-// restore returns the failure of any rank, and what all of them told: the greatest status, and the least that is not OK,
+// restore returns the failure of any rank, and what all told: the greatest status, and the least that is not OK,
 // negative.
 func (c *Checkpointer) restore(id string, load func(*Reader) error) (*Restored, []int64, error) {
 	reader, err := OpenReader(c.store, id, c.options)

@@ -167,8 +167,8 @@ func (k *Keeper) Plan(label string) (string, error) {
 }
 
 // Find returns the id of the checkpoint to load: of "latest" ("" if there is none yet), "best", "best:val_loss:min", or
-// a selector of [Store.Find]. Rank 0 asks and sends it to the others. Errors: ErrNotFound, ErrInvalid ("best" of what?),
-// ErrCorrupt, ErrIO.
+// a selector of [Store.Find]. Rank 0 asks and sends it to the others. Errors: ErrNotFound, ErrCorrupt, ErrIO,
+// ErrInvalid ("best" of what?).
 func (k *Keeper) Find(selector string) (string, error) {
 	return k.reply(selector, func(keeper *C.ckpt_keeper, text *C.char, out **C.char, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_keeper_find(keeper, text, out, cerr)
