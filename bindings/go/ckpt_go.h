@@ -4,6 +4,7 @@
 
 #include <ckpt.h>
 #include <ckpt_file.h>
+#include <ckpt_keeper.h>
 #include <ckpt_tree.h>
 
 /* Before 1.0 a minor version may change the API. */

@@ -4,12 +4,14 @@
 // save is committed for all ranks or for none, and loading runs no code. The package calls libckpt through cgo; ckpt.h
 // describes each function and its options in full.
 //
+// A training loop needs a [Checkpointer]. Under it are [Session] and [Save], [Reader] and [Load].
+//
 // # Handles
 //
-// Store, Session, Save, Reader, Load, Share, Job, Tree, File and MappedTensor own a C object. Close them in any order
-// and as often as you like; each keeps alive what it was made from. After Close every call fails with [ErrClosed].
-// Calls that are running in other goroutines finish before the C object is freed; Close of a Save, a Load or a Job
-// waits for them. The garbage collector frees a handle that becomes unreachable, but not a MappedTensor.
+// Store, Session, Save, Reader, Load, Share, Job, Tree, File, Keeper and MappedTensor own a C object. Close them in
+// any order and as often as you like; each keeps alive what it was made from. After Close every call fails with
+// [ErrClosed]. Calls that are running in other goroutines finish before the C object is freed; Close of a Save, a Load
+// or a Job waits for them. The garbage collector frees a handle that becomes unreachable, but not a MappedTensor.
 //
 // # Goroutines
 //

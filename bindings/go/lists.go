@@ -189,6 +189,20 @@ const (
 	IOURing    IOEngine = C.CKPT_IO_URING
 )
 
+// The values of Todo.
+const (
+	TodoGoOn        Todo = C.CKPT_KEEPER_GO_ON
+	TodoSave        Todo = C.CKPT_KEEPER_SAVE
+	TodoSaveAndStop Todo = C.CKPT_KEEPER_SAVE_AND_STOP // for the last time; ckpt_keeper_stopping says why
+)
+
+// String returns the name as ckpt.h spells it, "GO_ON".
+func (v Todo) String() string {
+	return nameOf("Todo", int32(v), map[int32]string{
+		C.CKPT_KEEPER_GO_ON: "GO_ON", C.CKPT_KEEPER_SAVE: "SAVE", C.CKPT_KEEPER_SAVE_AND_STOP: "SAVE_AND_STOP",
+	})
+}
+
 // The values of FindingKind.
 const (
 	// verify: bytes that do not match; save: an older checkpoint of its label

@@ -27,36 +27,32 @@ func NewSave(session *Session, label string, step int64, options Options) (*Save
 	if session == nil {
 		return nil, nilError("session")
 	}
-	made, err := newSave(session, label, step, options)
-	if err != nil {
-		return nil, err
-	}
-	if earlier := session.saves.failure(); earlier != nil {
-		made.GiveUp(earlier.Error())
-		made.Close()
-		return nil, earlier
-	}
-	return made, nil
-}
-
-func newSave(session *Session, label string, step int64, options Options) (*Save, error) {
 	return withOptions(&session.h, options, func(from *C.ckpt_session, bag *C.ckpt_options, in cTexts) (*Save, error) {
 		var out *C.ckpt_save
 		var cerr *C.ckpt_error
 		if status := C.ckpt_save_new(&out, from, in[0], C.int64_t(step), bag, &cerr); status != C.CKPT_OK {
 			return nil, fail(status, cerr)
 		}
-		pinned := newMemory()
-		made := &Save{
-			memory: pinned, id: C.GoString(C.ckpt_save_id(out)), label: label, alone: session.world == 1,
-			saves: session.saves,
-		}
-		own(made, &made.h, newHandle("save", out, func(p *C.ckpt_save) {
-			C.ckpt_save_free(p)
-			pinned.release()
-		}))
-		return made, nil
+		return session.begun(out, label)
 	}, label)
+}
+
+// begun takes over a save of the session.
+func (s *Session) begun(save *C.ckpt_save, label string) (*Save, error) {
+	pinned := newMemory()
+	made := &Save{
+		memory: pinned, id: C.GoString(C.ckpt_save_id(save)), label: label, alone: s.world == 1, saves: s.saves,
+	}
+	own(made, &made.h, newHandle("save", save, func(p *C.ckpt_save) {
+		C.ckpt_save_free(p)
+		pinned.release()
+	}))
+	if earlier := s.saves.failure(); earlier != nil {
+		made.GiveUp(earlier.Error())
+		made.Close()
+		return nil, earlier
+	}
+	return made, nil
 }
 
 // ID returns the id that the checkpoint will have once it is committed.

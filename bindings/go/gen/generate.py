@@ -28,7 +28,7 @@ ENUMS = {
     "option": ("OptionKind", "Option", "UPPER"), "io": ("IOEngine", "IO", None), "codec": ("Codec", "Codec", None),
     "filter": ("Filter", "Filter", None), "object": ("ObjectScope", "", "lower"),
     "region": ("RegionKind", "Region", "lower"), "node": ("NodeKind", "Node", "lower"),
-    "key": ("KeyKind", "Key", "lower"),
+    "key": ("KeyKind", "Key", "lower"), "keeper_go_on": ("Todo", "Todo", "UPPER"),
 }
 # What is not the words of C's name, each with a capital.
 VALUES = {"CKPT_OK": "StatusOK", "CKPT_NOMEM": "ErrNoMem", "CKPT_IO_URING": "IOURing", "CKPT_NODE_BIGINT": "NodeBigInt",

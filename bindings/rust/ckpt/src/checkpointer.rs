@@ -9,7 +9,7 @@ use crate::save::Save;
 use crate::session::Session;
 use crate::store::Store;
 
-/// How the ranks of a training talk: by MPI, NCCL, a socket. Every rank calls the same. A rank that cannot go on panics.
+/// How the ranks of a training talk: by MPI, NCCL, a socket. Every rank calls the same; one that cannot go on panics.
 pub trait Ranks {
     /// This rank.
     fn rank(&self) -> u32;
@@ -79,10 +79,10 @@ const SIGNALS: [i32; 2] = [2, 15];
 /// # Ok::<_, ckpt::Error>(())
 /// ```
 ///
-/// The closure of [`step`](Self::step) adds what is to be saved, and is called only if a save is due. Saves go on in the
-/// background; a failure is told by the next one, by [`wait`](Self::wait) or by [`close`](Self::close). Warnings, such
-/// as that a damaged checkpoint was passed over, are printed to stderr. Every rank makes a `Checkpointer` and calls the
-/// same, with the same step.
+/// The closure of [`step`](Self::step) adds what is to be saved, and is called only if a save is due. Saves go on in
+/// the background; a failure is told by the next one, by [`wait`](Self::wait) or by [`close`](Self::close). Warnings,
+/// such as that a damaged checkpoint was passed over, are printed to stderr. Every rank makes a `Checkpointer` and
+/// calls the same, with the same step.
 pub struct Checkpointer<'s> {
     /// The first field: dropping it waits for its saves. `None` until the first save, since restoring takes a run from
     /// nobody.
@@ -181,8 +181,8 @@ impl<'s> Checkpointer<'s> {
         self.keeper.tell_counter(name, value)
     }
 
-    /// Says that a step is done. If a save is due, `add` adds to it what is to be saved; it returns the id then, as soon
-    /// as the data is staged. After a signal, or at the time limit, it returns once that is committed, and
+    /// Says that a step is done. If a save is due, `add` adds what is to be saved, and the id is returned as soon as
+    /// that is staged; after a signal, or at the time limit, only once it is committed, and
     /// [`stopping`](Self::stopping) says why.
     pub fn step<'a>(&mut self, step: u64, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<Option<String>> {
         let (mut votes, voting) = (self.keeper.step(step, false)?, self.keeper.needs_votes());
@@ -203,8 +203,8 @@ impl<'s> Checkpointer<'s> {
         Ok(Some(id))
     }
 
-    /// Saves now, in the background, and returns the id. A checkpoint with a `label` of its own stays for ever. What was
-    /// just saved is not saved again.
+    /// Saves now, in the background, and returns the id. A `label` of your own stays for ever. What was just saved is
+    /// not saved again.
     pub fn save<'a>(
         &mut self,
         step: u64,
@@ -275,7 +275,7 @@ impl<'s> Checkpointer<'s> {
     }
 
     /// Waits for the save in the background, fails as it did, and gives the signals back. Dropping does the same, and
-    /// prints the failure.
+    /// prints a failure.
     pub fn close(mut self) -> Result<()> {
         let waited = self.wait();
         waited.and(self.session.take().map_or(Ok(()), Session::close))

@@ -57,8 +57,8 @@ impl Keeper {
         Ok(Keeper { handle })
     }
 
-    /// What the last call should tell people: newer checkpoints that [`find`](Self::find) passed over, a step that comes
-    /// before the last one, later steps that the run has.
+    /// What the last call should tell people: newer checkpoints that [`find`](Self::find) passed over, a step before
+    /// the last one, later steps that the run has.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         // SAFETY: the handle is alive; the text is copied at once.
@@ -115,14 +115,14 @@ impl Keeper {
         Ok(Todo(what))
     }
 
-    /// The next step of all ranks saves and stops. `why`: the number of a signal, or 1000 for the end of the job's time.
+    /// The next step of all ranks saves and stops. `why`: a signal's number, or 1000 for the end of the job's time.
     pub fn stop(&self, why: i32) {
         // SAFETY: the handle is alive, and any thread may call this.
         unsafe { sys::ckpt_keeper_stop(self.handle.get().cast_mut(), why) }
     }
 
-    /// From now on does that when the signal comes, after which the handler that was there before is called. The default
-    /// of SIGINT, which ends the process, gets the second one only.
+    /// From now on does that when the signal comes, after which the handler that was there is called. The default of
+    /// SIGINT, which ends the process, gets the second one only.
     pub fn catch(&mut self, signal: i32) -> Result<()> {
         // SAFETY: the handle is alive.
         check(|err| unsafe { sys::ckpt_keeper_catch(self.handle.get_mut(), signal, err) })
