@@ -97,15 +97,16 @@ CKPT_API ckpt_status ckpt_keeper_plan(ckpt_keeper* keeper, const char* label, co
  * Options: as those of ckpt_save_new; those of the plan count before them. Statuses: those of ckpt_save_new; FORMAT (no
  * plan). */
 CKPT_API ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_session* session,
-                                      const char* plan, const ckpt_options* options, ckpt_error** err);
+                                       const char* plan, const ckpt_options* options, ckpt_error** err);
 /* The id of the newest checkpoint that this keeper has committed; NULL for none. Borrowed until the next call. */
 CKPT_API const char* ckpt_keeper_saved(ckpt_keeper* keeper);
 
 /* ---- what a training starts from -------------------------------------------------------------------------- */
 
 /* The id of the checkpoint to load: of "latest", "best" (by keep_best, or as the metrics of the checkpoints tell;
- * "best:val_loss:min" says it) or any selector of ckpt_store_find. `*id` is NULL if there is none for "latest".
- * Borrowed until the next call. Statuses: NOT_FOUND, INVALID ("best" of what?), CORRUPT, IO, … */
+ * "best:val_loss:min" says it; a label "best" goes before without keep_best) or any selector of ckpt_store_find. `*id`
+ * is NULL if there is none for "latest". Borrowed until the next call. Statuses: NOT_FOUND, INVALID ("best" of what?),
+ * CORRUPT, IO, … */
 CKPT_API ckpt_status ckpt_keeper_find(ckpt_keeper* keeper, const char* selector, const char** id, ckpt_error** err);
 /* The load of what _find gave has failed, with that status and message (nullable). OK: it is damaged, and the next
  * ckpt_keeper_find gives the one before, or this failure if there is none; its step can be saved again. Else the same

@@ -133,8 +133,7 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
     CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
     for (const auto& [key, value] : how.attributes) CKPT_TRY(save->noted(save->set_attr("", key, value)));
     const auto outcome = std::make_shared<std::atomic<keeper::Outcome>>(keeper::Outcome::kRunning);
-    save->at_end(
-        [outcome](bool committed) { *outcome = committed ? keeper::Outcome::kCommitted : keeper::Outcome::kFailed; });
+    save->at_end([outcome](bool good) { *outcome = good ? keeper::Outcome::kCommitted : keeper::Outcome::kFailed; });
     keeper->keeper->begun(how, save->id(), outcome);
     *out = new ckpt_save{{}, std::move(save), session->mirror};
     return Ok();

@@ -239,7 +239,7 @@ void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic
 Keeper::Search Keeper::search(std::string_view selector) {
   look();
   warning_.clear();
-  if (selector != selector_) passed_.clear();
+  if (!std::exchange(goes_on_, false) || selector != selector_) passed_.clear();
   selector_ = selector;
   Search out{selector_, "", selector == "best" ? best_ : std::nullopt, Ok()};
   if (passed_.empty()) return out;
@@ -259,6 +259,7 @@ Status Keeper::pass_over(const Status& failure) {
   if (selector_ != "latest" || !settings_.pass_damaged || !is_damage(failure.code())) return failure;
   if (const auto name = format::parse_checkpoint_dir(found_); name) replaced_.insert(name->label);
   passed_.push_back(std::exchange(found_, {}));
+  goes_on_ = true;
   damage_ = failure;
   return Ok();
 }

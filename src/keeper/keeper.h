@@ -123,6 +123,7 @@ class Keeper {
 
   std::string selector_, found_;
   std::vector<std::string> passed_;  // ids
+  bool goes_on_ = false;             // the next search does, with the one before; any other begins anew
   Status damage_;
   Moment then_;  // of what was restored
 };

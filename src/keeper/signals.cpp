@@ -25,8 +25,9 @@ struct Name {
   int number;
   const char* text;
 };
-constexpr Name kNames[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"},
-                           {SIGUSR2, "SIGUSR2"}, {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}};
+constexpr Name kNames[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},   {SIGUSR1, "SIGUSR1"},
+                           {SIGUSR2, "SIGUSR2"}, {SIGHUP, "SIGHUP"},   {SIGXCPU, "SIGXCPU"},
+                           {SIGALRM, "SIGALRM"}, {SIGQUIT, "SIGQUIT"}, {SIGCONT, "SIGCONT"}};
 
 void on_signal(int number, siginfo_t* info, void* context) {
   const bool second = counts[number].fetch_add(1) > 0;

@@ -276,7 +276,7 @@ Status Save::work(Job& job, bool copies) {
   unfinished_.reset();  // the others have been told
   report_ = job.report;
   ended_ = true;
-  if (at_end_) at_end_(status.ok() && goal() == CKPT_JOB_COMMITTED);
+  if (at_end_) at_end_(status.ok());
   return status;
 }
 

@@ -72,8 +72,9 @@ class Save {
   // begin().
   void fill_from(std::shared_ptr<LateMemory> memory) { settings_.memory = std::move(memory); }
   bool begun() const { return begun_; }
-  // Calls that, on the thread of the work, at its end: whether the checkpoint is known to be committed. Before begin().
-  void at_end(std::function<void(bool committed)> told) { at_end_ = std::move(told); }
+  // Calls that, on the thread of the work, at its end: whether it has succeeded, as far as this rank knows. Before
+  // begin().
+  void at_end(std::function<void(bool good)> told) { at_end_ = std::move(told); }
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
   Status noted(Status status);
   // Instead of running it: tells the other ranks why. INVALID once it has begun.

@@ -152,6 +152,17 @@ TEST(Keeper, NewestBestAndNamedOnesStayAcrossStarts) {
   EXPECT_EQ(Trainer(store, {}).find("step:6"), "step-6.2.1");
 }
 
+TEST(Keeper, OneThatIsCalledBestGoesBeforeUnlessKeepBestSaysWhatThatIs) {
+  const Store store = open_store("mem:keeper-called-best");
+  Trainer trainer(store, {{"every", "1 step"}, {"keep_best", "loss:min"}});
+  trainer.step(1, 0.5);
+  trainer.step(2, 0.7);
+  trainer.save(2, "best");
+  EXPECT_EQ(trainer.find("best"), "step-1.1.1");
+  EXPECT_EQ(Trainer(store, {}).find("best"), "best.1.1");
+  EXPECT_EQ(Trainer(store, {}).find("best:loss"), "step-1.1.1");
+}
+
 TEST(Keeper, WhatWasJustSavedIsNotSavedAgain) {
   const Store store = open_store("mem:keeper-twice");
   Trainer trainer(store, {{"every", "2 steps"}});

@@ -19,6 +19,16 @@ struct FileObject : Held<ckpt::File> {
   bool busy = false;  // one read at a time
 };
 using TreeObject = Held<ckpt::Tree>;
+struct KeeperObject : Held<ckpt::Keeper> {
+  explicit KeeperObject(ckpt::Keeper&& keeper) : Held(std::move(keeper), "Keeper") {}
+  template <class Function>
+  auto with(Function&& function) {
+    const auto keeper = get();
+    const Alone alone(&busy, "Keeper");
+    return function(*keeper);
+  }
+  bool busy = false;
+};
 
 // The arguments that become options, in a signature.
 #define CKPT_PY_OPTIONS "options: collections.abc.Mapping[str, int | str] | None = None, **keywords: int | str"
@@ -58,6 +68,7 @@ void bind_handle(Class& handle, const char* enter) {
 void bind_library(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_save(nb::module_& m);
+void bind_keeper(nb::module_& m);
 void bind_reader(nb::module_& m);
 void bind_load(nb::module_& m);
 void bind_table(nb::module_& m);

@@ -215,6 +215,15 @@ static void bind_save_tables(nb::class_<SaveObject>& save) {
       "Columns and bucket_count are those of all ranks.");
 }
 
+static std::optional<SaveObject> save_by_plan(KeeperObject& keeper, const SessionObject& session, nb::handle plan,
+                                              nb::handle mapping, const nb::kwargs& keywords) {
+  const auto in = session.get();
+  const std::string how = text(plan, "plan");
+  const ckpt::Options chosen = options(mapping, keywords);
+  auto made = keeper.with([&](ckpt::Keeper& of) { return unlocked([&] { return of.save(*in, how, chosen); }); });
+  return made ? std::optional<SaveObject>(std::move(*made)) : std::nullopt;
+}
+
 void bind_save(nb::module_& m) {
   nb::class_<SaveObject> save(
       m, "Save",
@@ -232,6 +241,11 @@ void bind_save(nb::module_& m) {
       nb::arg("session"), nb::arg("label"), nb::arg("step") = -1, nb::arg("options").none() = nb::none(),
       nb::arg("keywords"),
       nb::sig("def __init__(self, session: Session, label: str, step: int = -1, " CKPT_PY_OPTIONS ") -> None"));
+  save.def_static(
+      "by_plan", &save_by_plan, nb::arg("keeper"), nb::arg("session"), nb::arg("plan"),
+      nb::arg("options").none() = nb::none(), nb::arg("keywords"),
+      nb::sig("def by_plan(keeper: Keeper, session: Session, plan: str, " CKPT_PY_OPTIONS ") -> Save | None"),
+      "The save of a plan; None if the newest checkpoint that the keeper has committed is that one already.");
   bind_save_adds(save);
   bind_save_tables(save);
   save.def(
