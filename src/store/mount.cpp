@@ -64,7 +64,7 @@ namespace {
 
 struct LocalType {
   std::string_view name;
-  uint32_t f_type;  // linux/magic.h, or the file system's own sources; 0: it shares that of others
+  uint32_t f_type;  // as statfs(2) tells it; 0: it shares that of others
 };
 constexpr LocalType kLocalTypes[] = {{"ext4", 0xef53},
                                      {"ext3", 0xef53},

@@ -105,7 +105,8 @@ function begin_save(keeper::Keeper, session::Session, how::AbstractString; optio
         end
     end
     isnothing(handle) && return nothing
-    return unless_failed(Save(handle, use(pointer -> unsafe_string(ckpt_save_id(pointer)), handle), session.saves, Any[]))
+    label = use(pointer -> unsafe_string(ckpt_save_id(pointer)), handle)
+    return unless_failed(Save(handle, label, session.saves, Any[]))
 end
 
 "The id of the newest checkpoint that this keeper has committed, or `nothing`."
