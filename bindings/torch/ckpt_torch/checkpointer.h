@@ -48,8 +48,8 @@ class Every {
   template <class I, class = std::enable_if_t<std::is_integral_v<I> && !std::is_same_v<I, bool>>>
   Every(I steps) : text(std::to_string(steps) + " steps") {}
   Every(double) = delete;  // of what?
-  Every(std::string text) : text(std::move(text)) {}
-  Every(const char* text) : text(text) {}
+  Every(std::string option) : text(std::move(option)) {}
+  Every(const char* option) : text(option) {}
   template <class Rep, class Period>
   Every(std::chrono::duration<Rep, Period> time) : text(internal::seconds_text(time)) {}
   template <class F, class = std::enable_if_t<std::is_invocable_r_v<bool, const F&, const Moment&>>, class = void>
@@ -68,7 +68,7 @@ class TimeLimit {
   TimeLimit(std::chrono::duration<Rep, Period> from_now)  // one that is over is reached in the first step
       : text(internal::seconds_text(std::max<std::chrono::duration<double>>(from_now, std::chrono::nanoseconds(1)))) {}
   TimeLimit(std::chrono::system_clock::time_point at) : TimeLimit(at - std::chrono::system_clock::now()) {}
-  TimeLimit(const char* text) : text(text) {}
+  TimeLimit(const char* option) : text(option) {}
 
   std::string text;  // option time_limit of ckpt_keeper.h
 };

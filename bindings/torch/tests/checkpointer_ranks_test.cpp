@@ -196,7 +196,7 @@ TEST(CheckpointerRanks, ThatCannotAgreeMeetInTheStoreAndSaveBySteps) {
   auto refused = [&](auto&& change) {
     ct::CheckpointerOptions options;
     change(options);
-    expect_error([&] { ct::Checkpointer(place.uri(), options, ranks); }, CKPT_INVALID, "cannot agree");
+    expect_error([&] { ct::Checkpointer(place.uri(), options, ranks); }, CKPT_INVALID, "agree");
   };
   refused([](auto& options) { options.every = "1 h"; });
   refused([](auto& options) { options.every = [](const ct::Moment&) { return true; }; });

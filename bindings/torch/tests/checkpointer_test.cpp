@@ -250,7 +250,7 @@ TEST(CheckpointerKeeps, EverySoManiethOnlyWithALast) {
   options.keep_every = 10;
   expect_error([&] { ct::Checkpointer(place.uri(), options); }, CKPT_INVALID, "without keep_last");
   expect_error([&] { ct::Checkpointer(place.uri(), keeping(1, ct::KeepBest{"loss", "least"})); }, CKPT_INVALID,
-               "'least'");
+               "loss:least");
 }
 
 // ---- saving ----

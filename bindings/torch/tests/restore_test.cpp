@@ -327,8 +327,8 @@ TEST(RestoreOfPython, PythonsCheckpointerFindsWhatThisOneKeeps) {
   keeper.close();
   const auto store = ckpt::Store::open(run.uri());
   auto attrs = ckpt::Reader::open(store, "final").attrs();
-  EXPECT_EQ(attrs.at("trainer.metrics"), R"({"loss":0.1,"more":NaN,"most":-Infinity})");
-  EXPECT_EQ(attrs.at("trainer.counters"), R"({"epoch":2})");
+  EXPECT_EQ(attrs.at("trainer.metrics"), R"({"loss": 0.1, "more": NaN, "most": -Infinity})");
+  EXPECT_EQ(attrs.at("trainer.counters"), R"({"epoch": 2})");
   EXPECT_EQ(attrs.at("trainer.kept"), "1");
   attrs = ckpt::Reader::open(store, "step-2").attrs();
   EXPECT_EQ(attrs.count("trainer.metrics") + attrs.count("trainer.counters") + attrs.count("trainer.kept"), 0u);
