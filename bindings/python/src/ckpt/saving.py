@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias
 
@@ -275,13 +275,20 @@ def _start(target: Target, state: Any, step: int | None, label: str | None,
         team.meet("ckpt.save", {"path": shown(_place_of(target)), "run": options.get("run", "main"), "step": step,
                                 "label": label}, limit)
     session, owned = _open(target, who, team, options, turn)
+    return _begin(
+        lambda: Save(session, _label(step, label, session.world_size), -1 if step is None else step, options),
+        session, team, lambda: state, attrs or {}, in_place, owned)
+
+
+def _begin(make: Callable[[], Save], session: Session, team: Team | None, state: Callable[[], Any],
+           attrs: Mapping[str, str], in_place: bool, owned: Session | None) -> tuple[Job, Running]:
+    """Begins the save that `make` makes. What fails is told to the other ranks."""
     save: Save | None = None
     try:
-        called = _label(step, label, session.world_size)
         with nullcontext() if team is None else team.together():
-            save = Save(session, called, -1 if step is None else step, options)
+            save = make()
             try:
-                _fill(save, team, state, attrs or {}, session)
+                _fill(save, team, state(), attrs, session)
             except BaseException as error:
                 _tell_why(save, error)
                 raise
@@ -294,6 +301,31 @@ def _start(target: Target, state: Any, step: int | None, label: str | None,
         if owned is not None:
             owned.close()
         raise
+
+
+def _in_background(turn: Turn, in_place: bool, begin: Callable[[], tuple[Job, Running]]) -> SaveHandle:
+    with turn.lock:
+        turn.wait()
+        _, running = begin()
+        turn.running = running
+        if not in_place:
+            try:
+                running.stage()
+            except Error:
+                pass  # of the save itself: told as if it had come later, so that all ranks learn it in the same call
+            except BaseException:
+                running.cancel()
+                running.finish()
+                turn.running = None
+                raise
+        running.watch(turn)
+    return SaveHandle(running, in_place)
+
+
+def save_by(make: Callable[[], Save], session: Session, state: Callable[[], Any], in_place: bool) -> SaveHandle:
+    """What save_async() does, with the save that `make` makes. Ranks that can talk have met."""
+    return _in_background(session._turn, in_place, lambda: _begin(
+        make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
 
 
 def save_async(
@@ -326,23 +358,8 @@ def save_async(
     """
     chosen = {**(options or {}), **keywords}
     turn = _turn_of(target, rank, chosen)
-    with turn.lock:
-        turn.wait()
-        _, running = _start(target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen,
-                            turn)
-        turn.running = running
-        if not in_place:
-            try:
-                running.stage()
-            except Error:
-                pass  # of the save itself: told as if it had come later, so that all ranks learn it in the same call
-            except BaseException:
-                running.cancel()
-                running.finish()
-                turn.running = None
-                raise
-        running.watch(turn)
-    return SaveHandle(running, in_place)
+    return _in_background(turn, in_place, lambda: _start(
+        target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen, turn))
 
 
 def save(

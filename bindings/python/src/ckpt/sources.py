@@ -11,7 +11,7 @@ from typing import Any, cast, TypeAlias
 from . import _core
 from ._core import File, Memory, Tree
 from .enums import DType, Status
-from .errors import NotFoundError, error_of, value_error, warn_of
+from .errors import Error, NotFoundError, error_of, value_error, warn_of
 from .hints import shown
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
@@ -309,15 +309,15 @@ def _open_address(url: str, selector: str, options: Mapping[str, int | str]) -> 
 
 
 def best_or(store: _core.Store, selector: str, options: Mapping[str, int | str]) -> str:
-    """The id of the checkpoint that "best" or "best:…" names by its metrics; any other selector as it is. A checkpoint
-    with the label "best" goes before."""
+    """The id of the checkpoint that "best" or "best:…" names by its metrics; any other selector as it is."""
     if selector != "best" and not selector.startswith("best:"):
         return selector
-    from .checkpointer.history import find_best
-    try:
-        return store.find(f"label:{selector}", options).id
-    except NotFoundError:
-        return find_best(cast("Store", store), str(options.get("run", "main")), selector).id
+    with _core.Keeper(store, options=options) as keeper:
+        try:
+            return keeper.find(selector) or selector
+        except Error as error:
+            error._name_place(shown(cast("Store", store).uri))
+            raise
 
 
 def _reader_of(store: _core.Store, selector: str, options: Mapping[str, int | str]) -> Reader:

@@ -1,8 +1,8 @@
 """ckpt.Checkpointer: decides when a trainer saves, what is kept, and what it starts from.
 
-checkpointer.py is the manager; policy.py says when a save is due and what it is called, history.py what is kept,
-preemption.py why a trainer must stop, selection.py what of a checkpoint is restored into the
-caller's state, checking.py what a save would do.
+_core.Keeper has the policy, which is that of all languages. checkpointer.py does what it says with a Python state;
+policy.py turns the caller's values into its options, preemption.py has the signals, restoring.py the ranks that load,
+selection.py what of a checkpoint is restored into the caller's state, checking.py what a save would do.
 """
 
 from .checkpointer import Checkpointer, Restored

@@ -3,58 +3,34 @@
 from __future__ import annotations
 
 import datetime
-import os
-import time
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from types import FunctionType, MethodType, TracebackType
-from typing import Any
+from typing import Any, cast
 
+from .._core import Keeper, Save
 from ..arguments import step_of
 from ..background import SaveHandle, log
 from ..enums import Status
-from ..errors import Error, LaterStepsWarning, NotFoundError, error_of, value_error, warn
+from ..errors import Error, LaterStepsWarning, error_of, value_error, warn
 from ..handles import Session, Store
-from ..hints import shown, some
-from ..opening import ls
+from ..hints import shown
 from ..ranks import ranks_of
 from ..records import CheckpointInfo
 from ..regions import Whose
-from ..saving import save_async
+from ..saving import save_by
 from . import preemption, restoring
 from .checking import Check, check
-from .history import Entry, History, attributes, best_of
-from .policy import Every, LabelTemplate, Moment, Schedule
+from .policy import Every, Moment, schedule_of, seconds_of, time_limit_of, wrong_values
 from .restoring import Restored
 from .selection import Choice, Rename, patterns, restore as load_into
 
 __all__ = ["Checkpointer", "Restored"]
 
 
-@dataclass
-class _Flight:
-    """A save that has begun and is not settled."""
-
-    handle: SaveHandle
-    entry: Entry
-    error: Error | None = None
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How all ranks save one checkpoint."""
-
-    label: str
-    attrs: dict[str, str]
-    options: dict[str, int | str]
-
-
-def _listed(store: Store, run: str) -> Sequence[CheckpointInfo]:
-    try:
-        return ls(store, run)
-    except NotFoundError:
-        return ()  # the first save makes the store
+def _label_of(identifier: str) -> str:
+    return identifier.rsplit(".", 2)[0]
 
 
 class Checkpointer:
@@ -86,7 +62,7 @@ class Checkpointer:
     The ranks are those of torch's default process group, or of jax.distributed, if one is initialised. step(), save(),
     restore() and check() are COLLECTIVES: every rank makes a Checkpointer and calls the same, with the same step. Who
     waits for ten seconds says on stderr for whom, and ends by `timeout_ms` (without it, in step() after half an hour).
-    What one rank decides (its clock, a signal) all do in the same step, which costs one all_reduce of four numbers in
+    What one rank decides (its clock, a signal) all do in the same step, which costs one all_reduce of five numbers in
     each step, over a group of gloo's that ckpt makes. Other ranks give rank= and world_size=, meet through the
     store and cannot agree, so `every` must be steps or the like, and signals and time_limit are refused. Other options
     of store, session, save and load are keywords or a dict.
@@ -115,50 +91,39 @@ class Checkpointer:
         **keywords: int | str,
     ) -> None:
         self._options: dict[str, int | str] = {**({"continue_from": "none"} if fresh else {}), **(options or {}),
-                                               **keywords}
+                                               **keywords, **({"on_existing": "replace"} if overwrite else {})}
         self._run = str(self._options.get("run", "main"))
-        self._schedule, self._best = Schedule(every), best_of(keep_best)
-        self._keep_last, self._keep_every = keep_last, keep_every
-        self._overwrite, self._in_place = overwrite, in_place
-        self._deadline = preemption.Deadline(time_limit, time_margin)
+        schedule, self._predicates = schedule_of(every)
+        self._keep_last, self._keep_every, self._best = keep_last, keep_every, keep_best
+        self._in_place = in_place
         self._on_commit = [on_commit] if callable(on_commit) else list(on_commit)
         if on_commit_ranks not in ("first", "all"):
             raise value_error(f"on_commit_ranks: expected 'first' or 'all', found {on_commit_ranks!r}")
         self._on_commit_all = on_commit_ranks == "all"
         self._ranks = ranks_of(rank, world_size)
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", self._ranks.size))
-        self._template = LabelTemplate(label, {"run_name": self._run, "world_size": self._ranks.size,
-                                               "local_world_size": local})
-        self._check_retention()
+        if keep_last is not None and keep_last < 1:
+            raise value_error(f"keep_last: expected 1 or more, found {keep_last}")
         if signals is None:
             signals = preemption.default_signals() if self._ranks.agree else ()
-        if not self._ranks.agree and (signals or self._deadline or self._schedule.needs_agreement):
+        if not self._ranks.agree and (signals or self._predicates):
             raise value_error("ranks that cannot agree (rank= and world_size= without torch.distributed) cannot save "
-                              "on a signal, a time limit, a clock or a predicate: each would save another step")
+                              "on a signal or a predicate: each would save another step")
         self._store = path if isinstance(path, Store) else Store(path, self._options)
+        policy: dict[str, int | str] = {
+            "every": schedule, "keep_last": keep_last or 0, "keep_every": keep_every or 0, "label": label,
+            "keep_best": ":".join(map(str, keep_best or ())), "fresh": int(fresh),
+            "ranks_agree": int(self._ranks.agree), "time_limit": time_limit_of(time_limit),
+            "time_margin_ms": round(1000 * seconds_of(time_margin))}
+        with wrong_values():
+            self._keeper = Keeper(self._store, self._ranks.rank, self._ranks.size, {**self._options, **policy})
         self._session: Session | None = None
-        self._history: History | None = None
-        self._flight: _Flight | None = None
-        self._newest: Entry | None = None  # the newest that this object has committed
-        self._last: Moment | None = None
-        self._replaced: set[str] = set()  # labels of checkpoints that turned out to be damaged, or are of later steps
-        self._from: int | None = -1 if fresh else None  # the step that this training goes on from
-        self._saved_at = time.monotonic()
+        self._flight: SaveHandle | None = None
+        self._at = -1  # the step that was told last
         self._closed = False
         self.stopping: str | None = None
         """Why the training should stop, once that was decided and the checkpoint is committed: a signal, or
         "time limit"."""
-        self._signals = preemption.Signals(signals)
-
-    def _check_retention(self) -> None:
-        if self._keep_last is None and self._keep_every is not None:
-            raise value_error("keep_every has no effect without keep_last, which says how many of the newest "
-                              "checkpoints stay: without it all are kept")
-        if self._keep_last is not None and self._keep_last < 1:
-            raise value_error(f"keep_last: expected 1 or more, found {self._keep_last}")
-        if self._keep_last is not None and not self._template.numbered:
-            raise value_error(f"keep_last removes only checkpoints whose label has their step in it: expected {{step}} "
-                              f"or {{batch}} in label, found {self._template.text!r}")
+        self._signals = preemption.Signals(signals, self._keeper.stop)
 
     # ---- saving ----
 
@@ -169,151 +134,120 @@ class Checkpointer:
         set. `metrics` are kept with the checkpoint. `counters`: epoch= (epochs that are done), batch=, sample=, token=
         and so on, for `every` and for labels."""
         moment = self._moment(n, metrics, counters)
-        if self._last is not None and moment.step < self._last.step and self._ranks.rank == 0:
-            warn(LaterStepsWarning(f"step {n} comes after step {self._last.step}, and nothing was restored in between: "
-                                   "`every` counts steps upwards, and does not save it"))
         self._settle(wait=False)
-        due, why_last = self._decide(moment)
-        self._last = moment
-        if why_last is not None:
-            return self._save_for_the_last_time(moment, state, why_last)
-        return self._save(moment, state, None) if due else None
+        due = self._decide(moment)
+        self._at = moment.step
+        if self.stopping is None and self._keeper.stopping is not None:
+            return self._save_for_the_last_time(moment.step, state, self._keeper.stopping)
+        return self._save(moment.step, state, None) if due else None
 
     def save(self, n: int, state: Any, *, label: str | None = None, metrics: Mapping[str, Any] | None = None,
              **counters: float) -> str:
         """Saves `state` now, in the background, and returns the id; wait() waits for the commit. A checkpoint with a
         `label` of its own stays for ever. A step that was just saved is not saved again."""
-        moment = self._moment(n, metrics, counters)
-        self._last = moment
-        return self._save(moment, state, label)
+        self._at = self._moment(n, metrics, counters).step
+        self._keeper.at_step(self._at)
+        return self._save(self._at, state, label)
 
     def _moment(self, n: int, metrics: Mapping[str, Any] | None, counters: Mapping[str, float]) -> Moment:
         self._check_open()
         step = step_of(n)
         if step is None:
             raise error_of(Status.INVALID, "a Checkpointer counts steps: expected a number from 0 on, found None")
-        return Moment(step, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+        moment = Moment(step, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+        with wrong_values():
+            for name, value in moment.counters.items():
+                self._keeper.tell_counter(name, float(value))
+            for name, value in moment.metrics.items():
+                self._keeper.tell_metric(name, value)
+        return moment
 
     def _check_open(self) -> None:
         if self._closed:
             raise error_of(Status.INVALID, "the Checkpointer is closed; make a new one")
 
-    def _decide(self, moment: Moment) -> tuple[bool, str | None]:
-        """Whether a save is due, and if it is the last one, why; the same on all ranks."""
-        due = self._schedule.counted(moment, self._last)
-        asked = self._schedule.timed(moment, time.monotonic() - self._saved_at)
-        why = self._signals.received or ("time limit" if self._deadline.reached() else None)
-        voted = self._vote(moment.step, asked, why is not None) if self._votes() else [0, 0]
-        if not voted[1] or self.stopping:
-            return due or bool(voted[0]), None
-        return True, next(told for told in self._ranks.gather(why) if told)
+    def _decide(self, moment: Moment) -> bool:
+        """Whether a save is due; the same on all ranks."""
+        asked = any([ask(moment) for ask in self._predicates])
+        with wrong_values():
+            votes = self._keeper.step(moment.step, asked)
+        if self._keeper.warning is not None:
+            warn(LaterStepsWarning(self._keeper.warning))
+        some_ask = self._predicates or self._signals.caught or self._keeper.needs_votes
+        return self._keeper.decide(self._vote(moment.step, votes) if some_ask else None) != 0
 
     def _meet(self, call: str, **same: object) -> None:
         self._ranks.meet(f"Checkpointer.{call}", {"path": shown(self._store.uri), "run": self._run, **same},
                          self._options.get("timeout_ms"))
 
-    def _vote(self, step: int, *asked: bool) -> list[int]:
+    def _vote(self, step: int, votes: list[int]) -> list[int]:
         """What any rank asks for, in the step that all are in."""
         self._ranks.enter("Checkpointer.step", self._options.get("timeout_ms"))
         if not self._ranks.ready:
             self._meet("step", step=step)
-        *voted, most, least = self._ranks.most([*asked, step, -step])
-        if most != -least:
+        votes = self._ranks.most(votes)
+        if votes[2] != -votes[3]:
             steps = self._ranks.gather(step)
             other = next(rank for rank, one in enumerate(steps) if one != steps[0])
             raise error_of(Status.MISMATCH, f"Checkpointer.step: rank 0 is at step {steps[0]}, rank {other} at step "
                            f"{steps[other]}", {"ranks": f"0, {other}", "expected": str(steps[0]),
                                                "found": str(steps[other])})
-        return voted
+        return votes
 
-    def _votes(self) -> bool:
-        return bool(self._schedule.needs_agreement or self._signals.caught or self._deadline)
-
-    def _save_for_the_last_time(self, moment: Moment, state: Any, why: str) -> str:
-        try:
+    def _save_for_the_last_time(self, step: int, state: Any, why: str) -> str:
+        with suppress(Error):  # of the save before, which the log has; this one matters now
             self._settle(wait=True)
-        except Error:
-            pass  # of the save before, which the log has; this one matters now
-        identifier = self._save(moment, state, None)
+        identifier = self._save(step, state, None)
         self._settle(wait=True)
         self.stopping = why
         return identifier
 
-    def _save(self, moment: Moment, state: Any, label: str | None) -> str:
+    def _save(self, step: int, state: Any, label: str | None) -> str:
         self._settle(wait=True)
-        self._meet("save", step=moment.step, label=label)
-        plan = self._ranks.first(lambda: self._plan(moment, label))
-        if self._newest is not None and self._newest.label == plan.label:
-            return self._newest.id
-        if self._session is None:
-            self._session = self._ranks.open(self._store, self._options)
-        made = self._made(state) if isinstance(state, (FunctionType, MethodType)) else state
-        handle = save_async(self._session, made, step=moment.step, label=plan.label, attrs=plan.attrs,
-                            in_place=self._in_place, options=plan.options)
-        self._saved_at = time.monotonic()
-        self._flight = _Flight(handle, Entry(handle.id, plan.label, moment.step, moment.metrics, label is not None))
-        return handle.id
+        self._meet("save", step=step, label=label)
+        plan = self._ranks.first(lambda: self._plan(label))
+        if saved := json.loads(plan).get("saved"):
+            return str(saved)
+        session = self._session = self._session or self._ranks.open(self._store, self._options)
+        self._flight = save_by(lambda: cast("Save", Save.by_plan(self._keeper, session, plan, self._options)), session,
+                               state if isinstance(state, (FunctionType, MethodType)) else lambda: state,
+                               self._in_place)
+        return self._flight.id
 
-    def _made(self, state: Callable[[], Any]) -> Any:
-        """What it returns; if it raises on one rank, the others do not wait for this one."""
-        made, error = None, None
-        try:
-            made = state()
-        except Exception as caught:
-            error = caught
-        if self._ranks.most([error is not None])[0]:
-            raise error or error_of(Status.ABORTED, "another rank could not make its state; see its error")
-        return made
-
-    def _plan(self, moment: Moment, label: str | None) -> _Plan:
-        """Rank 0's part: the label, and what retention must leave."""
-        new = Entry("", label or self._template.label(moment), moment.step, moment.metrics, label is not None)
-        options = dict(self._options)
-        if self._overwrite or new.label in self._replaced:
-            options["on_existing"] = "replace"
-        if self._keep_last is not None:
-            if self._history is None:
-                self._history = History(self._store, self._run)
-                if self._from is not None:
-                    self._history.forget_after(self._from)
-            options["keep_last"] = self._history.keep_last(self._keep_last, new)
-            options["keep_every"] = self._keep_every or 0
-            options["protect"] = self._history.protected(self._best, new)
-        return _Plan(new.label, attributes(moment, new.kept, self._best), options)
+    def _plan(self, label: str | None) -> str:
+        """Rank 0's part."""
+        if label is not None:
+            return self._keeper.plan(label)
+        with wrong_values():
+            return self._keeper.plan()
 
     # ---- the save in flight ----
 
     def _settle(self, wait: bool) -> None:
         """Notes that the save in flight has been committed, once it is; with `wait` waits for that, and raises its
         failure. Without, a failure is left for the next save, which all ranks make in the same step."""
-        flight = self._flight
-        if flight is None or not (wait or (flight.error is None and flight.handle.done())):
+        handle = self._flight
+        if handle is None or not (wait or handle.done()):
             return
         try:
-            if flight.error is None:
-                flight.handle.result()
-        except Error as error:
-            flight.error = error
-        if flight.error is not None:
+            handle.result()
+        except Error:
             if wait:
                 self._flight = None
-                raise flight.error
+                raise
             return
-        self._flight, self._newest = None, flight.entry
-        self._replaced.discard(flight.entry.label)
-        if self._history is not None:
-            self._history.add(flight.entry)
+        self._flight = None
         if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
-            self._tell(flight.entry)
+            self._tell(handle.id)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, identifier: str) -> None:
         """Calls the functions of `on_commit`. If one raises, that is logged and the training goes on: the checkpoint
         is committed, and the other ranks, which do not know of the exception, would wait for this one."""
         for call in self._on_commit:
             try:
-                call(self._store.find(entry.id, run=self._run))
+                call(self._store.find(identifier, run=self._run))
             except Exception:
-                log("error", f"on_commit of {entry.id} failed; the checkpoint is committed", exc_info=True)
+                log("error", f"on_commit of {identifier} failed; the checkpoint is committed", exc_info=True)
 
     def wait(self) -> None:
         """Waits until the save in flight is committed, and raises its failure."""
@@ -323,11 +257,9 @@ class Checkpointer:
     def updating(self) -> Iterator[None]:
         """For what changes the arrays: `with keeper.updating(): optimizer.step()`. With in_place=True it waits until
         the save in flight has written them; otherwise they were copied, and nothing waits."""
-        if self._in_place and self._flight is not None and self._flight.error is None:
-            try:
-                self._flight.handle.staged()
-            except Error as error:
-                self._flight.error = error  # told by the next save
+        if self._in_place and self._flight is not None:
+            with suppress(Error):  # the next save raises it
+                self._flight.staged()
         yield
 
     # ---- restoring ----
@@ -372,29 +304,11 @@ class Checkpointer:
         self._settle(wait=True)
         self._meet("restore", select=select)
         self._ranks.be_patient()
-        done = restoring.restore(self._store, self._run, self._ranks, load_into, select, self._best, self._options)
-        if done is None:
-            return None
-        restored, moment, damaged = done
-        self._last = moment if moment.step >= 0 else None
-        self._replaced |= damaged
-        self._go_on_from(restored.step)
+        restored = restoring.restore(self._keeper, self._store, self._ranks, load_into, select,
+                                     {**self._options, "run": self._run})
+        if restored is not None:
+            self._at = restored.step
         return restored
-
-    def _go_on_from(self, step: int) -> None:
-        """What the run has of later steps is no more of this training: its saves replace that."""
-        if step < 0:
-            return
-        if self._newest is not None and self._newest.step > step:
-            self._newest = None
-        later = self._ranks.first(
-            lambda: [info.label for info in _listed(self._store, self._run) if info.step > step])
-        self._from, self._history = step, None
-        left = [label for label in later if label not in self._replaced]
-        self._replaced |= set(later)
-        if left and self._ranks.rank == 0:
-            warn(LaterStepsWarning(f"the run goes on from step {step}, and has {some(left)} of later steps: saves with "
-                                   "these labels replace them, and retention leaves them"))
 
     def check(self, state: Any) -> Check:
         """What saving `state` would do: names, bytes, free space, and what would be refused. Writes nothing."""
@@ -431,10 +345,12 @@ class Checkpointer:
     def __repr__(self) -> str:
         keeps = [f"last {self._keep_last}"] if self._keep_last else ["all"]
         keeps += [f"every {self._keep_every}"] if self._keep_every else []
-        keeps += [f"best {self._best.count} by {self._best.mode} {self._best.metric}"] if self._best else []
-        at = "" if self._last is None else f", at step {self._last.step}"
-        flight = "" if self._flight is None else f", saving {self._flight.entry.label}"
-        newest = "" if self._newest is None else f", newest {self._newest.label}"
+        metric, mode, count = (*(self._best or ("", "")), 1)[:3]
+        keeps += [f"best {count} by {mode} {metric}"] if metric else []
+        at = "" if self._at < 0 else f", at step {self._at}"
+        flight = "" if self._flight is None else f", saving {_label_of(self._flight.id)}"
+        saved = self._keeper.saved
+        newest = "" if saved is None else f", newest {_label_of(saved)}"
         end = ", closed" if self._closed else f", stopping ({self.stopping})" if self.stopping else ""
         return (f"<ckpt.Checkpointer {shown(self._store.uri)!r}, run {self._run!r}: rank {self._ranks.rank} of "
                 f"{self._ranks.size}, keeps {', '.join(keeps)}{at}{newest}{flight}{end}>")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from .._core import Keeper
 from ..enums import Status
-from ..errors import DataError, GoneError, NotFoundError, error_of, warn_passed_over
+from ..errors import DataError, GoneError, LaterStepsWarning, NotFoundError, error_of, warn, warn_passed_over
 from ..handles import Reader, Store
-from ..hints import what_lies_at
-from ..opening import ls
+from ..hints import not_found
 from ..ranks import Alone
 from ..records import CheckpointInfo
-from ..sources import best_or
-from .history import Best, find_best, moment_of
-from .policy import Moment
 from .selection import Found
 
 
@@ -64,71 +62,65 @@ LoadInto: TypeAlias = Callable[[Reader, Callable[[list[str]], list[str]]], tuple
 """Loads a checkpoint into the caller's state. It asks the second, once, which unexpected paths no rank expects."""
 
 
-def restore(store: Store, run: str, ranks: Alone, load_into: LoadInto, select: str | int, best: Best | None,
-            options: Mapping[str, Any]) -> tuple[Restored, Moment, set[str]] | None:
-    """Restores what is selected. Returns the labels of damaged checkpoints that it passed over, too."""
-    wanted = ranks.first(lambda: _candidate(store, run, select, best, options, ()))
-    passed: list[tuple[str, str]] = []  # ids and texts
-    labels: set[str] = set()
+def restore(keeper: Keeper, store: Store, ranks: Alone, load_into: LoadInto, select: str | int,
+            options: Mapping[str, Any]) -> Restored | None:
+    """Restores what is selected."""
+    selector = f"step:{select}" if isinstance(select, int) else select
+    wanted = ranks.first(lambda: _find(keeper, store, selector, options))
+    passed: list[str] = []
     while wanted is not None:
         error: Exception | None = None
         common = _Common(ranks)
-        try:
-            with Reader(store, wanted, {**options, "run": run}) as reader:
-                moment = moment_of(reader.info.step, reader.attrs())
+        with ExitStack() as opened:
+            try:
+                reader = opened.enter_context(Reader(store, wanted, options))
                 out, found = load_into(reader, common.of)
-                info = reader.info
-        except Exception as caught:  # whatever it is, the other ranks must not wait for this one
-            error = caught
-            common.give_up()
-        worst = ranks.most([_FINE if error is None else _DAMAGED if isinstance(error, (DataError, GoneError))
-                            else _FAILED])[0]
-        if worst == _FINE:
-            if passed:
-                warn_passed_over(info.id, [text for _, text in passed])
-            return Restored(info.step, info, out, moment.metrics, moment.counters, tuple(found.missing),
-                            tuple(found.unexpected), tuple(found.other_shape)), moment, labels
+            except Exception as caught:  # whatever it is, the other ranks must not wait for this one
+                error = caught
+                common.give_up()
+            worst = ranks.most([_FINE if error is None else _DAMAGED if isinstance(error, (DataError, GoneError))
+                                else _FAILED])[0]
+            if worst == _FINE:
+                if passed:
+                    warn_passed_over(wanted, passed)
+                _go_on_from(keeper, ranks, reader)
+                counters = {name: int(value) if value.is_integer() else value
+                            for name, value in keeper.counters.items()}
+                return Restored(reader.info.step, reader.info, out, keeper.metrics, counters, tuple(found.missing),
+                                tuple(found.unexpected), tuple(found.other_shape))
         error = error or error_of(Status.ABORTED, f"another rank could not restore {wanted}; see its error",
                                   {"path": wanted})
-        if worst == _FAILED or select != "latest" or options.get("on_damaged") == "error":
-            raise error
-        passed.append((wanted, f"{wanted}: {error}"))
-        labels.add(wanted.rsplit(".", 2)[0])
-        ids = tuple(identifier for identifier, _ in passed)
-        wanted = ranks.first(lambda: _candidate(store, run, select, best, options, ids))
+        passed.append(f"{wanted}: {error}")
+        wanted = ranks.first(lambda: _before(keeper, selector, passed[-1])) if worst == _DAMAGED else None
         if wanted is None:
             raise error
     return None
 
 
-def _candidate(store: Store, run: str, select: str | int, best: Best | None, options: Mapping[str, Any],
-               without: tuple[str, ...]) -> str | None:
+def _find(keeper: Keeper, store: Store, selector: str, options: Mapping[str, Any]) -> str | None:
     """The id of the checkpoint to try; None if there is none for "latest"."""
-    if select == "best" and best is not None:
-        return find_best(store, run, select, best).id
-    if select != "latest":
-        selector = f"step:{select}" if isinstance(select, int) else best_or(store, select, options)
-        return store.find(selector, options).id
-    if not without:
-        return _newest(store, run, options)
-    infos = list(ls(store, run))
-    last = next(place for place, info in enumerate(infos) if info.id == without[-1])
-    return infos[last - 1].id if last else None
-
-
-def _newest(store: Store, run: str, options: Mapping[str, Any]) -> str | None:
-    """The newest whose manifest and parts are there; the engine warns of those that it passes over."""
     try:
-        with Reader(store, "latest", options) as reader:
-            return reader.info.id
-    except NotFoundError:
-        if any(info.run == run for info in _all(store)):
-            raise  # there are some, and none can be loaded
+        found = keeper.find(selector)
+    except NotFoundError as error:
+        raise not_found(error, store, selector, options) from None
+    if found is not None and keeper.warning is not None:
+        warn_passed_over(found, [keeper.warning.removeprefix("passed over ")])
+    return found
+
+
+def _before(keeper: Keeper, selector: str, problem: str) -> str | None:
+    """The id of the one to try after a damaged one; None if there is none, or the caller wants just that one."""
+    try:
+        keeper.pass_over(Status.CORRUPT, problem)
+        return keeper.find(selector)
+    except DataError:
         return None
 
 
-def _all(store: Store) -> list[CheckpointInfo]:
-    try:
-        return [] if what_lies_at(store) else list(ls(store))
-    except NotFoundError:
-        return []
+def _go_on_from(keeper: Keeper, ranks: Alone, reader: Reader) -> None:
+    """What the run has of later steps is no more of this training: its saves replace that."""
+    ranks.first(lambda: keeper.restored(reader))  # it lists the store, which may fail
+    if ranks.rank != 0 and ranks.agree:
+        keeper.restored(reader)
+    if keeper.warning is not None:
+        warn(LaterStepsWarning(keeper.warning))

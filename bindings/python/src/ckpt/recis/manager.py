@@ -142,7 +142,7 @@ class CheckpointManager:
             raise
         if found is not None:
             tried[-1].settle()
-            self.checkpointer._overwrite = True  # of the run's later steps, which are made anew
+            self._options["on_existing"] = "replace"  # of the run's later steps, which are made anew
         if found is not None and GLOBAL_STEP not in taken and entry.wants(GLOBAL_STEP, "extra"):
             self._parts.extra[GLOBAL_STEP] = max(found.step, 0)
         self._own = tuple(taken)
