@@ -8,10 +8,11 @@ from urllib.parse import quote_from_bytes
 import ckpt
 
 import commands
+import keeper_commands
 import table_commands
 from runner import Failure, Runner, encoded
 
-COMMANDS = {**commands.COMMANDS, **table_commands.COMMANDS}
+COMMANDS = {**commands.COMMANDS, **keeper_commands.COMMANDS, **table_commands.COMMANDS}
 # The status that C gives where Python raises an exception of its own.
 REFUSED = {TypeError: "INVALID", ValueError: "INVALID", OverflowError: "INVALID", IndexError: "NOT_FOUND"}
 

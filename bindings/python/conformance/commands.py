@@ -1,4 +1,4 @@
-"""All commands but those of sparse tables."""
+"""All commands but those of sparse tables and keepers."""
 
 import ctypes
 from typing import Any
