@@ -93,9 +93,9 @@ CKPT_API const char* ckpt_keeper_stopping(const ckpt_keeper* keeper);
  * own, which stays for ever; NULL: by option label. With keep_last the first call reads the metrics of the run's
  * checkpoints. Borrowed until the next plan. Statuses: INVALID, IO, … of the store. */
 CKPT_API ckpt_status ckpt_keeper_plan(ckpt_keeper* keeper, const char* label, const char** plan, ckpt_error** err);
-/* Makes the save of a plan. `*out` is NULL if that was just saved. The keeper learns by itself what becomes of the save.
- * Options: as those of ckpt_save_new; those of the plan count before them. Statuses: those of ckpt_save_new; FORMAT (no
- * plan). */
+/* Makes the save of a plan. `*out` is NULL if that was just saved. The keeper learns by itself what becomes of the
+ * save. Options: as those of ckpt_save_new; those of the plan count before them. Statuses: those of ckpt_save_new;
+ * FORMAT (no plan). */
 CKPT_API ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_session* session,
                                        const char* plan, const ckpt_options* options, ckpt_error** err);
 /* The id of the newest checkpoint that this keeper has committed; NULL for none. Borrowed until the next call. */
