@@ -275,22 +275,18 @@ def _start(target: Target, state: Any, step: int | None, label: str | None,
         team.meet("ckpt.save", {"path": shown(_place_of(target)), "run": options.get("run", "main"), "step": step,
                                 "label": label}, limit)
     session, owned = _open(target, who, team, options, turn)
-    begun = _begin(
+    return _begin(
         lambda: Save(session, _label(step, label, session.world_size), -1 if step is None else step, options),
         session, team, lambda: state, attrs or {}, in_place, owned)
-    assert begun is not None
-    return begun
 
 
-def _begin(make: Callable[[], Save | None], session: Session, team: Team | None, state: Callable[[], Any],
-           attrs: Mapping[str, str], in_place: bool, owned: Session | None) -> tuple[Job, Running] | None:
-    """Begins the save that `make` makes, if it makes one. What fails is told to the other ranks."""
+def _begin(make: Callable[[], Save], session: Session, team: Team | None, state: Callable[[], Any],
+           attrs: Mapping[str, str], in_place: bool, owned: Session | None) -> tuple[Job, Running]:
+    """Begins the save that `make` makes. What fails is told to the other ranks."""
     save: Save | None = None
     try:
         with nullcontext() if team is None else team.together():
             save = make()
-            if save is None:
-                return None
             try:
                 _fill(save, team, state(), attrs, session)
             except BaseException as error:
@@ -307,13 +303,11 @@ def _begin(make: Callable[[], Save | None], session: Session, team: Team | None,
         raise
 
 
-def _in_background(turn: Turn, in_place: bool, begin: Callable[[], tuple[Job, Running] | None]) -> SaveHandle | None:
+def _in_background(turn: Turn, in_place: bool, begin: Callable[[], tuple[Job, Running]]) -> SaveHandle:
     with turn.lock:
         turn.wait()
-        begun = begin()
-        if begun is None:
-            return None
-        turn.running = running = begun[1]
+        _, running = begin()
+        turn.running = running
         if not in_place:
             try:
                 running.stage()
@@ -328,11 +322,10 @@ def _in_background(turn: Turn, in_place: bool, begin: Callable[[], tuple[Job, Ru
     return SaveHandle(running, in_place)
 
 
-def save_by(make: Callable[[Session], Save | None], session: Session, state: Callable[[], Any],
-            in_place: bool) -> SaveHandle | None:
-    """What save_async() does, with the save that `make` makes; None if it makes none. Ranks that can talk have met."""
+def save_by(make: Callable[[], Save], session: Session, state: Callable[[], Any], in_place: bool) -> SaveHandle:
+    """What save_async() does, with the save that `make` makes. Ranks that can talk have met."""
     return _in_background(session._turn, in_place, lambda: _begin(
-        lambda: make(session), session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
+        make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
 
 
 def save_async(
@@ -365,10 +358,8 @@ def save_async(
     """
     chosen = {**(options or {}), **keywords}
     turn = _turn_of(target, rank, chosen)
-    handle = _in_background(turn, in_place, lambda: _start(
+    return _in_background(turn, in_place, lambda: _start(
         target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen, turn))
-    assert handle is not None
-    return handle
 
 
 def save(

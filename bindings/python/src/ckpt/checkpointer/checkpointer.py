@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FunctionType, MethodType, TracebackType
-from typing import Any
+from typing import Any, cast
 
 from .._core import Keeper, Save
 from ..arguments import step_of
@@ -205,12 +206,13 @@ class Checkpointer:
         self._settle(wait=True)
         self._meet("save", step=step, label=label)
         plan = self._ranks.first(lambda: self._plan(label))
-        if self._session is None:
-            self._session = self._ranks.open(self._store, self._options)
-        make = state if isinstance(state, (FunctionType, MethodType)) else lambda: state
-        self._flight = save_by(lambda session: Save.by_plan(self._keeper, session, plan, self._options),
-                               self._session, make, self._in_place)
-        return str(self._keeper.saved) if self._flight is None else self._flight.id
+        if saved := json.loads(plan).get("saved"):
+            return str(saved)
+        session = self._session = self._session or self._ranks.open(self._store, self._options)
+        self._flight = save_by(lambda: cast("Save", Save.by_plan(self._keeper, session, plan, self._options)), session,
+                               state if isinstance(state, (FunctionType, MethodType)) else lambda: state,
+                               self._in_place)
+        return self._flight.id
 
     def _plan(self, label: str | None) -> str:
         """Rank 0's part."""
