@@ -88,13 +88,14 @@ CKPT_API const char* ckpt_keeper_stopping(const ckpt_keeper* keeper);
 
 /* ---- saving, and what is kept ----------------------------------------------------------------------------- */
 
-/* How all ranks save the step that was told last: label, attributes, and what retention leaves. `label`: of the
- * caller's own, which stays for ever; NULL: by option label. With keep_last the first call reads the metrics of the
- * run's checkpoints. Borrowed until the next plan. Statuses: INVALID, IO, … of the store. */
+/* How all ranks save the step that was told last, as text: {"label": …, "step": …}, attributes, and what retention
+ * leaves; with "saved", an id, if this keeper has just committed a checkpoint of that label. `label`: of the caller's
+ * own, which stays for ever; NULL: by option label. With keep_last the first call reads the metrics of the run's
+ * checkpoints. Borrowed until the next plan. Statuses: INVALID, IO, … of the store. */
 CKPT_API ckpt_status ckpt_keeper_plan(ckpt_keeper* keeper, const char* label, const char** plan, ckpt_error** err);
-/* Makes the save of a plan. `*out` is NULL if the newest checkpoint that this keeper committed is that one already. The
- * keeper learns by itself what becomes of the save. Options: as those of ckpt_save_new; those of the plan count before
- * them. Statuses: those of ckpt_save_new; FORMAT (no plan). */
+/* Makes the save of a plan. `*out` is NULL if that was just saved. The keeper learns by itself what becomes of the save.
+ * Options: as those of ckpt_save_new; those of the plan count before them. Statuses: those of ckpt_save_new; FORMAT (no
+ * plan). */
 CKPT_API ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_session* session,
                                       const char* plan, const ckpt_options* options, ckpt_error** err);
 /* The id of the newest checkpoint that this keeper has committed; NULL for none. Borrowed until the next call. */

@@ -117,12 +117,12 @@ static Status set_option(Options* bag, const std::string& key, const std::string
 }
 
 ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_session* session, const char* plan,
-                             const ckpt_options* options, ckpt_error** err) {
+                              const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(keeper, "keeper"));
     if (!out || !session || !plan) return null_status("out, session or plan");
     if (session->forked()) return forked_status();
-    CKPT_ASSIGN(const Keeper::Plan how, keeper->keeper->read_plan(plan));
+    CKPT_ASSIGN(const Keeper::Plan how, Keeper::read_plan(plan));
     if (how.saved_already) {
       *out = nullptr;
       return Ok();
@@ -176,6 +176,11 @@ Result<Found> find_selected(const checkpoint::Places& places, const checkpoint::
 }
 
 Result<Found> find_best(const checkpoint::Places& places, const std::string& run, const Keeper::Search& search) {
+  if (!search.best) {
+    const auto labelled = checkpoint::find_checkpoint(places, {"label:" + search.selector, run, false});
+    if (labelled.ok()) return Found{labelled->entry.id, ""};
+    if (labelled.status().code() != CKPT_NOT_FOUND) return labelled.status();
+  }
   CKPT_ASSIGN(auto entries, keeper::read_history(places, run));
   CKPT_ASSIGN(auto id, keeper::find_best(keeper::History(std::move(entries)), run, search.selector, search.best));
   return Found{std::move(id), ""};

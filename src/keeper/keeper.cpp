@@ -181,8 +181,8 @@ Entry Keeper::next_entry(std::string label, bool kept) const {
 }
 
 // Keys of a plan; attributes and options have theirs behind a point.
-static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kept", kOption = "option.",
-                                  kAttribute = "attribute.";
+static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kept", kSaved = "saved",
+                                  kOption = "option.", kAttribute = "attribute.";
 
 Result<const std::string*> Keeper::plan(const char* label) {
   if (!plans())
@@ -196,6 +196,7 @@ Result<const std::string*> Keeper::plan(const char* label) {
   const Entry next = next_entry(name, label != nullptr);
   format::StringMap plan{{std::string(kLabel), name}, {std::string(kStep), std::to_string(next.step)}};
   if (next.kept) plan.emplace_back(kKept, "1");
+  if (newest_ && newest_->label == name) plan.emplace_back(kSaved, newest_->id);
   const auto add = [&](std::string_view kind, std::string_view key, std::string value) {
     plan.emplace_back(std::string(kind).append(key), std::move(value));
   };
@@ -216,14 +217,13 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
   for (const auto& [key, value] : pairs) {
     if (key == kLabel) plan.label = value;
     if (key == kKept) plan.kept = true;
+    if (key == kSaved) plan.saved_already = true;
     if (key == kStep) std::from_chars(value.data(), value.data() + value.size(), plan.step);
     if (key.starts_with(kOption)) plan.options.emplace_back(key.substr(kOption.size()), value);
     if (key.starts_with(kAttribute)) plan.attributes.emplace_back(key.substr(kAttribute.size()), value);
   }
   if (plan.label.empty() || plan.step < 0)
     return Status(CKPT_FORMAT, strformat("{}: expected a plan of ckpt_keeper_plan", format::shown(text)));
-  look();
-  plan.saved_already = newest_ && newest_->label == plan.label;
   return plan;
 }
 

@@ -61,7 +61,7 @@ class Keeper {
     format::StringMap options, attributes;
   };
   // FORMAT for a text that plan() has not made.
-  Result<Plan> read_plan(std::string_view text);
+  static Result<Plan> read_plan(std::string_view text);
   // A save by that plan begins; its outcome will be there.
   void begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome);
   const std::string* saved();

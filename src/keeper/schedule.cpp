@@ -23,9 +23,10 @@ constexpr Unit kUnits[] = {
     {"h", "", 3600},     {"hour", "", 3600},      {"d", "", 86400},       {"day", "", 86400}};
 
 const Unit* find_unit(std::string_view name) {
-  for (const Unit& unit : kUnits)
-    if (unit.name == name) return &unit;
-  return name.ends_with('s') ? find_unit(name.substr(0, name.size() - 1)) : nullptr;
+  const auto find = [](std::string_view wanted) { return std::ranges::find(kUnits, wanted, &Unit::name); };
+  const Unit* unit = find(name);
+  if (unit == std::end(kUnits) && name.ends_with('s')) unit = find(name.substr(0, name.size() - 1));
+  return unit == std::end(kUnits) ? nullptr : unit;
 }
 
 std::string_view trimmed(std::string_view text) {

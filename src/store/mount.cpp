@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <algorithm>
 #include <array>
@@ -59,6 +60,52 @@ static std::string number_of(int fd, size_t* column) {
   return std::to_string(found.stx_dev_major) + ":" + std::to_string(found.stx_dev_minor);
 }
 
+namespace {
+
+struct LocalType {
+  std::string_view name;
+  uint32_t f_type;  // linux/magic.h, or the file system's own sources; 0: it shares that of others
+};
+constexpr LocalType kLocalTypes[] = {{"ext4", 0xef53},
+                                     {"ext3", 0xef53},
+                                     {"ext2", 0xef53},
+                                     {"xfs", 0x58465342},
+                                     {"btrfs", 0x9123683e},
+                                     {"tmpfs", 0x01021994},
+                                     {"ramfs", 0x858458f6},
+                                     {"overlay", 0x794c7630},
+                                     {"zfs", 0x2fc12fc1},
+                                     {"f2fs", 0xf2f52010},
+                                     {"bcachefs", 0xca451a4e},
+                                     {"squashfs", 0x73717368},
+                                     {"hugetlbfs", 0x958458f6},
+                                     {"jfs", 0x3153464a},
+                                     {"ntfs", 0x5346544e},
+                                     {"ntfs3", 0x7366746e},
+                                     {"nilfs2", 0x3434},
+                                     {"reiserfs", 0x52654973},
+                                     {"erofs", 0xe0f5e1e2},
+                                     {"vfat", 0x4d44},
+                                     {"exfat", 0x2011bab0},
+                                     {"fuseblk", 0},
+                                     {"rootfs", 0}};
+
+}  // namespace
+
+std::string_view local_type(uint32_t f_type) {
+  for (const LocalType& one : kLocalTypes)
+    if (one.f_type == f_type && f_type != 0) return one.name;
+  return "";
+}
+
+// The kernel lists only mounts below the root of the process: in a chroot the root itself is none.
+static Mount find_unlisted(int fd) {
+  struct statfs found = {};
+  Mount mount;
+  if (fstatfs(fd, &found) == 0) mount.type = local_type(static_cast<uint32_t>(found.f_type));
+  return mount;
+}
+
 Mount find_mount(int fd) {
   size_t column = 0;
   const std::string number = number_of(fd, &column);
@@ -67,7 +114,7 @@ Mount find_mount(int fd) {
   for (std::string line; !number.empty() && std::getline(mounts, line);)
     if (const auto words = fields_of(line, ' '); words.size() > column && words[column] == number)
       found = parse_mount(line);
-  return found;
+  return found.type.empty() ? find_unlisted(fd) : found;
 }
 
 bool Mount::has(std::string_view option) const {
@@ -78,11 +125,7 @@ bool Mount::has(std::string_view option) const {
 static bool is_nfs(const Mount& mount) { return mount.type == "nfs" || mount.type == "nfs4"; }
 
 bool Mount::shared() const {
-  static constexpr std::array kLocal = {"ext2",     "ext3",     "ext4",      "xfs",    "btrfs", "tmpfs",
-                                        "ramfs",    "overlay",  "zfs",       "f2fs",   "vfat",  "exfat",
-                                        "bcachefs", "squashfs", "hugetlbfs", "jfs",    "ntfs",  "ntfs3",
-                                        "fuseblk",  "nilfs2",   "reiserfs",  "rootfs", "erofs"};
-  return std::find(kLocal.begin(), kLocal.end(), type) == kLocal.end();
+  return std::ranges::none_of(kLocalTypes, [&](const LocalType& one) { return one.name == type; });
 }
 
 // docs/file-systems.md has the source of each.

@@ -3,6 +3,7 @@
 // Pure, but for find_mount. The tool compiles it, too, so it needs nothing else of the engine.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,7 +29,11 @@ struct Mount {
 
 // One line of /proc/self/mountinfo. An empty type if it is none.
 Mount parse_mount(std::string_view line);
-// The mount of an open file or directory.
+// The mount of an open file or directory. Where the kernel does not list it (a process in a chroot, or without /proc),
+// the type alone, if it is one of this machine's own.
 Mount find_mount(int fd);
+
+// Of what statfs(2) calls f_type: the file system that no other machine has open; "" if others may have it.
+std::string_view local_type(uint32_t f_type);
 
 }  // namespace ckpt::store

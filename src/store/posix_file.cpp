@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "store/keys.h"
+#include "store/mount.h"
 
 namespace ckpt::store {
 
@@ -106,11 +107,8 @@ bool lives_in_memory(int fd) {
 
 bool is_local(int fd) {
   const Busy busy("inspection", "a file system");
-  constexpr uint32_t kLocal[] = {EXT4_SUPER_MAGIC,      TMPFS_MAGIC, RAMFS_MAGIC, BTRFS_SUPER_MAGIC,
-                                 OVERLAYFS_SUPER_MAGIC, 0x58465342,  0x2fc12fc1,  0xca451a4e};  // XFS, ZFS, bcachefs
   struct statfs found;
-  if (retry([&] { return fstatfs(fd, &found); }) != 0) return false;
-  return std::find(std::begin(kLocal), std::end(kLocal), static_cast<uint32_t>(found.f_type)) != std::end(kLocal);
+  return retry([&] { return fstatfs(fd, &found); }) == 0 && !local_type(static_cast<uint32_t>(found.f_type)).empty();
 }
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }

@@ -1,6 +1,7 @@
 #include "store/mount.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -85,6 +86,32 @@ TEST(Mount, TheMountOfAnOpenFolderIsFound) {
   EXPECT_EQ(find_mount(folder).point, "/proc");
   close(folder);
   EXPECT_EQ(find_mount(-1).type, "");
+}
+
+// Maps of checkpoints, recycling and retention trust locks of a file system of this machine's own, whether the kernel
+// lists it or not.
+TEST(Mount, WhereTheKernelListsNoneAFileSystemOfThisMachineIsStillKnown) {
+  const int folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (find_mount(folder).shared()) GTEST_SKIP() << "the tests lie on " << find_mount(folder).type;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (chroot(".") != 0) _exit(77);
+    const Mount found = find_mount(folder);
+    _exit(access("/proc/self", F_OK) != 0 && !found.shared() && found.locks() == Locks::kForAll ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  close(folder);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "only root may try this";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Mount, OnlyFileSystemsThatNoOtherMachineHasOpenAreLocal) {
+  EXPECT_EQ(local_type(0xef53), "ext4");
+  EXPECT_EQ(local_type(0x01021994), "tmpfs");
+  for (const uint32_t type :
+       {0u, 0x6969u /* NFS */, 0x65735546u /* FUSE */, 0x00c36400u /* Ceph */, 0xff534d42u /* CIFS */})
+    EXPECT_EQ(local_type(type), "") << type;
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 
 #include <ckpt_torch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
@@ -31,55 +32,45 @@ using Numbers = std::map<std::string, double>;
 struct Moment {
   int64_t step = -1;
   Numbers counters, metrics;
-  // A counter; nothing if step() was not told it. "batch" is the step unless it was told.
-  std::optional<double> count(const std::string& name) const;
 };
+
+namespace internal {
+std::string seconds_text(std::chrono::duration<double> time);  // "0.5 s"
+}
 
 // ---- when ----
 
 // When a save is due: 500 (steps), std::chrono::minutes(10), "1 epoch", "10 min", "1000000 tokens", a function of a
-// Moment, or a list of these. Without one only save() saves.
+// Moment, or a list of these. Without one only save() saves. What it means is checked by the Checkpointer.
 class Every {
  public:
   Every() = default;
   template <class I, class = std::enable_if_t<std::is_integral_v<I> && !std::is_same_v<I, bool>>>
-  Every(I steps) {
-    add("step", static_cast<double>(steps));
-  }
+  Every(I steps) : text(std::to_string(steps) + " steps") {}
   Every(double) = delete;  // of what?
-  Every(const char* text) { add(text); }
-  Every(const std::string& text) { add(text); }
+  Every(std::string text) : text(std::move(text)) {}
+  Every(const char* text) : text(text) {}
   template <class Rep, class Period>
-  Every(std::chrono::duration<Rep, Period> time) {
-    add("", std::chrono::duration<double>(time).count());
-  }
+  Every(std::chrono::duration<Rep, Period> time) : text(internal::seconds_text(time)) {}
   template <class F, class = std::enable_if_t<std::is_invocable_r_v<bool, const F&, const Moment&>>, class = void>
   Every(F ask) : predicates{std::move(ask)} {}
   Every(std::initializer_list<Every> all);
 
-  std::vector<std::pair<std::string, double>> counts;  // names of counters, and every how many
-  std::vector<double> seconds;
+  std::string text;  // option every of ckpt_keeper.h
   std::vector<std::function<bool(const Moment&)>> predicates;
-
- private:
-  void add(const std::string& counter, double number);  // counter "": seconds
-  void add(const std::string& text);
 };
 
 // When the job ends: after a time from now, at a time, or when SLURM says ("slurm").
 class TimeLimit {
  public:
-  using Clock = std::chrono::steady_clock;
   TimeLimit() = default;
   template <class Rep, class Period>
-  TimeLimit(std::chrono::duration<Rep, Period> from_now)
-      : end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(from_now)) {}
+  TimeLimit(std::chrono::duration<Rep, Period> from_now)  // one that is over is reached in the first step
+      : text(internal::seconds_text(std::max<std::chrono::duration<double>>(from_now, std::chrono::nanoseconds(1)))) {}
   TimeLimit(std::chrono::system_clock::time_point at) : TimeLimit(at - std::chrono::system_clock::now()) {}
-  TimeLimit(const char* text);
-  const std::optional<Clock::time_point>& end() const { return end_; }
+  TimeLimit(const char* text) : text(text) {}
 
- private:
-  std::optional<Clock::time_point> end_;
+  std::string text;  // option time_limit of ckpt_keeper.h
 };
 
 // ---- what is kept ----

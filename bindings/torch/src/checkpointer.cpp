@@ -1,6 +1,6 @@
 #include "checkpointer.h"
 
-#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -26,10 +26,7 @@ std::optional<std::string> Checkpointer::step(int64_t n, const LazyState& state,
 }
 std::string Checkpointer::save(int64_t n, const State& state, const std::string& label, const Numbers& metrics,
                                const Numbers& counters) {
-  return guarded([&] {
-    impl_->last = Moment{n, counters, metrics};
-    return impl_->save(*impl_->last, state, label);
-  });
+  return guarded([&] { return impl_->save({n, counters, metrics}, state, label); });
 }
 void Checkpointer::wait() {
   guarded([&] { impl_->settle(true); });
@@ -48,6 +45,19 @@ void Checkpointer::close() {
   guarded([&] { impl_->close(); });
 }
 
+std::string internal::seconds_text(std::chrono::duration<double> time) {
+  char text[64];
+  (void)std::snprintf(text, sizeof text, "%.9f s", time.count());
+  return text;
+}
+
+Every::Every(std::initializer_list<Every> all) {
+  for (const Every& one : all) {
+    if (!one.text.empty()) text += (text.empty() ? "" : ", ") + one.text;
+    predicates.insert(predicates.end(), one.predicates.begin(), one.predicates.end());
+  }
+}
+
 // ---- from its options to its end ----
 
 namespace {
@@ -57,16 +67,16 @@ std::string run_of(const CheckpointerOptions& options) {
   return found == options.settings.end() ? "main" : found->second.text();
 }
 
-std::map<std::string, std::string> label_variables(const std::string& run, const Ranks& ranks) {
-  const char* local = std::getenv("LOCAL_WORLD_SIZE");
-  const std::string size = std::to_string(ranks.world_size);
-  return {{"run_name", run}, {"world_size", size}, {"local_world_size", local ? local : size}};
-}
-
 // The engine knows what a run goes on from, and tells where that is not so.
 CheckpointerOptions with_fresh(CheckpointerOptions options) {
   if (options.fresh) options.settings.insert_or_assign("continue_from", "none");
   return options;
+}
+
+// SIGTERM and SIGINT; in a job of SLURM SIGUSR1 too, which `sbatch --signal=USR1@120` sends before the end.
+std::vector<int> default_signals() {
+  if (std::getenv("SLURM_JOB_ID") != nullptr) return {SIGTERM, SIGINT, SIGUSR1};
+  return {SIGTERM, SIGINT};
 }
 
 }  // namespace
@@ -75,42 +85,39 @@ Checkpointer::Impl::Impl(const std::string& uri, CheckpointerOptions given, Rank
     : options(with_fresh(std::move(given))),
       store(uri),
       run(run_of(options)),
-      labels(options.label, label_variables(run, ranks)),
-      session(uri, std::move(ranks), options.settings) {
+      session(uri, std::move(ranks), options.settings),
+      keeper(ckpt::Keeper::create(session.store, policy(), session.ranks.rank, session.ranks.world_size)) {
+  if (!ranks_agree() && !options.every.predicates.empty())
+    fail(CKPT_INVALID,
+         "ranks without a group cannot agree, so they cannot save by a predicate: each would save another "
+         "step");
   if (!options.signals) options.signals = ranks_agree() ? default_signals() : std::vector<int>();
-  check_options();
-  signals = std::make_unique<Signals>(*options.signals);
-  if (options.fresh) from = -1;
+  for (const int number : *options.signals) keeper.catch_signal(number);
 }
 
-void Checkpointer::Impl::check_options() const {
-  auto demand = [](bool right, const std::string& message) {
-    if (!right) fail(CKPT_INVALID, message);
-  };
-  demand(options.keep_last >= 0 && options.keep_every >= 0, "keep_last and keep_every: expected 0 or more, found " +
-                                                                std::to_string(options.keep_last) + " and " +
-                                                                std::to_string(options.keep_every));
-  demand(options.keep_last > 0 || options.keep_every == 0,
-         "keep_every has no effect without keep_last, which says how many of the newest checkpoints stay: without it "
-         "all are kept");
-  demand(options.keep_last == 0 || labels.numbered(),
-         "keep_last removes only checkpoints whose label has their step in it: expected {step} or {batch} in label, "
-         "found " +
-             in_quotes(options.label));
+ckpt::Options Checkpointer::Impl::policy() const {
+  Settings out{{"run", run},
+               {"every", options.every.text},
+               {"label", options.label},
+               {"keep_last", options.keep_last},
+               {"keep_every", options.keep_every},
+               {"on_existing", options.overwrite ? "replace" : "error"},
+               {"fresh", int64_t{options.fresh}},
+               {"ranks_agree", int64_t{ranks_agree()}},
+               {"time_limit", options.time_limit.text},
+               {"time_margin_ms", static_cast<int64_t>(options.time_margin.count() * 1000)}};
   if (const auto& best = options.keep_best)
-    demand((best->mode == "min" || best->mode == "max") && best->count > 0,
-           "keep_best: expected a metric, \"min\" or \"max\", and how many, found " + in_quotes(best->metric) + ", " +
-               in_quotes(best->mode) + ", " + std::to_string(best->count));
-  demand(ranks_agree() || (options.signals->empty() && !options.time_limit.end() && !needs_agreement(options.every)),
-         "ranks without a group cannot agree, so they cannot save on a signal, a time limit, a clock or a predicate: "
-         "each would save another step");
+    out.emplace("keep_best", best->metric + ":" + best->mode + ":" + std::to_string(best->count));
+  for (const char* key : {"on_damaged", "timeout_ms"})
+    if (const auto found = options.settings.find(key); found != options.settings.end()) out.insert(*found);
+  return options_of(out);
 }
 
 // The same as close() on this rank alone. In unwinding the session cancels the save.
 Checkpointer::Impl::~Impl() {
   if (closed || session.unwinding || !flight) return;
   if (auto error = session.pending->wait_local())
-    (void)std::fprintf(stderr, "ckpt: the save of '%s' in the background failed: %s: %s\n", flight->entry.label.c_str(),
+    (void)std::fprintf(stderr, "ckpt: the save of '%s' in the background failed: %s: %s\n", flight->id.c_str(),
                        error->status_name(), error->what());
   (void)caught([&] { settle(false); });
 }
@@ -118,123 +125,93 @@ Checkpointer::Impl::~Impl() {
 void Checkpointer::Impl::close() {
   if (closed) return;
   closed = true;
-  signals.reset();
+  keeper = ckpt::Keeper(nullptr);  // gives the signals back
   settle(true);
   session.session = ckpt::Session(nullptr);
 }
 
 // ---- what ranks agree on ----
 
-std::vector<int64_t> Checkpointer::Impl::most(const std::vector<int64_t>& numbers) {
-  return session.group() ? session.group()->all_max(numbers) : numbers;
-}
-
-std::vector<std::string> Checkpointer::Impl::first(const std::function<std::vector<std::string>()>& make) {
+std::string Checkpointer::Impl::first(const std::function<std::string()>& make) {
   if (!session.group()) return make();
   std::string text;
   auto error = caught([&] {
-    if (session.ranks.rank == 0) text = packed(make());
+    if (session.ranks.rank == 0) text = make();
   });
-  return unpacked(agree(session.group(), error, text)[0]);
+  return agree(session.group(), error, text)[0];
 }
 
-std::pair<bool, std::string> Checkpointer::Impl::decide(const Moment& now) {
-  const bool due = due_by_count(options.every, now, last);
-  const auto& end = options.time_limit.end();
-  if (!needs_agreement(options.every) && !signals->caught() && !end) return {due, ""};
-  const auto clock = TimeLimit::Clock::now();
-  const std::chrono::duration<double> since = clock - saved_at;
-  const bool asked = due_by_time(options.every, now, since.count());
-  std::string why = signals->received();
-  if (why.empty() && end && clock >= *end - std::chrono::duration_cast<TimeLimit::Clock::duration>(options.time_margin))
-    why = "time limit";
-  const auto voted = most({asked, !why.empty(), now.step, -now.step});
-  if (voted[2] != -voted[3]) same_on_all(session.group(), {{"step", std::to_string(now.step)}});
-  if (voted[1] == 0 || stopping) return {due || voted[0] != 0, ""};
-  for (const std::string& told : agree(session.group(), std::nullopt, why))
-    if (!told.empty()) return {true, told};
-  return {true, why};
+void Checkpointer::Impl::warn() const {
+  if (const auto text = keeper.warning()) TORCH_WARN("ckpt: ", *text);
+}
+
+void Checkpointer::Impl::tell(const Moment& now) {
+  check_open();
+  for (const auto& [name, value] : now.counters) keeper.tell_counter(name, value);
+  for (const auto& [name, value] : now.metrics) keeper.tell_metric(name, value);
+}
+
+ckpt::Keeper::Todo Checkpointer::Impl::decide(const Moment& now) {
+  bool asked = false;
+  for (const auto& predicate : options.every.predicates) asked |= predicate(now);
+  auto votes = keeper.step(now.step, asked);
+  warn();
+  if (!session.group()) return keeper.decide(votes);
+  if (!keeper.needs_votes() && options.every.predicates.empty()) return keeper.decide();
+  const auto most = session.group()->all_max({votes.begin(), votes.end()});
+  std::copy(most.begin(), most.end(), votes.begin());
+  if (votes[2] != -votes[3]) same_on_all(session.group(), {{"step", std::to_string(now.step)}});
+  return keeper.decide(votes);
 }
 
 // ---- saving ----
 
-void Checkpointer::Impl::check_can_save(const Moment& now) const {
-  check_open();
-  if (now.step < 0)
-    fail(CKPT_INVALID, "a Checkpointer counts steps: expected a number from 0 on, found " + std::to_string(now.step),
-         {{"expected", "0 or more"}, {"found", std::to_string(now.step)}});
-}
-
 std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const Make& make) {
-  check_can_save(now);
-  if (last && now.step < last->step && session.ranks.rank == 0)
-    TORCH_WARN("ckpt: step ", now.step, " comes after step ", last->step,
-               ", and nothing was restored in between: `every` counts steps upwards, and does not save it");
+  tell(now);
   settle(false);
   session.wait_at_most();
-  const auto [due, why_last] = decide(now);
-  last = now;
-  if (!due) return std::nullopt;
+  const auto todo = decide(now);
+  if (todo == ckpt::Keeper::Todo::go_on) return std::nullopt;
   const State* state = nullptr;
   agree(session.group(), caught([&] { state = &make(); }));  // or the others would wait for a rank that cannot make it
-  return why_last.empty() ? save(now, *state, "") : save_for_the_last_time(now, *state, why_last);
+  if (todo == ckpt::Keeper::Todo::save_and_stop) return save_for_the_last_time(now, *state);
+  return save_now(now, *state, std::nullopt);
 }
 
-std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const State& state, const std::string& why) {
+std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const State& state) {
   // The failure of the save before is told aloud; this save matters now.
   if (auto error = caught([&] { settle(true); })) TORCH_WARN("ckpt: ", error->what());
-  const std::string id = save(now, state, "");
+  const std::string id = save_now(now, state, std::nullopt);
   settle(true);
-  stopping = why;
+  stopping = keeper.stopping();
   return id;
 }
 
 std::string Checkpointer::Impl::save(const Moment& now, const State& state, const std::string& label) {
-  check_can_save(now);
-  settle(true);
-  session.wait_at_most();
-  const Plan plan = this->plan(now, label);
-  if (latest && latest->label == plan.label) return latest->id;
-  SaveOptions save;
-  save.step = now.step;
-  save.label = plan.label;
-  save.rng = options.rng;
-  save.in_place = options.in_place;
-  save.attrs = plan.attributes;
-  save.settings = plan.settings;
-  save.hooks = options.hooks;
-  SaveHandle handle = session.save_async(state, save);
-  saved_at = TimeLimit::Clock::now();
-  flight = Flight{handle, {handle.id(), plan.label, now.step, now.metrics, !label.empty()}};
-  return handle.id();
+  tell(now);
+  keeper.at_step(now.step);
+  return save_now(now, state, label.empty() ? std::nullopt : std::optional(label));
 }
 
-Checkpointer::Impl::Plan Checkpointer::Impl::plan(const Moment& now, const std::string& label) {
-  const auto words = first([&]() -> std::vector<std::string> {
-    const Entry next{"", label.empty() ? labels.label(now) : label, now.step, now.metrics, !label.empty()};
-    const bool replace = options.overwrite || std::count(replaced.begin(), replaced.end(), next.label) > 0;
-    std::vector<std::string> out{next.label, replace ? "replace" : "", "", ""};
-    if (options.keep_last > 0) {
-      if (!history) {
-        history = std::make_unique<History>(session.store, run);
-        if (from) history->forget_after(*from);
-      }
-      out[2] = std::to_string(history->keep_last(options.keep_last, next));
-      out[3] = history->protected_labels(options.keep_best, next);
-    }
-    for (const auto& [key, value] : attributes_of(now, next.kept, options.keep_best))
-      out.insert(out.end(), {key, value});
-    return out;
-  });
-  Plan plan{words[0], {}, {}};
-  if (!words[1].empty()) plan.settings.emplace("on_existing", words[1]);
-  if (!words[2].empty()) {
-    plan.settings.emplace("keep_last", words[2]);
-    plan.settings.emplace("keep_every", options.keep_every);
-    plan.settings.emplace("protect", words[3]);
-  }
-  for (size_t i = 4; i + 1 < words.size(); i += 2) plan.attributes.emplace(words[i], words[i + 1]);
-  return plan;
+std::string Checkpointer::Impl::save_now(const Moment& now, const State& state,
+                                         const std::optional<std::string>& label) {
+  settle(true);
+  session.wait_at_most();
+  const std::string plan = first([&] { return keeper.plan(label); });
+  const ckpt::Tree tree = ckpt::Tree::parse(plan);
+  if (const auto saved = tree.root().find("saved")) return std::string(saved->as_text());
+  SaveOptions save;
+  save.step = now.step;
+  save.label = tree.root()["label"].as_text();
+  save.rng = options.rng;
+  save.in_place = options.in_place;
+  save.hooks = options.hooks;
+  const Session::Impl::Begin begin = [&](const ckpt::Options& over) {
+    return *keeper.save(session.session, plan, over);
+  };
+  SaveHandle handle = session.save_async(state, save, begin);
+  flight = Flight{handle, handle.id()};
+  return handle.id();
 }
 
 // Notes that the save in flight has been committed, once it is; with `wait` (COLLECTIVE) waits for that, and throws its
@@ -245,30 +222,26 @@ void Checkpointer::Impl::settle(bool wait) {
     const Flight landed = *std::move(flight);
     flight.reset();
     session.wait_pending();
-    if (!landed.told) committed(landed.entry);
+    if (!landed.told) committed(landed.id);
     return;
   }
   if (flight->told || !flight->handle.done()) return;
   flight->told = true;
   const auto error = session.pending->wait_local();
   if (error) {
-    TORCH_WARN("ckpt: the save of ", in_quotes(flight->entry.id), " failed: ", error->what());
+    TORCH_WARN("ckpt: the save of ", in_quotes(flight->id), " failed: ", error->what());
   } else {
-    committed(flight->entry);
+    committed(flight->id);
   }
 }
 
-void Checkpointer::Impl::committed(const Entry& entry) {
-  latest = entry;
-  replaced.erase(std::remove(replaced.begin(), replaced.end(), entry.label), replaced.end());
-  if (history) history->add(entry);
+void Checkpointer::Impl::committed(const std::string& id) {
   if (!options.on_commit || (options.on_commit_ranks != CommitRanks::all && session.ranks.rank != 0)) return;
   // The other ranks do not know of an exception here, and would wait for this one.
   try {
-    options.on_commit(session.store.find(entry.id, options_of(Settings{{"run", run}})));
+    options.on_commit(session.store.find(id, options_of(Settings{{"run", run}})));
   } catch (const std::exception& error) {
-    TORCH_WARN("ckpt: on_commit of ", in_quotes(entry.id),
-               " failed; the checkpoint is committed: ", line(error.what()));
+    TORCH_WARN("ckpt: on_commit of ", in_quotes(id), " failed; the checkpoint is committed: ", line(error.what()));
   }
 }
 

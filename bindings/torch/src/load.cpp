@@ -1,7 +1,6 @@
 #include <deque>
 #include <sstream>
 
-#include "history.h"
 #include "optim.h"
 #include "session.h"
 #include "state.h"
@@ -235,15 +234,11 @@ using namespace internal;
 
 std::string Session::Impl::find(const std::string& selector, const Settings& over) const {
   const ckpt::Options bag = options_of(settings, over);
-  if (is_best(selector)) {  // unless a checkpoint has this label
+  if (selector == "best" || selector.rfind("best:", 0) == 0) {
     const auto run = over.count("run") ? over.find("run") : settings.find("run");
     const bool given = over.count("run") || run != settings.end();
-    try {
-      return store.find("label:" + selector, bag).id;
-    } catch (const Error& error) {
-      if (error.status() != CKPT_NOT_FOUND) throw;
-      return find_best(store, given ? run->second.text() : "main", selector);
-    }
+    const Settings policy{{"run", given ? run->second.text() : "main"}};
+    return ckpt::Keeper::create(store, options_of(policy)).find(selector).value();
   }
   const auto reader = ckpt::Reader::open(store, selector, bag);
   for (const ckpt::Finding& finding : reader.report()) TORCH_WARN("ckpt: ", finding.text);

@@ -181,7 +181,8 @@ Settings only(const Settings& settings, const char* key) {
 
 }  // namespace
 
-std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, const SaveOptions& options) {
+std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, const SaveOptions& options,
+                                                         const Begin& begin) {
   wait_pending();
   wait_at_most(options.settings);
   same_on_all(group(), {{"store", uri}, {"step", std::to_string(options.step)}, {"label", options.label}});
@@ -196,7 +197,8 @@ std::shared_ptr<SaveHandle::Impl> Session::Impl::prepare(const State& state, con
     if (settings.count("on_existing") == 0) over.emplace("on_existing", "replace");
   }
   auto error = caught([&] {
-    handle->save = ckpt::Save::create(session, label, options.step, options_of(settings, over));
+    const ckpt::Options bag = options_of(settings, over);
+    handle->save = begin ? begin(bag) : ckpt::Save::create(session, label, options.step, bag);
     handle->id = handle->save.id();
     Collector shared(ranks.rank), own(ranks.rank);
     collect(shared, state, options.hooks);
@@ -231,8 +233,8 @@ std::string Session::Impl::save(const State& state, const SaveOptions& options) 
   return handle->id;
 }
 
-SaveHandle Session::Impl::save_async(const State& state, const SaveOptions& options) {
-  auto handle = prepare(state, options);
+SaveHandle Session::Impl::save_async(const State& state, const SaveOptions& options, const Begin& begin) {
+  auto handle = prepare(state, options, begin);
   // Not Save::start, which lets the engine's session tell of failures: the Session does.
   const auto start = options.in_place ? ckpt_save_start_in_place : ckpt_save_start;
   auto error = caught([&] { handle->job = ckpt::detail::make<ckpt::Job>(start, handle->save.get()); });

@@ -41,7 +41,9 @@ struct Session::Impl {
   void wait_at_most(const Settings& over = {}, std::chrono::milliseconds least = {}) const;
   void open_session();
   std::string save(const State& state, const SaveOptions& options);
-  SaveHandle save_async(const State& state, const SaveOptions& options);
+  // Begins the save of the open session in another way than Save::create.
+  using Begin = std::function<ckpt::Save(const ckpt::Options& options)>;
+  SaveHandle save_async(const State& state, const SaveOptions& options, const Begin& begin = nullptr);
   // COLLECTIVE. The id, or without a store the path of files, must be the same on all ranks.
   Loaded load(const std::string& id, const Models& models, const Optimizers& optimizers, const LoadOptions& options);
   // COLLECTIVE. The parts that the state has, and of these what `choice` lets through.
@@ -49,7 +51,8 @@ struct Session::Impl {
   std::optional<Loaded> load_if_any(const Models& models, const Optimizers& optimizers, const LoadOptions& options);
 
   // COLLECTIVE. This rank's save, with all that it saves added.
-  std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options);
+  std::shared_ptr<SaveHandle::Impl> prepare(const State& state, const SaveOptions& options,
+                                            const Begin& begin = nullptr);
   // COLLECTIVE. Throws the failure of the save in the background, unless its handle's wait() did.
   void wait_pending();
   void wait_staged();  // for the save in the background; its failure is left for later

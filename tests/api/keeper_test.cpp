@@ -1,0 +1,340 @@
+// ckpt_keeper with a store: what is kept, found, passed over, and gone on from.
+#include "ckpt_keeper.h"
+
+#include <filesystem>
+#include <functional>
+
+#include "support.h"
+
+namespace ckpt_test {
+namespace {
+
+using Labels = std::vector<std::string>;
+
+// A start of a training whose state is its step.
+class Trainer {
+ public:
+  Trainer(const Store& store, const std::vector<Setting>& policy, uint32_t rank = 0, uint32_t world = 1)
+      : store_(store) {
+    EXPECT_EQ(ckpt_keeper_new(&keeper_, store.get(), rank, world, options(policy).get(), e_), CKPT_OK) << e_.text();
+  }
+  ~Trainer() { ckpt_keeper_free(keeper_); }
+
+  ckpt_keeper* operator*() { return keeper_; }
+
+  // Makes a step, and saves it if that is due. The id, or "".
+  std::string step(int64_t step, double loss = -1) {
+    int64_t votes[CKPT_KEEPER_VOTES];
+    int32_t what = -1;
+    if (loss >= 0) {
+      EXPECT_EQ(ckpt_keeper_tell(keeper_, CKPT_KEEPER_METRIC, "loss", loss, e_), CKPT_OK) << e_.text();
+    }
+    EXPECT_EQ(ckpt_keeper_step(keeper_, step, 0, votes, e_), CKPT_OK) << e_.text();
+    EXPECT_EQ(ckpt_keeper_decide(keeper_, votes, &what, e_), CKPT_OK) << e_.text();
+    return what == CKPT_KEEPER_GO_ON ? "" : save(step);
+  }
+  // Saves a step that `every` did not ask for, without metrics.
+  std::string save_as(int64_t step, const char* label) {
+    EXPECT_EQ(ckpt_keeper_step(keeper_, step, 0, nullptr, e_), CKPT_OK) << e_.text();
+    return save(step, label);
+  }
+  // Saves the step that was told last.
+  std::string save(int64_t step, const char* label = nullptr) {
+    const char* plan = nullptr;
+    EXPECT_EQ(ckpt_keeper_plan(keeper_, label, &plan, e_), CKPT_OK) << e_.text();
+    const Save save = begin(plan);
+    if (!save) return "";
+    const auto desc = whole(CKPT_DTYPE_I64, {1});
+    EXPECT_EQ(ckpt_save_add_tensor(save.get(), "step", &desc, &step, sizeof step, CKPT_DEVICE_CPU, 0, e_), CKPT_OK);
+    EXPECT_EQ(ckpt_save_run(save.get(), e_), CKPT_OK) << e_.text();
+    return ckpt_save_id(save.get());
+  }
+  Save begin(const char* plan, const Session* session = nullptr) {
+    if (!session && !own_) own_ = open_session(store_);
+    ckpt_save* made = nullptr;
+    EXPECT_EQ(ckpt_keeper_begin(&made, keeper_, (session ? *session : own_).get(), plan, nullptr, e_), CKPT_OK)
+        << e_.text();
+    return Save(made);
+  }
+  // The id; "" if there is none yet; the error's text.
+  std::string find(const char* selector) {
+    const char* id = nullptr;
+    if (ckpt_keeper_find(keeper_, selector, &id, e_) != CKPT_OK) return e_.text();
+    return id ? id : "";
+  }
+  // As a trainer does: loads what is found, and goes on from it.
+  int64_t restore() {
+    for (std::string id = find("latest"); !id.empty(); id = find("latest")) {
+      ckpt_reader* opened = nullptr;
+      EXPECT_EQ(ckpt_reader_open(&opened, store_.get(), id.c_str(), nullptr, e_), CKPT_OK) << e_.text();
+      const Reader reader(opened);
+      int64_t step = -1;
+      const ckpt_status status = load(reader, &step);
+      if (status != CKPT_OK) {
+        EXPECT_EQ(ckpt_keeper_pass_over(keeper_, status, e_.text().c_str(), e_), CKPT_OK) << e_.text();
+        passed.push_back(id);
+        continue;
+      }
+      EXPECT_EQ(ckpt_keeper_restored(keeper_, reader.get(), e_), CKPT_OK) << e_.text();
+      return step;
+    }
+    return -1;
+  }
+  std::string warning() const {
+    const char* const text = ckpt_keeper_warning(keeper_);
+    return text ? text : "";
+  }
+  const std::string error() const { return e_.text(); }
+
+  Labels passed;
+
+ private:
+  ckpt_status load(const Reader& reader, int64_t* step) {
+    ckpt_load* made = nullptr;
+    EXPECT_EQ(ckpt_load_new(&made, reader.get(), nullptr, e_), CKPT_OK) << e_.text();
+    const Load load(made);
+    const auto desc = whole(CKPT_DTYPE_I64, {1});
+    EXPECT_EQ(ckpt_load_add_tensor(made, "step", &desc, step, sizeof *step, CKPT_DEVICE_CPU, 0, e_), CKPT_OK);
+    return ckpt_load_run(made, e_);
+  }
+  const Store& store_;
+  Error e_;
+  ckpt_keeper* keeper_ = nullptr;
+  Session own_;
+};
+
+Labels labels(const Store& store) {
+  ckpt_list* made = nullptr;
+  EXPECT_EQ(ckpt_store_list(store.get(), &made, nullptr), CKPT_OK);
+  const List list(made);
+  Labels all;
+  for (size_t i = 0; i < ckpt_list_count(made); i++) {
+    ckpt_checkpoint_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(ckpt_list_at(made, i, &info, nullptr), CKPT_OK);
+    all.emplace_back(info.label);
+  }
+  return all;
+}
+
+// Changes a byte in the middle of a part: only a load of the tensor can tell.
+void damage_tensor(const std::string& checkpoint) {
+  const std::string part = checkpoint + "/PART_000";
+  std::string bytes = read_file(part);
+  const int64_t step = std::stoll(checkpoint.substr(checkpoint.rfind('-') + 1));
+  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&step), sizeof step));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 7] ^= 1;
+  write_file(part, bytes);
+}
+
+TEST(Keeper, NewestBestAndNamedOnesStayAcrossStarts) {
+  const Store store = open_store("mem:keeper-retention");
+  const std::vector<Setting> policy{{"every", "1 step"}, {"keep_last", 2}, {"keep_best", "loss:min:2"}};
+  {
+    Trainer first(store, policy);
+    first.step(1, 0.5);
+    first.step(2, 0.1);
+    first.save_as(2, "mine-2");
+    first.step(3, 0.4);
+    first.step(4, 0.9);
+  }
+  EXPECT_EQ(labels(store), (Labels{"step-2", "mine-2", "step-3", "step-4"}));
+  Trainer second(store, policy);
+  EXPECT_EQ(second.restore(), 4);
+  second.step(5, 0.8);
+  second.step(6, 0.3);
+  second.step(7, 0.7);
+  EXPECT_EQ(labels(store), (Labels{"step-2", "mine-2", "step-6", "step-7"})) << "what the first start told is known";
+  EXPECT_EQ(second.find("best"), "step-2.1.1");
+  EXPECT_EQ(Trainer(store, {}).find("best"), "step-2.1.1") << "checkpoints tell by which metric";
+  EXPECT_EQ(Trainer(store, {}).find("best:loss:max"), "step-7.2.1");
+  EXPECT_EQ(Trainer(store, {}).find("step:6"), "step-6.2.1");
+}
+
+TEST(Keeper, WhatWasJustSavedIsNotSavedAgain) {
+  const Store store = open_store("mem:keeper-twice");
+  Trainer trainer(store, {{"every", "2 steps"}});
+  EXPECT_EQ(ckpt_keeper_saved(*trainer), nullptr);
+  EXPECT_EQ(trainer.step(1), "");
+  EXPECT_EQ(trainer.step(2), "step-2.1.1");
+  EXPECT_EQ(trainer.save(2), "");
+  EXPECT_STREQ(ckpt_keeper_saved(*trainer), "step-2.1.1");
+}
+
+TEST(Keeper, ASaveThatIsFreedOrFailsIsNotRemembered) {
+  const Store store = open_store("mem:keeper-given-up");
+  Trainer trainer(store, {});
+  Error e;
+  ASSERT_EQ(ckpt_keeper_step(*trainer, 5, 0, nullptr, e), CKPT_OK);
+  const char* plan = nullptr;
+  ASSERT_EQ(ckpt_keeper_plan(*trainer, nullptr, &plan, e), CKPT_OK);
+  {
+    const Save freed = trainer.begin(plan);
+  }
+  EXPECT_EQ(ckpt_keeper_saved(*trainer), nullptr);
+  EXPECT_EQ(trainer.save(5), "step-5.1.2");
+  EXPECT_STREQ(ckpt_keeper_saved(*trainer), "step-5.1.2");
+}
+
+TEST(Keeper, AStoreThatHasNothingIsNoErrorForLatestOnly) {
+  const Scratch scratch;
+  const Store store = open_store(scratch / "none");
+  Trainer trainer(store, {{"keep_last", 1}});
+  EXPECT_EQ(trainer.find("latest"), "");
+  EXPECT_EQ(trainer.restore(), -1);
+  EXPECT_EQ(trainer.find("step:5").substr(0, 9), "NOT_FOUND");
+  EXPECT_EQ(trainer.find("best").substr(0, 9), "NOT_FOUND");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "none")) << "looking makes no store";
+  trainer.step(0);
+  EXPECT_EQ(trainer.save(0), "step-0.1.1");
+}
+
+TEST(Keeper, DamagedOnesArePassedOverAndTheirStepsSavedAgain) {
+  const Scratch scratch;
+  const Store store = open_store(scratch / "s");
+  const std::vector<Setting> policy{{"every", "1 step"}};
+  {
+    Trainer first(store, policy);
+    for (int64_t n = 1; n <= 4; n++) first.step(n);
+  }
+  damage_tensor(scratch / "s/step-3.1.1");
+  damage_tensor(scratch / "s/step-4.1.1");
+  Trainer second(store, policy);
+  EXPECT_EQ(second.restore(), 2);
+  EXPECT_EQ(second.passed, (Labels{"step-4.1.1", "step-3.1.1"}));
+  EXPECT_EQ(second.warning(), "") << "their labels are known as damaged already";
+  EXPECT_EQ(second.step(3), "step-3.2.1");
+  EXPECT_EQ(second.step(4), "step-4.2.1");
+}
+
+TEST(Keeper, WhereAllAreDamagedTheNewestFailureIsTold) {
+  const Scratch scratch;
+  const Store store = open_store(scratch / "s");
+  Trainer(store, {{"every", "1 step"}}).step(7);
+  Trainer second(store, {});
+  EXPECT_EQ(second.find("latest"), "step-7.1.1");
+  ASSERT_EQ(ckpt_keeper_pass_over(*second, CKPT_CORRUPT, "tensor \"w\" is damaged", nullptr), CKPT_OK);
+  EXPECT_EQ(second.find("latest"), "CORRUPT: tensor \"w\" is damaged");
+  Trainer strict(store, {{"on_damaged", "error"}});
+  EXPECT_EQ(strict.find("latest"), "step-7.1.1");
+  EXPECT_EQ(ckpt_keeper_pass_over(*strict, CKPT_CORRUPT, nullptr, nullptr), CKPT_CORRUPT);
+}
+
+TEST(Keeper, AManifestThatIsDamagedIsPassedOverAloud) {
+  const Scratch scratch;
+  const Store store = open_store(scratch / "s");
+  {
+    Trainer first(store, {{"every", "1 step"}});
+    first.step(1);
+    first.step(2);
+  }
+  std::string bytes = read_file(scratch / "s/step-2.1.1/MANIFEST");
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(scratch / "s/step-2.1.1/MANIFEST", bytes);
+  Trainer second(store, {});
+  EXPECT_EQ(second.find("latest"), "step-1.1.1");
+  EXPECT_EQ(second.warning().substr(0, 23), "passed over step-2.1.1:") << second.warning();
+  EXPECT_EQ(second.find("step:1"), "step-1.1.1");
+  EXPECT_EQ(second.warning(), "");
+}
+
+TEST(Keeper, ATrainingThatGoesBackReplacesLaterStepsAndRetentionLeavesThem) {
+  const Store store = open_store("mem:keeper-back");
+  const std::vector<Setting> policy{{"every", "1 step"}, {"keep_last", 2}};
+  Error e;
+  {
+    Trainer first(store, {{"every", "1 step"}});
+    for (int64_t n = 1; n <= 5; n++) first.step(n);
+  }
+  Trainer second(store, policy);
+  ckpt_reader* reader = nullptr;
+  ASSERT_EQ(ckpt_reader_open(&reader, store.get(), "step:2", nullptr, e), CKPT_OK) << e.text();
+  const Reader owned(reader);
+  ASSERT_EQ(ckpt_keeper_restored(*second, reader, e), CKPT_OK) << e.text();
+  EXPECT_EQ(second.warning(),
+            "the run goes on from step 2, and has step-3, step-4, step-5 of later steps: saves with these labels "
+            "replace them, and retention leaves them");
+  EXPECT_EQ(second.step(3), "step-3.2.1");
+  EXPECT_EQ(labels(store), (Labels{"step-1", "step-2", "step-4", "step-5", "step-3"}))
+      << "the session did not load, so its retention removes nothing that came before";
+}
+
+TEST(Keeper, NumbersComeBackWithWhatIsRestored) {
+  const Store store = open_store("mem:keeper-numbers");
+  Error e;
+  {
+    Trainer first(store, {{"every", "1 epoch"}});
+    ckpt_keeper_tell(*first, CKPT_KEEPER_COUNTER, "epoch", 3, nullptr);
+    ckpt_keeper_tell(*first, CKPT_KEEPER_COUNTER, "token", 1e15, nullptr);
+    first.step(9, 0.1);
+  }
+  Trainer second(store, {{"every", "1 epoch"}});
+  EXPECT_EQ(second.restore(), 9);
+  double value = 0;
+  EXPECT_STREQ(ckpt_keeper_number_at(*second, CKPT_KEEPER_COUNTER, 0, &value), "epoch");
+  EXPECT_EQ(value, 3);
+  EXPECT_STREQ(ckpt_keeper_number_at(*second, CKPT_KEEPER_COUNTER, 1, &value), "token");
+  EXPECT_EQ(value, 1e15);
+  EXPECT_EQ(ckpt_keeper_number_at(*second, CKPT_KEEPER_COUNTER, 2, &value), nullptr);
+  EXPECT_STREQ(ckpt_keeper_number_at(*second, CKPT_KEEPER_METRIC, 0, &value), "loss");
+  EXPECT_EQ(value, 0.1);
+  ckpt_keeper_tell(*second, CKPT_KEEPER_COUNTER, "epoch", 3, nullptr);
+  EXPECT_EQ(second.step(10), "") << "no further epoch has ended";
+}
+
+TEST(Keeper, RankZerosPlanIsThatOfAllRanks) {
+  const Scratch scratch;
+  const Store store = open_store(scratch / "s");
+  Trainer zero(store, {{"every", "1 step"}, {"keep_last", 1}}, 0, 2),
+      one(store, {{"every", "1 step"}, {"keep_last", 1}}, 1, 2);
+  const Session first = open_session(store, 0, 2), second = open_session(store, 1, 2, ckpt_session_string(first.get()));
+  Error e;
+  for (int64_t step = 1; step <= 3; step++) {
+    for (auto* trainer : {&zero, &one}) ASSERT_EQ(ckpt_keeper_step(**trainer, step, 0, nullptr, e), CKPT_OK);
+    const char* plan = nullptr;
+    EXPECT_EQ(ckpt_keeper_plan(*one, nullptr, &plan, e), CKPT_INVALID);
+    ASSERT_EQ(ckpt_keeper_plan(*zero, nullptr, &plan, e), CKPT_OK) << e.text();
+    const Save saves[] = {zero.begin(plan, &first), one.begin(plan, &second)};
+    ckpt_job* jobs[2] = {};
+    for (int i = 0; i < 2; i++) ASSERT_EQ(ckpt_save_start(saves[i].get(), &jobs[i], e), CKPT_OK) << e.text();
+    for (ckpt_job* job : jobs) {
+      const Job owned(job);
+      EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, e), CKPT_OK) << e.text();
+    }
+    EXPECT_EQ(std::string(ckpt_keeper_saved(*one)), "step-" + std::to_string(step) + ".1.1");
+  }
+  EXPECT_EQ(labels(store), (Labels{"step-3"}));
+}
+
+TEST(Keeper, WhatTheCallerDoesWrongIsSaid) {
+  const Store store = open_store("mem:keeper-wrong");
+  Trainer trainer(store, {});
+  Error e;
+  ckpt_keeper* keeper = nullptr;
+  EXPECT_EQ(ckpt_keeper_new(nullptr, store.get(), 0, 1, nullptr, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_new(&keeper, nullptr, 0, 1, nullptr, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_new(&keeper, store.get(), 0, 0, nullptr, e), CKPT_INVALID);
+  const char* text = nullptr;
+  ckpt_save* save = nullptr;
+  const Session session = open_session(store);
+  EXPECT_EQ(ckpt_keeper_plan(*trainer, nullptr, &text, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_begin(&save, *trainer, session.get(), "step-5", nullptr, e), CKPT_FORMAT);
+  EXPECT_EQ(ckpt_keeper_begin(&save, *trainer, session.get(), nullptr, nullptr, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_tell(*trainer, CKPT_KEEPER_METRIC, nullptr, 1, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_tell(nullptr, CKPT_KEEPER_METRIC, "loss", 1, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_find(*trainer, nullptr, &text, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_pass_over(*trainer, CKPT_OK, nullptr, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_restored(*trainer, nullptr, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_decide(*trainer, nullptr, nullptr, e), CKPT_INVALID);
+  EXPECT_EQ(ckpt_keeper_needs_votes(nullptr), 0);
+  EXPECT_EQ(ckpt_keeper_saved(nullptr), nullptr);
+  EXPECT_EQ(ckpt_keeper_stopping(nullptr), nullptr);
+  EXPECT_EQ(ckpt_keeper_warning(nullptr), nullptr);
+  EXPECT_EQ(ckpt_keeper_number_at(nullptr, CKPT_KEEPER_METRIC, 0, nullptr), nullptr);
+  ckpt_keeper_stop(nullptr, 1);
+  ckpt_keeper_free(nullptr);
+}
+
+}  // namespace
+}  // namespace ckpt_test

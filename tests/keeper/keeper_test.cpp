@@ -1,0 +1,260 @@
+// What all ranks decide, and why they stop. No store.
+#include "keeper/keeper.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ckpt::keeper {
+namespace {
+
+using Votes = std::array<int64_t, Keeper::kVotes>;
+
+std::unique_ptr<Keeper> make(KeeperSettings settings) {
+  settings.run = "main";
+  if (settings.label.empty()) settings.label = "step-{step}";
+  auto made = Keeper::make(std::move(settings));
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return made.ok() ? made.take() : nullptr;
+}
+ckpt_status refusal(KeeperSettings settings) {
+  if (settings.label.empty()) settings.label = "step-{step}";
+  return Keeper::make(std::move(settings)).status().code();
+}
+
+int32_t decide(Keeper& keeper, const Votes& votes) {
+  int32_t what = -1;
+  const Status status = keeper.decide(votes.data(), &what);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return what;
+}
+int32_t one_step(Keeper& keeper, int64_t step) {
+  Votes votes{};
+  EXPECT_TRUE(keeper.step(step, false, votes.data()).ok());
+  return decide(keeper, votes);
+}
+
+// All ranks at a step, as a process group would do it.
+struct Ranks {
+  explicit Ranks(uint32_t size, KeeperSettings settings = {}) {
+    settings.world_size = size;
+    for (settings.rank = 0; settings.rank < size; settings.rank++) keepers.push_back(make(settings));
+  }
+  Votes votes(const std::vector<int64_t>& steps, uint32_t due_on = UINT32_MAX) {
+    Votes most;
+    most.fill(INT64_MIN);
+    for (uint32_t rank = 0; rank < keepers.size(); rank++) {
+      Votes own{};
+      EXPECT_TRUE(keepers[rank]->step(steps[rank], rank == due_on, own.data()).ok());
+      for (size_t i = 0; i < own.size(); i++) most[i] = std::max(most[i], own[i]);
+    }
+    return most;
+  }
+  std::vector<int32_t> decide(const Votes& votes) {
+    std::vector<int32_t> all;
+    for (const auto& keeper : keepers) all.push_back(keeper::decide(*keeper, votes));
+    return all;
+  }
+  std::vector<std::unique_ptr<Keeper>> keepers;
+};
+
+TEST(Keeper, AnImpossiblePolicyIsRefused) {
+  EXPECT_EQ(refusal({.every = "often"}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.label = "{x}"}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.keep_best = "loss"}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.keep_every = 5}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.label = "epoch-{epoch}", .keep_last = 1}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.time_limit = "soon"}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.rank = 2, .world_size = 2}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.every = "5 s", .ranks_agree = false, .world_size = 2}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.time_limit = "5 s", .ranks_agree = false, .world_size = 2}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.every = "5 s", .ranks_agree = false}), CKPT_OK);
+}
+
+TEST(Keeper, WhatOneRankWantsAllDo) {
+  Ranks ranks(3, {.every = "10 steps"});
+  EXPECT_EQ(ranks.decide(ranks.votes({1, 1, 1})), (std::vector<int32_t>{0, 0, 0}));
+  EXPECT_EQ(ranks.decide(ranks.votes({2, 2, 2}, 1)), (std::vector<int32_t>{1, 1, 1}));
+  EXPECT_EQ(ranks.decide(ranks.votes({10, 10, 10})), (std::vector<int32_t>{1, 1, 1}));
+  ranks.keepers[2]->stop(SIGTERM);
+  EXPECT_EQ(ranks.decide(ranks.votes({11, 11, 11})), (std::vector<int32_t>{2, 2, 2}));
+  for (const auto& keeper : ranks.keepers) EXPECT_STREQ(keeper->stopping(), "SIGTERM");
+  EXPECT_EQ(ranks.decide(ranks.votes({12, 12, 12})), (std::vector<int32_t>{0, 0, 0})) << "it is told once";
+}
+
+TEST(Keeper, VotesThatAreNotThoseOfAllRanksAreRefused) {
+  Ranks ranks(2, {.every = "5 s"});
+  Votes own{};
+  int32_t what;
+  ASSERT_TRUE(ranks.keepers[0]->step(1, false, own.data()).ok());
+  EXPECT_EQ(ranks.keepers[0]->decide(own.data(), &what).code(), CKPT_INVALID) << "they are this rank's alone";
+  EXPECT_EQ(ranks.keepers[0]->decide(nullptr, &what).code(), CKPT_INVALID) << "a clock decides";
+  Ranks counted(2, {.every = "5 steps"});
+  EXPECT_EQ(counted.keepers[0]->decide(nullptr, &what).code(), CKPT_INVALID) << "no step was told";
+  (void)counted.votes({5, 5});
+  ASSERT_TRUE(counted.keepers[1]->decide(nullptr, &what).ok());
+  EXPECT_EQ(what, CKPT_KEEPER_SAVE);
+  ASSERT_TRUE(counted.keepers[0]->step(6, true, own.data()).ok());
+  EXPECT_EQ(counted.keepers[0]->decide(nullptr, &what).code(), CKPT_INVALID) << "a rule of this rank decides";
+}
+
+TEST(Keeper, RanksAtDifferentStepsAreAMismatch) {
+  Ranks ranks(2);
+  const Votes votes = ranks.votes({7, 9});
+  int32_t what;
+  const Status status = ranks.keepers[0]->decide(votes.data(), &what);
+  EXPECT_EQ(status.code(), CKPT_MISMATCH);
+  EXPECT_EQ(*status.detail("expected"), "7");
+  EXPECT_EQ(*status.detail("found"), "9");
+}
+
+TEST(Keeper, RanksThatDoNotAgreeRefuseWhatOneAloneWouldDo) {
+  Ranks ranks(2, {.every = "2 steps", .ranks_agree = false});
+  Votes own{};
+  EXPECT_EQ(ranks.keepers[1]->step(1, true, own.data()).code(), CKPT_INVALID);
+  EXPECT_EQ(ranks.keepers[1]->catch_signal(SIGUSR1).code(), CKPT_INVALID);
+  ASSERT_TRUE(ranks.keepers[1]->step(2, false, own.data()).ok());
+  EXPECT_EQ(decide(*ranks.keepers[1], own), CKPT_KEEPER_SAVE);
+  EXPECT_TRUE(ranks.keepers[1]->plan(nullptr).ok()) << "each makes its own plan";
+  Ranks agreed(2);
+  (void)agreed.votes({1, 1});
+  EXPECT_EQ(agreed.keepers[1]->plan(nullptr).status().code(), CKPT_INVALID) << "rank 0's is for all";
+  agreed.keepers[1]->stop(5);
+  ranks.keepers[1]->stop(5);
+  EXPECT_EQ(ranks.keepers[1]->step(3, false, own.data()).code(), CKPT_INVALID);
+}
+
+TEST(Keeper, TheTimeLimitStopsBeforeItsMargin) {
+  const auto early = make({.time_limit = "1 h", .margin_ms = 3599000});
+  EXPECT_EQ(one_step(*early, 1), CKPT_KEEPER_GO_ON);
+  const auto late = make({.time_limit = "1 h", .margin_ms = 3600000});
+  EXPECT_EQ(one_step(*late, 1), CKPT_KEEPER_SAVE_AND_STOP);
+  EXPECT_STREQ(late->stopping(), "time limit");
+  ::unsetenv("SLURM_JOB_END_TIME");
+  EXPECT_EQ(refusal({.time_limit = "slurm"}), CKPT_INVALID);
+  ::setenv("SLURM_JOB_END_TIME", std::to_string(time(nullptr) + 60).c_str(), 1);
+  EXPECT_EQ(one_step(*make({.time_limit = "slurm", .margin_ms = 120000}), 1), CKPT_KEEPER_SAVE_AND_STOP);
+  ::unsetenv("SLURM_JOB_END_TIME");
+}
+
+TEST(Keeper, AClockCountsFromTheSaveBefore) {
+  const auto keeper = make({.every = "0.000000001 s"});
+  EXPECT_EQ(one_step(*keeper, 1), CKPT_KEEPER_SAVE);
+  EXPECT_EQ(one_step(*make({.every = "1 h"}), 1), CKPT_KEEPER_GO_ON);
+}
+
+TEST(Keeper, AStepThatComesBeforeTheLastOneWarns) {
+  const auto keeper = make({.every = "2 steps"});
+  EXPECT_EQ(one_step(*keeper, 5), CKPT_KEEPER_GO_ON);
+  EXPECT_EQ(keeper->warning(), nullptr);
+  EXPECT_EQ(one_step(*keeper, 4), CKPT_KEEPER_GO_ON);
+  EXPECT_NE(std::string(keeper->warning()).find("step 4 comes after step 5"), std::string::npos);
+  EXPECT_EQ(keeper->step(-1, false, nullptr).code(), CKPT_INVALID);
+  EXPECT_EQ(keeper->warning(), nullptr);
+}
+
+TEST(Keeper, NumbersAreOfTheNextStepOnly) {
+  const auto keeper = make({.every = "1 epoch"});
+  EXPECT_EQ(keeper->tell(CKPT_KEEPER_COUNTER, "epoch", NAN).code(), CKPT_INVALID);
+  EXPECT_EQ(keeper->tell(CKPT_KEEPER_METRIC, "", 1).code(), CKPT_INVALID);
+  EXPECT_EQ(keeper->tell(7, "loss", 1).code(), CKPT_INVALID);
+  EXPECT_TRUE(keeper->tell(CKPT_KEEPER_METRIC, "loss", NAN).ok());
+  EXPECT_TRUE(keeper->tell(CKPT_KEEPER_COUNTER, "epoch", 1).ok());
+  EXPECT_EQ(one_step(*keeper, 3), CKPT_KEEPER_SAVE);
+  const auto plan = keeper->read_plan(*keeper->plan(nullptr).take()).take();
+  EXPECT_EQ(plan.label, "step-3");
+  EXPECT_EQ(plan.attributes,
+            (format::StringMap{{"trainer.counters", "{\"epoch\": 1}"}, {"trainer.metrics", "{\"loss\": NaN}"}}));
+  Votes votes{};
+  EXPECT_EQ(keeper->step(4, false, votes.data()).code(), CKPT_INVALID) << "the epoch was not told again";
+}
+
+TEST(Keeper, APlanIsTextAndNothingElseIsAPlan) {
+  const auto keeper = make({.keep_best = "loss:min", .keep_last = 2, .keep_every = 10, .replace = true});
+  EXPECT_EQ(keeper->plan(nullptr).status().code(), CKPT_INVALID) << "no step was told";
+  ASSERT_TRUE(keeper->step(7, false, nullptr).ok());
+  keeper->know({{"step-5.1.1", "step-5", 5, {{"loss", 1}}}});
+  const auto plan = keeper->read_plan(*keeper->plan("mine").take()).take();
+  EXPECT_EQ(plan.label, "mine");
+  EXPECT_EQ(plan.step, 7);
+  EXPECT_TRUE(plan.kept);
+  EXPECT_EQ(plan.options,
+            (format::StringMap{
+                {"on_existing", "replace"}, {"keep_last", "2"}, {"keep_every", "10"}, {"protect", "mine,step-5"}}));
+  EXPECT_EQ(plan.attributes, (format::StringMap{{"trainer.best", "min loss"}, {"trainer.kept", "1"}}));
+  for (const char* text : {"", "{}", "[]", "{\"label\": \"x\"}", "{\"step\": \"1\"}", "{\"label\": 1}"})
+    EXPECT_FALSE(keeper->read_plan(text).ok()) << text;
+}
+
+TEST(Keeper, OnlyDamageOfTheLatestIsPassedOver) {
+  const auto keeper = make({.pass_damaged = true});
+  const Status damage(CKPT_CORRUPT, "a byte"), io(CKPT_IO, "a cable");
+  EXPECT_EQ(keeper->pass_over(damage).code(), CKPT_INVALID) << "nothing was found";
+  (void)keeper->search("latest");
+  (void)keeper->found("step-9.1.1", "");
+  EXPECT_EQ(keeper->pass_over(io).code(), CKPT_IO);
+  EXPECT_TRUE(keeper->pass_over(damage).ok());
+  EXPECT_EQ(keeper->search("latest").before, "step-9.1.1");
+  EXPECT_EQ(keeper->search("latest").damage.message(), "a byte");
+  ASSERT_TRUE(keeper->step(9, false, nullptr).ok());
+  EXPECT_EQ(keeper->read_plan(*keeper->plan(nullptr).take())->options, (format::StringMap{{"on_existing", "replace"}}));
+  EXPECT_EQ(keeper->search("step:9").before, "") << "another question begins anew";
+  (void)keeper->found("step-9.1.1", "");
+  EXPECT_EQ(keeper->pass_over(damage).code(), CKPT_CORRUPT);
+  const auto strict = make({.pass_damaged = false});
+  (void)strict->search("latest");
+  (void)strict->found("step-9.1.1", "");
+  EXPECT_EQ(strict->pass_over(damage).code(), CKPT_CORRUPT);
+}
+
+// ---- signals: each in a child of its own ----
+
+int exit_of(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+volatile sig_atomic_t earlier_calls = 0;
+void earlier(int) { earlier_calls = earlier_calls + 1; }
+
+TEST(Signals, OneIsNotedAndTheHandlerBeforeIsCalledToo) {
+  EXPECT_EQ(exit_of([] {
+              signal(SIGUSR1, earlier);
+              {
+                const auto first = make({}), second = make({});
+                if (!first->catch_signal(SIGUSR1).ok() || !second->catch_signal(SIGUSR1).ok()) return 1;
+                raise(SIGUSR1);
+                if (one_step(*first, 1) != CKPT_KEEPER_SAVE_AND_STOP) return 2;
+                if (one_step(*second, 1) != CKPT_KEEPER_SAVE_AND_STOP) return 3;
+                const auto third = make({});
+                if (!third->catch_signal(SIGUSR1).ok() || one_step(*third, 1) != CKPT_KEEPER_GO_ON) return 4;
+              }
+              raise(SIGUSR1);  // the handler before is back
+              return earlier_calls == 2 && signal(SIGUSR1, SIG_DFL) == earlier ? 0 : 5;
+            }),
+            0);
+}
+
+TEST(Signals, TheSecondSigintEndsTheProcess) {
+  EXPECT_EQ(exit_of([] {
+              const auto keeper = make({});
+              if (!keeper->catch_signal(SIGINT).ok()) return 1;
+              raise(SIGINT);
+              if (one_step(*keeper, 1) != CKPT_KEEPER_SAVE_AND_STOP) return 2;
+              raise(SIGINT);
+              return 3;
+            }),
+            -SIGINT);
+}
+
+TEST(Signals, WhatCannotBeCaughtIsRefused) {
+  for (const int number : {0, -1, 65, SIGKILL, SIGSTOP})
+    EXPECT_EQ(make({})->catch_signal(number).code(), CKPT_INVALID) << number;
+}
+
+}  // namespace
+}  // namespace ckpt::keeper
