@@ -14,8 +14,6 @@ MAKES(run_new, 0, KEEPER, ckpt_keeper,
 CALLS(run_tell, ckpt_keeper_tell(get(r, 0, KEEPER), named(r, kKinds, word(r, 1)), word(r, 2), strtod(word(r, 3), NULL),
                                  &r->error))
 
-/* ---- when to save ---- */
-
 static ckpt_status run_step(runner* r) {
   int64_t votes[CKPT_KEEPER_VOTES];
   ckpt_status status = ckpt_keeper_step(get(r, 0, KEEPER), integer(r, 1), (int32_t)integer(r, 2), votes, &r->error);
@@ -43,8 +41,6 @@ SAYS(run_stop, ckpt_keeper_stop(get(r, 0, KEEPER), (int32_t)integer(r, 1)))
 SAYS(run_needs_votes, say(r, NULL, "%" PRId32, ckpt_keeper_needs_votes(get(r, 0, KEEPER))))
 SAYS(run_stopping, say_text(r, NULL, ckpt_keeper_stopping(get(r, 0, KEEPER))))
 SAYS(run_warning, say_text(r, NULL, ckpt_keeper_warning(get(r, 0, KEEPER))))
-
-/* ---- saves, and what a training starts from ---- */
 
 static ckpt_status run_begin(runner* r) {
   const char *from = text_of(r, "from"), *plan = NULL;

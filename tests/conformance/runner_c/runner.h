@@ -17,21 +17,7 @@ typedef struct token {
   size_t size;            /* of the text */
 } token;
 
-typedef enum kind {
-  MEMORY,
-  STORE,
-  SESSION,
-  SAVE,
-  JOB,
-  REPORT,
-  READER,
-  LOAD,
-  TREE,
-  FILE_OBJECT,
-  ROWS,
-  SHARE,
-  KEEPER
-} kind;
+typedef enum { MEMORY, STORE, SESSION, SAVE, JOB, REPORT, READER, LOAD, TREE, FILE_OBJECT, ROWS, SHARE, KEEPER } kind;
 
 typedef struct memory {
   uint64_t size;

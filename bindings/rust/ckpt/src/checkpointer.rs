@@ -11,10 +11,8 @@ use crate::store::Store;
 
 /// How the ranks of a training talk: by MPI, NCCL, a socket. Every rank calls the same; one that cannot go on panics.
 pub trait Ranks {
-    /// This rank.
-    fn rank(&self) -> u32;
-    /// How many there are.
-    fn world_size(&self) -> u32;
+    /// This rank, and how many there are.
+    fn rank(&self) -> (u32, u32);
     /// Replaces each number by the largest that any rank has there.
     fn max(&self, numbers: &mut [i64]);
     /// Rank 0 gives a text, the others `None`; all get the text.
@@ -24,11 +22,8 @@ pub trait Ranks {
 struct Alone;
 
 impl Ranks for Alone {
-    fn rank(&self) -> u32 {
-        0
-    }
-    fn world_size(&self) -> u32 {
-        1
+    fn rank(&self) -> (u32, u32) {
+        (0, 1)
     }
     fn max(&self, _: &mut [i64]) {}
     fn of_first(&self, text: Option<String>) -> String {
@@ -109,7 +104,8 @@ impl<'s> Checkpointer<'s> {
         ranks: impl Ranks + Send + 's,
         signals: &[i32],
     ) -> Result<Self> {
-        let mut keeper = Keeper::new(store, ranks.rank(), ranks.world_size(), options)?;
+        let (rank, world_size) = ranks.rank();
+        let mut keeper = Keeper::new(store, rank, world_size, options)?;
         signals.iter().try_for_each(|&signal| keeper.catch(signal))?;
         let (session, saving, options, ranks) = (None, None, options.clone(), Box::new(ranks));
         Ok(Checkpointer { session, saving, keeper, store, options, ranks })
@@ -165,7 +161,7 @@ impl<'s> Checkpointer<'s> {
         if !passed {
             return Err(failure);
         }
-        if self.ranks.rank() == 0 {
+        if self.ranks.rank().0 == 0 {
             eprintln!("ckpt: passed over {id}: {failure}");
         }
         Ok(())
@@ -240,7 +236,7 @@ impl<'s> Checkpointer<'s> {
         if options.is_on("fresh") {
             options = options.set("continue_from", "none");
         }
-        let (store, rank, size) = (self.store, self.ranks.rank(), self.ranks.world_size());
+        let (store, (rank, size)) = (self.store, self.ranks.rank());
         let mut opened = None;
         let string = self.first(|_| {
             let session = opened.insert(Session::open_rank(store, 0, size, None, &options)?);
@@ -283,7 +279,7 @@ impl<'s> Checkpointer<'s> {
 
     /// What rank 0 makes, on all ranks; or its failure.
     fn first(&mut self, make: impl FnOnce(&mut Keeper) -> Result<String>) -> Result<String> {
-        let made = (self.ranks.rank() == 0).then(|| make(&mut self.keeper));
+        let made = (self.ranks.rank().0 == 0).then(|| make(&mut self.keeper));
         let text = made.as_ref().map(|made| match made {
             Ok(text) => format!("+{text}"),
             Err(error) => format!("-{error}"),
