@@ -60,6 +60,14 @@ static constexpr size_t kManyFiles = 16;
 // Of a file that may be there: another try may read it, unless the time is up, which the caller sees.
 static bool is_unread(ckpt_status code) { return code == CKPT_IO || code == CKPT_TIMEOUT; }
 
+// Of many that are there each would take some time, and all together more than there is.
+static Status take_in_time(const Awaited& awaited, uint32_t number) {
+  Status over = CallContext::current().check();
+  if (over.ok()) return awaited.take(number);
+  if (over.code() != CKPT_TIMEOUT) return over;
+  return Status(CKPT_TIMEOUT, awaited.key(number) + ": the time was up before it was read");
+}
+
 // Takes the first `count` of the missing files. What is not there stays missing, or is again: a rank takes its part
 // back once the attempt is closed, and then the slot says why. So does what the store fails to read, since the next try
 // may succeed; the last such error goes to `unreadable`.
@@ -67,7 +75,7 @@ static Status take_files(const Awaited& awaited, size_t count, unsigned threads,
                          Status* unreadable) {
   std::vector<Status> taken(count);
   CKPT_TRY(for_each_parallel(count < kManyFiles ? 1 : threads, count, [&](size_t i) {
-    taken[i] = awaited.take((*missing)[i]);
+    taken[i] = take_in_time(awaited, (*missing)[i]);
     return Ok();
   }));
   std::vector<uint32_t> still;

@@ -1,0 +1,48 @@
+// Rank 0 reads what others wrote: until its time is up, and what came just before.
+#include <thread>
+
+#include "checkpoint/engine.h"
+
+namespace ckpt::commit {
+namespace {
+
+constexpr uint32_t kWorld = 14;  // few enough for one thread
+constexpr int64_t kTimeMs = 1000;
+
+// How a save ends of which each part takes rank 0 so long to open, and after how long.
+std::pair<Status, int64_t> save_with_slow_parts(int64_t open_ms) {
+  const auto inner = fresh_memory_store();
+  const auto slow = std::make_shared<store::ShellStore>(inner);
+  slow->before([open_ms](std::string_view operation, std::string_view key) {
+    if (operation == "open" && key.find("/PART_") != key.npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(open_ms));
+    return Ok();
+  });
+  std::vector<std::shared_ptr<session::Session>> ranks{open_session(slow, 0, kWorld)};
+  for (uint32_t rank = 1; rank < kWorld; rank++)
+    ranks.push_back(open_session(inner, rank, kWorld, ranks[0]->string().c_str()));
+  std::vector<std::thread> others;
+  for (uint32_t rank = 1; rank < kWorld; rank++)
+    others.emplace_back([&, rank] { EXPECT_TRUE(save_step(ranks[rank], 1, make_options({{"wait", 0}})).ok()); });
+  const int64_t begin = steady_ms();
+  Status told = save_step(ranks[0], 1, make_options({{"timeout_ms", kTimeMs}}));
+  const int64_t took = steady_ms() - begin;
+  for (std::thread& other : others) other.join();
+  return {std::move(told), took};
+}
+
+TEST(Collect, PartsThatAreAllThereAreReadWhenTheTimeIsUp) {
+  const auto [told, took] = save_with_slow_parts(150);
+  EXPECT_TRUE(told.ok()) << told.message();
+  EXPECT_GT(took, kTimeMs);
+}
+
+TEST(Collect, PartsThatAreAllThereGiveNoTimeOfTheirOwn) {
+  const auto [told, took] = save_with_slow_parts(600);
+  EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
+  EXPECT_NE(told.message().find("the time was up before it was read"), std::string::npos) << told.message();
+  EXPECT_LT(took, kTimeMs + 5000) << "all of them take more than eight seconds";
+}
+
+}  // namespace
+}  // namespace ckpt::commit
