@@ -21,7 +21,8 @@ static ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
   try {
     const Status status = call_guarded(body);
     if (err) *err = error_of(status);
-    return status.code();
+    // NOMEM if that is what the error has become.
+    return err && *err ? ckpt_error_status(*err) : status.code();
   } catch (...) {  // no memory for the error's own lists
     if (err) *err = ckpt_error_new(CKPT_NOMEM, "out of memory", nullptr, nullptr, 0);
     return CKPT_NOMEM;
