@@ -77,9 +77,10 @@ def check_library(headers, symbols, library, soname, least):
 
 
 def check_hardened():
-    """Of libraries that were built with optimisation, by a compiler and libc that have all of these (GCC, glibc)."""
+    """Of libraries that were built with optimisation, by a compiler and libc that have all of these (GCC, glibc). A
+    thread that was left behind may still work in one that a program closes."""
     asked = {"full RELRO": "BIND_NOW", "read-only relocations": "GNU_RELRO", "stack protector": "__stack_chk_fail",
-             "fortified calls": r"__\w+_chk\b"}
+             "fortified calls": r"__\w+_chk\b", "a mark that dlclose leaves it loaded": "NODELETE"}
     libraries = [os.environ[name] for name in ("CKPT_LIBRARY", "CKPT_FILES_LIBRARY")]
     found = {library: run("readelf", "-W", "-d", "-l", "--dyn-syms", library) for library in libraries}
     return [f"{library} lacks {what}: nothing in it matches {sign}" for library in libraries

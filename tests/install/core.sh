@@ -37,6 +37,8 @@ expect "$missing" "$tool" info "$source/README.md"
 echo 'const char* ckpt_file_version_string(void) { return "0.0.9"; }' |
   "${CC:-cc}" -shared -fPIC -x c - -o "$scratch/lib/libckpt_files.so.0"
 expect 'found 0.0.9: install the ckpt-files of this ckpt' "$tool" info "$source/README.md"
+echo damaged >"$scratch/lib/libckpt_files.so.0"
+expect "($scratch/lib/libckpt_files.so.0: file too short)" "$tool" info "$source/README.md"
 unset LD_LIBRARY_PATH
 
 # Without S3, nothing of libcurl is needed, and s3:// says so.
