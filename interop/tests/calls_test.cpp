@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "ckpt_layer.h"
 #include "no_threads.h"
 #include "store_fixture.h"
 
@@ -52,6 +53,28 @@ TEST_F(Calls, AnExportIsCancelledInTheMiddleAlsoWhereNoThreadIsToBeHad) {
   EXPECT_EQ(ckpt_job_state(job_), CKPT_JOB_CANCELLED);
   EXPECT_LT(stats().bytes_done, stats().bytes_total);
   EXPECT_FALSE(std::filesystem::exists(to));
+  ckpt_reader_free(reader);
+}
+
+// Of a library above this one, say, whose program cancels its job.
+TEST_F(Calls, OneInsideACallThatWasCancelledIsCancelled) {
+  save("a", {{floats("w", {1000})}, {}, ""});
+  ASSERT_EQ(export_to(path("a.safetensors"), "a").code, CKPT_OK);
+  ckpt_reader* const reader = open("a", "main");
+  ckpt_call* around = nullptr;
+  must([&](auto** err) { return ckpt_call_new(&around, options_, err); });
+  ckpt_job_cancel(job_);
+  auto inside = [&] {
+    const Failure out =
+        attempt([&](auto** err) { return ckpt_export(reader, path("b.safetensors").c_str(), nullptr, err); });
+    EXPECT_EQ(out.code, CKPT_CANCELLED) << out.message;
+    const Failure in = import_from(path("a.safetensors"), "b");
+    EXPECT_EQ(in.code, CKPT_CANCELLED) << in.message;
+  };
+  ckpt_call_run(around, CKPT_CALL_WORK, [](void* work) { (*static_cast<decltype(inside)*>(work))(); }, &inside);
+  ckpt_call_finish(around, nullptr);
+  ckpt_call_free(around);
+  EXPECT_FALSE(std::filesystem::exists(path("b.safetensors")));
   ckpt_reader_free(reader);
 }
 
