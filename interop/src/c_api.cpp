@@ -34,30 +34,20 @@ const char* ckpt_file_version_string(void) { return CKPT_VERSION; }
 // What is kept of files on a server after their CRC-32s were compared, so that they need not be fetched again.
 static constexpr uint64_t kKept = 256 << 20;
 
-static ReadOptions reading_options(const Options& options, const Job* job) {
-  return {options.integer("verify") != 0, resolve_threads(options.integer("threads")), job};
+static ReadOptions checks_of(const auto& options, const Job* job) {
+  return {options.verify, resolve_threads(options.threads), job};
 }
 
-static store::StoreOptions server_options(const Options& options) {
-  return {.s3 = {.endpoint = options.str("endpoint"),
-                 .region = options.str("region"),
-                 .profile = options.str("profile"),
-                 .ca_file = options.str("ca_file"),
-                 .path_style = options.str("path_style"),
-                 .timing = {}},
-          .web = {.header = options.str("http_header"), .ca_file = options.str("ca_file"), .timing = {}}};
-}
-
-static Result<ForeignCheckpoint> read_path(std::string path, const Options& options, const Job* job, uint64_t keep) {
-  ReadOptions reading = reading_options(options, job);
-  const store::StoreOptions servers = server_options(options);
+static Result<ForeignCheckpoint> read_path(std::string path, const auto& options, const Job* job, uint64_t keep) {
+  ReadOptions reading = checks_of(options, job);
+  const store::StoreSettings servers = store::server_settings(options);
   if (RemoteFolder::has(path)) {
     CKPT_ASSIGN(reading.folder, RemoteFolder::make(path, servers, keep));
     path = reading.folder->path();
   }
   CKPT_ASSIGN(const Changes changes, changes_of(options, path, reading.folder));
   CKPT_ASSIGN(ForeignCheckpoint content, read_foreign(path, reading));
-  if (options.str("prefixes") == "auto") CKPT_TRY(unwrap_names(content));
+  if (options.prefixes == "auto") CKPT_TRY(unwrap_names(content));
   if (!changes.empty()) {
     reading.wants = [&](std::string_view name) {
       return name.starts_with(kAliasMemory) || changes.selection.keeps(name);
@@ -92,13 +82,13 @@ static Result<client::CheckpointInfo> import_under(Job& job, ImportWork& work) {
   CKPT_ASSIGN(ForeignCheckpoint read, read_path(work.path, request.options, &job, kKept));
   const Lent<ForeignCheckpoint> lent(std::move(read));  // the save reads its files
   ForeignCheckpoint& from = *lent;
-  CKPT_TRY(from.find_elements(reading_options(request.options, &job)));
+  CKPT_TRY(from.find_elements(checks_of(request.options, &job)));
   client::CheckpointInfo info;
   auto look = [&](const std::string& id) -> Status {
-    const client::Options options = client_options(request.options);
-    if (request.options.integer("verify_after") != 0) {
+    const client::Options options = reading_options(request.options);
+    if (request.options.verify_after) {
       CKPT_ASSIGN(const client::Reader saved, result(client::Reader::open(work.store, id, options)));
-      CKPT_TRY(compare_import(saved, from, reading_options(request.options, &job)));
+      CKPT_TRY(compare_import(saved, from, checks_of(request.options, &job)));
     }
     if (!work.wants_info) return Ok();
     CKPT_ASSIGN(info, result(work.store.find(id, options)));
@@ -116,9 +106,9 @@ ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* l
     CKPT_ASSIGN(client::Store own, clone(store));
     CKPT_ASSIGN(const auto call, OuterCall::begin(options));
     const auto work = std::make_shared<ImportWork>(
-        ImportWork{std::move(own), path, {label, step, options_for(options, "import")}, info != nullptr});
+        ImportWork{std::move(own), path, {label, step, import_options(options_from(options))}, info != nullptr});
     const auto found = std::make_shared<client::CheckpointInfo>();
-    const int64_t patience = work->request.options.integer("timeout_ms");
+    const int64_t patience = work->request.options.timeout_ms;
     CKPT_TRY(OuterCall::run(call, patience, [work, found](Job& running) -> Status {
       CKPT_ASSIGN(*found, import_under(running, *work));
       return Ok();
@@ -133,13 +123,12 @@ ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_
     CKPT_ASSIGN(client::Reader own, clone(reader));
     CKPT_ASSIGN(const auto call, OuterCall::begin(options));
     const auto from = std::make_shared<client::Reader>(std::move(own));
-    const Options given = options_for(options, "export");
-    return OuterCall::run(call, given.integer("timeout_ms"),
-                          [from, to = std::string(path), given](Job& running) -> Status {
-                            CKPT_ASSIGN(State state, State::make(*from, given));
-                            const Lent<State> lent(state);
-                            return export_checkpoint({state, to, given, running});
-                          });
+    const ExportOptions given = export_options(options_from(options));
+    return OuterCall::run(call, given.timeout_ms, [from, to = std::string(path), given](Job& running) -> Status {
+      CKPT_ASSIGN(State state, State::make(*from, given));
+      const Lent<State> lent(state);
+      return export_checkpoint({state, to, given, running});
+    });
   });
 }
 
@@ -171,12 +160,12 @@ static Status map_tensors(ForeignCheckpoint& content, const ReadOptions& options
   return content.files.fetch(all);
 }
 
-static Result<std::shared_ptr<OpenedFile>> open_file(const std::string& path, const Options& options, Job& job) {
+static Result<std::shared_ptr<OpenedFile>> open_file(const std::string& path, const FileOptions& options, Job& job) {
   auto opened = std::make_shared<OpenedFile>();
-  opened->has_data = options.integer("tensor_data") != 0;
-  opened->patience_ms = options.integer("timeout_ms");
-  opened->reading = reading_options(options, nullptr);
-  const ReadOptions reading = reading_options(options, &job);
+  opened->has_data = options.tensor_data;
+  opened->patience_ms = options.timeout_ms;
+  opened->reading = checks_of(options, nullptr);
+  const ReadOptions reading = checks_of(options, &job);
   CKPT_ASSIGN(opened->content, read_path(path, options, &job, opened->has_data ? UINT64_MAX : kKept));
   if (opened->has_data) CKPT_TRY(map_tensors(opened->content, reading));
   CKPT_ASSIGN(const format::Tree tree, opened->content.take_tree());
@@ -191,10 +180,10 @@ ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options
     if (ckpt_options_has_job(options) != 0)
       return Status(CKPT_INVALID,
                     "the options have a job, and this call does not work under one (ckpt_options_set_job)");
-    const Options given = options_from(options);
+    const FileOptions given = file_options(options_from(options));
     auto open = [given, from = std::string(path)](Job& job) { return open_file(from, given, job); };
-    CKPT_ASSIGN(auto opened, make_apart<std::shared_ptr<OpenedFile>>(std::make_shared<Job>(),
-                                                                     given.integer("timeout_ms"), std::move(open)));
+    CKPT_ASSIGN(auto opened,
+                make_apart<std::shared_ptr<OpenedFile>>(std::make_shared<Job>(), given.timeout_ms, std::move(open)));
     *out = new ckpt_file{{}, std::move(opened)};
     return Ok();
   });

@@ -14,21 +14,12 @@ Status status_of(const client::Error& error) {
 }
 
 // What passed the setter before passes again.
-static void take(const OptionRow& row, const ckpt_options* given, Options* to) {
-  if (int64_t number; ckpt_options_get_int(given, row.key, &number) != 0) (void)to->set_int(row.key, number);
-  if (const char* const text = ckpt_options_get_str(given, row.key)) (void)to->set_str(row.key, text);
-}
-
 Options options_from(const ckpt_options* given) {
   Options to;
-  for (const OptionRow& row : option_rows()) take(row, given, &to);
-  return to;
-}
-
-Options options_for(const ckpt_options* given, std::string_view user) {
-  Options to;
-  for (const OptionRow& row : option_rows())
-    if (row.is_for(user)) take(row, given, &to);
+  for (const OptionRow& row : option_rows()) {
+    if (int64_t number; ckpt_options_get_int(given, row.key, &number) != 0) (void)to.set_int(row.key, number);
+    if (const char* const text = ckpt_options_get_str(given, row.key)) (void)to.set_str(row.key, text);
+  }
   return to;
 }
 
@@ -48,18 +39,6 @@ Result<format::Tree> tree_of(const client::Reader& reader) {
   CKPT_ASSIGN(const client::Tree tree, result(reader.tree()));
   CKPT_ASSIGN(const std::string_view json, result(tree.json()));
   return format::parse_tree_json(json);
-}
-
-client::Options client_options(const Options& options) {
-  client::Options out;
-  for (const OptionRow& row : option_rows()) {
-    if (!options.is_set(row.key)) continue;
-    if (row.is_int)
-      out.set(row.key, options.integer(row.key));
-    else
-      out.set(row.key, options.str(row.key));
-  }
-  return out;
 }
 
 std::string place_of(const format::Tree& tree, uint32_t node) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/options.h"
+#include "base/call_options.h"
 #include "base/status.h"
 #include "base/types.h"
 #include "format/tree.h"
@@ -37,9 +37,10 @@ Result<format::Tree> tree_of(const client::Reader& reader);
 
 // What the caller set.
 Options options_from(const ckpt_options* given);
-// The same of the options that options.def says are for `user` ("import"), and nothing else.
-Options options_for(const ckpt_options* given, std::string_view user);
-client::Options client_options(const Options& options);
+// For what a call of ours reads of a checkpoint, as its own options say.
+client::Options reading_options(const auto& options) {
+  return {{"threads", options.threads}, {"timeout_ms", options.timeout_ms}};
+}
 
 // "model/layers.0.w"; "the root".
 std::string place_of(const format::Tree& tree, uint32_t node);

@@ -43,7 +43,7 @@ uintptr_t place_in_memory(Bytes bytes) { return reinterpret_cast<uintptr_t>(byte
 
 bool RemoteFolder::has(const std::string& path) { return path.starts_with(kS3) || store::is_web_url(path); }
 
-Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url, const store::StoreOptions& options,
+Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url, const store::StoreSettings& options,
                                                          uint64_t keep) {
   if (!url.starts_with(kS3)) {
     if (url.substr(0, url.find_first_of("?#")).ends_with('/'))

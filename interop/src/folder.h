@@ -26,7 +26,7 @@ class RemoteFolder {
   static bool has(const std::string& path);
   // `url`: of a file; of s3:// also of a directory. INVALID, UNSUPPORTED. `keep`: about so many bytes of all files
   // together stay in memory, since they may be wanted again.
-  static Result<std::shared_ptr<RemoteFolder>> make(const std::string& url, const store::StoreOptions& options,
+  static Result<std::shared_ptr<RemoteFolder>> make(const std::string& url, const store::StoreSettings& options,
                                                     uint64_t keep);
   // What the URL names, and whether that is a directory; NOT_FOUND where it is neither. To be asked first.
   const std::string& path() const { return path_; }

@@ -109,16 +109,16 @@ Status unknown(const Candidate& candidate) {
 }
 
 const Format& format_of(const ExportRequest& request) {
-  std::string name = request.options.str("format");
+  std::string name = request.options.format;
   if (name == "auto") name = request.path.ends_with(".pt") || request.path.ends_with(".pth") ? "pt" : "safetensors";
   if (name == "olmo-safetensors") name = "olmo";  // whose writer asks again
   // The setter of the option knows the same names.
   return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& row) { return name == row.name; });
 }
 
-Status check_option(const ExportRequest& request, const Format& format, const char* option,
+Status check_option(const char* option, bool is_set, const Format& format,
                     std::initializer_list<std::string_view> formats) {
-  if (!request.options.is_set(option) || std::ranges::find(formats, format.name) != formats.end()) return Ok();
+  if (!is_set || std::ranges::find(formats, format.name) != formats.end()) return Ok();
   std::string meant;
   for (const std::string_view name : formats) meant += (meant.empty() ? "" : " and ") + std::string(name);
   return Status(CKPT_INVALID, strformat("export: option {} is for {}, found format {}", option, meant, format.name))
@@ -152,7 +152,7 @@ Status know_names(const ExportRequest& request, std::string_view format, Wanted*
 Status verify_export(const ExportRequest& request, std::string_view format) {
   const ReadOptions options{.job = &request.job};
   CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
-  Wanted wanted{.at = request.options.str("at"), .tensors_only = format == "safetensors"};
+  Wanted wanted{.at = request.options.at, .tensors_only = format == "safetensors"};
   if (format == "hfai") wanted.no_values = {kHfaiShards, kHfaiVersionKey};  // its own
   if (format == "torchtune") wanted.no_values = {"model", "adapter"};       // safetensors, where they came as such
   if (format == "recis") wanted.no_values = {"io_state"};  // what all workers have alike, each of them has
@@ -177,15 +177,15 @@ Status export_checkpoint(const ExportRequest& request) {
   if (RemoteFolder::has(request.path))
     return Status(CKPT_UNSUPPORTED, shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
-  CKPT_TRY(check_option(request, format, "shards", {"hfai", "dcp", "recis", "meta"}));
-  CKPT_TRY(check_option(request, format, "shard_bytes", {"safetensors", "torchtune"}));
-  CKPT_TRY(check_option(request, format, "at", {"safetensors", "pt", "dcp", "composer", "meta"}));
+  CKPT_TRY(check_option("shards", request.options.is_set.shards, format, {"hfai", "dcp", "recis", "meta"}));
+  CKPT_TRY(check_option("shard_bytes", request.options.is_set.shard_bytes, format, {"safetensors", "torchtune"}));
+  CKPT_TRY(check_option("at", request.options.is_set.at, format, {"safetensors", "pt", "dcp", "composer", "meta"}));
   CKPT_TRY(check_tables(request, format));
   {
     CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
     CKPT_TRY(write_export(request, plan));
   }
-  return request.options.integer("verify_after") != 0 ? verify_export(request, format.name) : Ok();
+  return request.options.verify_after ? verify_export(request, format.name) : Ok();
 }
 
 }  // namespace ckpt::interop

@@ -44,7 +44,6 @@ class Importer {
   Result<std::string> run() {
     CKPT_ASSIGN(tables_, from_.tables());
     CKPT_TRY(check_views());
-    CKPT_TRY(request_.options.set_str("purpose", "import"));
     for (const ForeignTensor& tensor : from_.tensors)
       if (!tensor.is_alias()) job_.counters.bytes_total += tensor.bytes();
     CKPT_TRY(open(0));
@@ -96,14 +95,27 @@ class Importer {
     return follow(job, CKPT_JOB_COMMITTED, &job_);
   }
 
+  client::Options for_session() const {
+    const ImportOptions& options = request_.options;
+    client::Options made{{"purpose", "import"}, {"timeout_ms", options.timeout_ms}};
+    return options.is_set.run ? made.set("run", options.run) : made;
+  }
+
+  client::Options for_save(uint32_t rank) const {
+    const ImportOptions& options = request_.options;
+    client::Options made = request_.of_saves;
+    made.set("threads", options.threads).set("timeout_ms", from_.ranks > 1 ? kLongest : options.timeout_ms);
+    made.set("on_existing", options.on_existing).set("compression", options.compression);
+    return rank == 0 ? made : made.set("wait", 0);
+  }
+
   Status open(uint32_t rank) {
     CKPT_TRY(job_.check());
     const std::string session_string = ranks_.empty() ? "" : ranks_[0].session.string();
-    client::Options options = client_options(request_.options);
     CKPT_ASSIGN(client::Session session,
-                result(client::Session::open(store_, rank, from_.ranks, session_string, options)));
-    if (from_.ranks > 1) options.set("timeout_ms", kLongest);
-    CKPT_ASSIGN(client::Save save, result(client::Save::create(session, request_.label, request_.step, options)));
+                result(client::Session::open(store_, rank, from_.ranks, session_string, for_session())));
+    CKPT_ASSIGN(client::Save save,
+                result(client::Save::create(session, request_.label, request_.step, for_save(rank))));
     if (ranks_.size() > 1) ranks_.pop_back();  // of the other ranks only one is open
     ranks_.push_back({std::move(session), std::move(save)});
     return Ok();
@@ -115,7 +127,6 @@ class Importer {
     CKPT_ASSIGN(const client::Job job, result(save().start()));  // given up where another rank fails
     // Rank 0 decides about the label before the others begin.
     CKPT_TRY(follow(job, CKPT_JOB_WRITTEN, &job_));
-    CKPT_TRY(request_.options.set_int("wait", 0));
     for (uint32_t rank = 1; rank < from_.ranks; rank++) {
       Status status = play(rank);
       if (status.ok()) continue;

@@ -15,7 +15,8 @@ namespace ckpt::interop {
 struct ImportRequest {
   std::string label;
   int64_t step = -1;
-  Options options;  // those that are for imports
+  ImportOptions options;
+  client::Options of_saves{};  // what its saves have besides
 };
 
 // The id of what was saved. Elements go from the mapped files to the save. `job` tells how far it is, and can cancel

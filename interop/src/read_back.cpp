@@ -40,10 +40,9 @@ class Comparison {
       if (piece.lies_apart(tensor.shape) && files_.files.place(piece.bytes).ok()) apart.push_back(piece.bytes);
     CKPT_TRY(files_.files.spill(apart));
     uint64_t at = 0;
-    TensorStream stream(state_, client_options(Options()), *left_,
-                        [&](std::span<const TensorStream::Piece>, Bytes piece) {
-                          return piece.empty() ? Ok() : compare_piece(tensor, piece, &at);
-                        });
+    TensorStream stream(state_, {}, *left_, [&](std::span<const TensorStream::Piece>, Bytes piece) {
+      return piece.empty() ? Ok() : compare_piece(tensor, piece, &at);
+    });
     CKPT_TRY(stream.add(0, range));
     return stream.flush();
   }

@@ -113,9 +113,9 @@ Status point(const client::Reader& reader, const ForeignTensor& target, ForeignT
 }
 
 // The checkpoint as if somebody else had written it.
-Result<ForeignCheckpoint> foreign(const client::Reader& reader, const Options& options) {
+Result<ForeignCheckpoint> foreign(const client::Reader& reader, const ExportOptions& options) {
   ForeignCheckpoint out;
-  auto file = std::make_unique<CheckpointFile>(reader, client_options(options));
+  auto file = std::make_unique<CheckpointFile>(reader, reading_options(options));
   std::map<std::string, size_t> place;
   for (const bool aliases : {false, true})
     for (uint64_t i = 0; i < reader.tensor_count(); i++) {
@@ -161,13 +161,13 @@ struct State::Changed {
   const ForeignTensor* read = nullptr;  // the last one that was
 };
 
-Result<State> State::make(const client::Reader& reader, const Options& options) {
+Result<State> State::make(const client::Reader& reader, const ExportOptions& options) {
   State state(reader);
   CKPT_ASSIGN(Changes changes, changes_of(options, ""));
   if (changes.empty()) return state;
   changes.views = false;
-  if (const std::string at = options.str("at"); changes.at.empty() && !at.empty()) changes.at = at + '/';
-  if (options.str("config").empty()) {
+  if (changes.at.empty() && !options.at.empty()) changes.at = options.at + '/';
+  if (options.config.empty()) {
     CKPT_ASSIGN(Variables::Values values, imported_sizes(reader));
     changes.variables.use_values(std::move(values));
   }

@@ -16,7 +16,7 @@ class State {
   // As it is.
   State(const client::Reader& reader) : reader_(&reader) {}
   // As options map, map_back, config, only, exclude and cast say. The errors of change().
-  static Result<State> make(const client::Reader& reader, const Options& options);
+  static Result<State> make(const client::Reader& reader, const ExportOptions& options);
 
   // Tensors and aliases, in the order of their names; texts are borrowed.
   uint64_t tensor_count() const;

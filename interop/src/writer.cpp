@@ -10,7 +10,7 @@ static Status write_file(const ExportRequest& request, const ExportFile& planned
                          MutableBytes buffer) {
   if (!planned.is_packed) CKPT_TRY(file.reserve(planned.bytes));
   CKPT_TRY(planned.body->begin(file));
-  TensorStream stream(request.reader, client_options(request.options), buffer,
+  TensorStream stream(request.reader, reading_options(request.options), buffer,
                       [&](std::span<const TensorStream::Piece> pieces, Bytes bytes) -> Status {
                         CKPT_TRY(request.job.check());
                         request.job.counters.bytes_done += bytes.size();

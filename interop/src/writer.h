@@ -23,8 +23,8 @@ namespace ckpt::interop {
 struct ExportRequest {
   State reader;      // what is written
   std::string path;  // must not exist; appears complete or not at all
-  Options options;   // those that are for exports
-  Job& job;          // tells how far it is, and can cancel it
+  ExportOptions options;
+  Job& job;  // tells how far it is, and can cancel it
 };
 
 // The bytes of one file, from front to back.

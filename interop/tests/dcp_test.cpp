@@ -33,8 +33,7 @@ class Dcp : public StoreTest {
                      const char* run = "main") {
     const client::Reader reader(open(label, run));
     Job job;
-    ExportRequest request{reader, path(to), {}, job};
-    EXPECT_TRUE(request.options.set_int("shards", shards).ok());
+    const ExportRequest request{reader, path(to), {.shards = shards}, job};
     const Result<ExportPlan> plan = plan_dcp(request, cut_from);
     const Status status = plan.ok() ? write_export(request, *plan) : plan.status();
     return {status.code(), status.message(), {}};

@@ -43,8 +43,7 @@ class Hfai : public StoreTest {
                        const char* run = "main") {
     const client::Reader reader(open(label, run));
     Job job;
-    ExportRequest request{reader, path(to), {}, job};
-    EXPECT_TRUE(request.options.set_int("shards", shards).ok());
+    const ExportRequest request{reader, path(to), {.shards = shards}, job};
     const Result<ExportPlan> plan = plan_hfai(request, large_bytes);
     const Status status = plan.ok() ? write_export(request, *plan) : plan.status();
     Failure failure{status.code(), status.message(), {}};

@@ -27,8 +27,7 @@ class ForeignReader : public StoreTest {
 
   Status import() {
     const Borrowed<client::Store> store(store_);
-    ImportRequest request{"l", 3, {}};
-    CKPT_TRY(request.options.set_str("run", "import"));
+    const ImportRequest request{"l", 3, {.run = "import", .is_set = {.run = true}}};
     Job job;
     return import_checkpoint(*store, from_, request, job).status();
   }

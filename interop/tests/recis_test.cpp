@@ -193,8 +193,7 @@ TEST_F(Recis, RowsPassInManyWindowsAsInOne) {
   {
     const Borrowed<client::Reader> reader(opened);
     Job job;
-    ExportRequest request{State(*reader), path("run"), {}, job};
-    ASSERT_TRUE(request.options.set_int("shards", 2).ok());
+    const ExportRequest request{State(*reader), path("run"), {.shards = 2}, job};
     const Result<ExportPlan> plan = plan_recis(request, 200);  // a few rows
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     const Status written = write_export(request, *plan);

@@ -123,9 +123,7 @@ class RemoteFiles : public StoreTest {
     ASSERT_TRUE(changed.ok()) << changed.message();
   }
   void import_it(ForeignCheckpoint& from) {
-    ImportRequest request{"it", 3, {}};
-    ASSERT_TRUE(request.options.set_str("run", "import").ok());
-    ASSERT_TRUE(request.options.set_int("staging_bytes", 16 << 20).ok());
+    const ImportRequest request{"it", 3, {.run = "import", .is_set = {.run = true}}, {{"staging_bytes", 16 << 20}}};
     Job job;
     const Borrowed<client::Store> store(store_);
     const auto id = import_checkpoint(*store, from, request, job);

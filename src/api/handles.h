@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "base/call_options.h"
 #include "base/caller.h"
 #include "base/job.h"
-#include "base/options.h"
 #include "base/report.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"

@@ -21,22 +21,9 @@ ckpt_status ckpt_keeper_new(ckpt_keeper** out, const ckpt_store* store, uint32_t
     if (!out || !store) return null_status("out or store");
     if (store->forked()) return forked_status();
     CKPT_TRY(refuse_job(options));
-    const Options& bag = options_of(options);
-    CKPT_ASSIGN(auto made, Keeper::make({.run = bag.str("run"),
-                                         .every = bag.str("every"),
-                                         .label = bag.str("label"),
-                                         .keep_best = bag.str("keep_best"),
-                                         .time_limit = bag.str("time_limit"),
-                                         .keep_last = bag.integer("keep_last"),
-                                         .keep_every = bag.integer("keep_every"),
-                                         .margin_ms = bag.integer("time_margin_ms"),
-                                         .replace = bag.str("on_existing") == "replace",
-                                         .fresh = bag.integer("fresh") == 1,
-                                         .ranks_agree = bag.integer("ranks_agree") == 1,
-                                         .pass_damaged = bag.str("on_damaged") == "pass",
-                                         .rank = rank,
-                                         .world_size = world_size}));
-    *out = new ckpt_keeper{{}, std::move(made), *store, bag.integer("timeout_ms")};
+    const KeeperOptions given = keeper_options(options_of(options));
+    CKPT_ASSIGN(auto made, Keeper::make(given, rank, world_size));
+    *out = new ckpt_keeper{{}, std::move(made), *store, given.timeout_ms};
     return Ok();
   });
 }
@@ -49,7 +36,7 @@ const char* ckpt_keeper_warning(const ckpt_keeper* keeper) { return keeper ? kee
 template <typename T, typename Body>
 static Result<T> ask_store(const ckpt_keeper* keeper, Body body) {
   return make_apart<T>(std::make_shared<Job>(), keeper->patience_ms,
-                       [kept = keeper->store, run = keeper->keeper->settings().run, body = std::move(body)](Job&) {
+                       [kept = keeper->store, run = keeper->keeper->options().run, body = std::move(body)](Job&) {
                          return body(kept.places(), run);
                        });
 }
@@ -129,7 +116,8 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
     }
     Options bag = options_of(options);
     for (const auto& [key, value] : how.options) CKPT_TRY(set_option(&bag, key, value));
-    CKPT_ASSIGN(auto save, save::Save::make(session->session, how.label, how.step, bag));
+    CKPT_ASSIGN(auto save,
+                save::Save::make(session->session, how.label, how.step, save_options(bag), session_options(bag)));
     CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
     for (const auto& [key, value] : how.attributes) CKPT_TRY(save->noted(save->set_attr("", key, value)));
     const auto outcome = std::make_shared<std::atomic<keeper::Outcome>>(keeper::Outcome::kRunning);
@@ -191,7 +179,7 @@ ckpt_status ckpt_keeper_find(ckpt_keeper* keeper, const char* selector, const ch
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(keeper, "keeper"));
     if (!selector || !id) return null_status("selector or id");
-    const bool refuse_damaged = !keeper->keeper->settings().pass_damaged;
+    const bool refuse_damaged = keeper->keeper->options().on_damaged == "error";
     const auto find = [search = keeper->keeper->search(selector), refuse_damaged](
                           const checkpoint::Places& places, const std::string& run) -> Result<Found> {
       if (!search.before.empty()) return find_before(places, run, search);

@@ -65,7 +65,7 @@ ckpt_status ckpt_call_new(ckpt_call** out, const ckpt_options* options, ckpt_err
     if (!out) return null_status("out");
     auto call = std::make_unique<ckpt_call>();
     CKPT_ASSIGN(call->job, job_for(options));
-    call->job->call->bound(options_of(options).integer("timeout_ms"));
+    call->job->call->bound(options_of(options).timeout_ms());
     call->job->begin_outside();
     *out = call.release();
     return Ok();

@@ -11,7 +11,7 @@ ckpt_status ckpt_load_new(ckpt_load** out, const ckpt_reader* reader, const ckpt
     if (!out || !reader) return null_status("out or reader");
     if (reader->forked()) return forked_status();
     CKPT_TRY(refuse_job(options));
-    CKPT_ASSIGN(auto load, load::Load::make(reader->checkpoint, options_of(options)));
+    CKPT_ASSIGN(auto load, load::Load::make(reader->checkpoint, load_options(options_of(options))));
     *out = new ckpt_load{{}, std::move(load)};
     return Ok();
   });

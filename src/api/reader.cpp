@@ -20,12 +20,13 @@ ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const c
     if (!out || !store || !selector) return null_status("out, store or selector");
     if (store->forked()) return forked_status();
     CKPT_TRY(refuse_job(options));
-    const Options& bag = options_of(options);
-    const auto open = [kept = ckpt_store(*store), asked = std::string(selector), run = bag.str("run"),
-                       strict = bag.str("on_damaged") == "error", threads = resolve_threads(bag.integer("threads"))](
-                          Job&) { return Checkpoint::open(kept.store, {asked, run, strict}, threads, kept.mirror); };
+    const ReaderOptions given = reader_options(options_of(options));
+    const auto open = [kept = ckpt_store(*store), asked = std::string(selector), given](Job&) {
+      return Checkpoint::open(kept.store, {asked, given.run, given.on_damaged == "error"},
+                              resolve_threads(given.threads), kept.mirror);
+    };
     CKPT_ASSIGN(auto checkpoint,
-                make_apart<std::shared_ptr<Checkpoint>>(std::make_shared<Job>(), bag.integer("timeout_ms"), open));
+                make_apart<std::shared_ptr<Checkpoint>>(std::make_shared<Job>(), given.timeout_ms, open));
     *out = new ckpt_reader{{}, std::move(checkpoint), store->cache_trouble};
     return Ok();
   });
@@ -264,14 +265,11 @@ ckpt_status ckpt_reader_map(const ckpt_reader* reader, const char* tensor, const
     CKPT_TRY(usable(reader, "reader"));
     if (!tensor || !data || !size) return null_status("tensor, data or size");
     CKPT_TRY(refuse_job(options));
-    const Options& bag = options_of(options);
-    const load::MapOptions how{.verify = bag.integer("verify") != 0,
-                               .unlocked = bag.integer("map_unlocked") != 0,
-                               .threads = resolve_threads(bag.integer("threads"))};
-    const auto map = [kept = reader->checkpoint, name = std::string(tensor), how](Job&) {
-      return load::map_tensor(*kept, name, how);
+    const MapOptions given = map_options(options_of(options));
+    const auto map = [kept = reader->checkpoint, name = std::string(tensor), given](Job&) {
+      return load::map_tensor(*kept, name, given);
     };
-    CKPT_ASSIGN(Bytes bytes, make_apart<Bytes>(std::make_shared<Job>(), bag.integer("timeout_ms"), map));
+    CKPT_ASSIGN(Bytes bytes, make_apart<Bytes>(std::make_shared<Job>(), given.timeout_ms, map));
     checkpoint::note_loaded(reader->checkpoint->summary(), reader->checkpoint->summary().step);
     *data = bytes.data();
     *size = bytes.size();
@@ -285,20 +283,13 @@ ckpt_status ckpt_reader_verify(const ckpt_reader* reader, const ckpt_options* op
     CKPT_TRY(usable(reader, "reader"));
     if (!out) return null_status("out");
     CKPT_TRY(refuse_job(options));
-    const Options& bag = options_of(options);
-    std::string mode = bag.str("verify_mode");
-    maintain::VerifyOptions settings{.mode = mode == "full"    ? maintain::VerifyMode::kFull
-                                             : mode == "quick" ? maintain::VerifyMode::kQuick
-                                                               : maintain::VerifyMode::kSample,
-                                     .sample_k = static_cast<uint64_t>(bag.integer("sample_k")),
-                                     .sample_n = static_cast<uint64_t>(bag.integer("sample_n")),
-                                     .threads = resolve_threads(bag.integer("threads"))};
-    if (settings.sample_k > settings.sample_n)
-      return Status(CKPT_INVALID, strformat("sample {} of {}", settings.sample_k, settings.sample_n));
+    const VerifyOptions given = verify_options(options_of(options));
+    if (given.sample_k > given.sample_n)
+      return Status(CKPT_INVALID, strformat("sample {} of {}", given.sample_k, given.sample_n));
     auto handle = new_job();
-    handle->job->call->bound(bag.integer("timeout_ms"));
-    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, settings](Job& job) {
-      return maintain::verify_checkpoint(*kept, settings, job);
+    handle->job->call->bound(given.timeout_ms);
+    CKPT_TRY(handle->job->start(CKPT_JOB_DONE, [kept = reader->checkpoint, given](Job& job) {
+      return maintain::verify_checkpoint(*kept, given, job);
     }));
     *out = handle.release();
     return Ok();
@@ -311,15 +302,15 @@ ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b, const c
     CKPT_TRY(usable(a, "a"));
     CKPT_TRY(usable(b, "b"));
     if (!out) return null_status("out");
-    const Options& bag = options_of(options);
-    const auto compare = [left = a->checkpoint, right = b->checkpoint, values = bag.integer("values") != 0,
-                          threads = resolve_threads(bag.integer("threads"))](Job& job) -> Result<Report> {
+    const DiffOptions given = diff_options(options_of(options));
+    const auto compare = [left = a->checkpoint, right = b->checkpoint, given](Job& job) -> Result<Report> {
       Report report;
-      CKPT_TRY(maintain::diff_checkpoints(*left, *right, values, threads, &report, job));
+      const unsigned threads = resolve_threads(given.threads);
+      CKPT_TRY(maintain::diff_checkpoints(*left, *right, given.values, threads, &report, job));
       return report;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-    CKPT_ASSIGN(Report report, make_apart<Report>(job, bag.integer("timeout_ms"), compare));
+    CKPT_ASSIGN(Report report, make_apart<Report>(job, given.timeout_ms, compare));
     *out = new ckpt_report{{}, std::move(report)};
     return Ok();
   });
@@ -330,17 +321,14 @@ ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, co
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(reader, "reader"));
     CKPT_TRY(usable(to, "to"));
-    const Options& bag = options_of(options);
-    const maintain::CopyOptions settings{.full = bag.str("check") == "full",
-                                         .threads = resolve_threads(bag.integer("threads")),
-                                         .memory = static_cast<uint64_t>(bag.integer("staging_bytes"))};
-    const auto copy = [from = reader->checkpoint, into = to->store, settings](Job& job) -> Result<Report> {
+    const CopyOptions given = copy_options(options_of(options));
+    const auto copy = [from = reader->checkpoint, into = to->store, given](Job& job) -> Result<Report> {
       Report findings;
-      CKPT_TRY(maintain::copy_checkpoint(*from, *into, settings, &findings, job));
+      CKPT_TRY(maintain::copy_checkpoint(*from, *into, given, &findings, job));
       return findings;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-    CKPT_ASSIGN(Report findings, make_apart<Report>(job, bag.integer("timeout_ms"), copy));
+    CKPT_ASSIGN(Report findings, make_apart<Report>(job, given.timeout_ms, copy));
     if (report) *report = new ckpt_report{{}, std::move(findings)};
     return Ok();
   });

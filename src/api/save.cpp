@@ -10,7 +10,8 @@ ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const ch
   return guard(err, [&]() -> Status {
     if (!out || !session || !label) return null_status("out, session or label");
     if (session->forked()) return forked_status();
-    CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, options_of(options)));
+    const Options& bag = options_of(options);
+    CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, save_options(bag), session_options(bag)));
     CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
     *out = new ckpt_save{{}, std::move(save), session->mirror};
     return Ok();

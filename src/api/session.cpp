@@ -7,12 +7,12 @@ using namespace ckpt::api;
 // Rank 0's, which copies for all; null if the store has no mirror.
 static Result<std::shared_ptr<maintain::Mirror>> start_mirror(const ckpt_store& store,
                                                               const std::shared_ptr<session::Session>& session,
-                                                              const Options& options) {
+                                                              const SessionOptions& options) {
   if (!store.mirror || session->rank() != 0) return std::shared_ptr<maintain::Mirror>();
   auto fenced = [session, mirror = store.mirror] { return session::check_fence(*mirror, session->plan()); };
   auto holds = [session](const format::Summary& summary) { return session->continuation().holds(summary); };
-  return maintain::Mirror::start({store.store, store.mirror, session->plan().run, options.integer("mirror_keep_last"),
-                                  std::move(fenced), std::move(holds), options.integer("timeout_ms")});
+  return maintain::Mirror::start({store.store, store.mirror, session->plan().run, options.mirror_keep_last,
+                                  std::move(fenced), std::move(holds), options.timeout_ms});
 }
 
 ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
@@ -20,20 +20,20 @@ ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint3
   return guard(err, [&]() -> Status {
     if (!out || !store) return null_status("out or store");
     if (store->forked()) return forked_status();
-    if (options_of(options).integer("mirror_keep_last") != 0 && !store->mirror)
+    const SessionOptions asked = session_options(options_of(options));
+    if (asked.mirror_keep_last != 0 && !store->mirror)
       return Status(CKPT_INVALID, "option mirror_keep_last has no effect: the store was opened without option mirror");
     std::optional<std::string> given;
     if (session_string) given = session_string;
-    const auto open = [kept = ckpt_store(*store), rank, world_size, given,
-                       bag = options_of(options)](Job& job) -> Result<ckpt_session> {
+    const auto open = [kept = ckpt_store(*store), rank, world_size, given, asked](Job& job) -> Result<ckpt_session> {
       CKPT_ASSIGN(auto session, session::Session::open(kept.store, rank, world_size, given ? given->c_str() : nullptr,
-                                                       bag, job, kept.mirror));
-      CKPT_ASSIGN(auto mirror, start_mirror(kept, session, bag));
+                                                       asked, job, kept.mirror));
+      CKPT_ASSIGN(auto mirror, start_mirror(kept, session, asked));
       std::shared_ptr<store::Lock> turn = session->take_turn();
       return ckpt_session{{}, std::move(session), std::move(mirror), std::move(turn)};
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-    CKPT_ASSIGN(ckpt_session session, make_apart<ckpt_session>(job, options_of(options).integer("timeout_ms"), open));
+    CKPT_ASSIGN(ckpt_session session, make_apart<ckpt_session>(job, asked.timeout_ms, open));
     *out = new ckpt_session(std::move(session));
     return Ok();
   });

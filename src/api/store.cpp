@@ -11,28 +11,11 @@ ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_option
   return guard(err, [&]() -> Status {
     if (!out || !uri) return null_status("out or uri");
     CKPT_TRY(refuse_job(options));
-    const Options& bag = options_of(options);
-    const store::StoreOptions settings{
-        .direct_io = bag.str("direct_io") == "auto",
-        .uring = bag.str("io_engine") == "auto",
-        .recycle = bag.str("recycle") == "auto",
-        .cache = {.directory = bag.str("cache"), .bytes = static_cast<uint64_t>(bag.integer("cache_bytes"))},
-        .s3 = {.endpoint = bag.str("endpoint"),
-               .region = bag.str("region"),
-               .profile = bag.str("profile"),
-               .ca_file = bag.str("ca_file"),
-               .path_style = bag.str("path_style"),
-               .conditional = bag.str("conditional_puts") == "require",
-               .grace_ms = bag.integer("prune_grace_ms"),
-               .timing = {}},
-        .web = {.header = bag.str("http_header"), .ca_file = bag.str("ca_file"), .timing = {}}};
-    const auto open = [asked = std::string(uri), mirror = bag.str("mirror"), settings](Job&) {
-      return store::open_places(asked, mirror, settings);
-    };
-    const int64_t patience_ms = bag.integer("timeout_ms");
-    CKPT_ASSIGN(auto opened, make_apart<store::OpenedPlaces>(std::make_shared<Job>(), patience_ms, open));
+    const StoreOptions given = store_options(options_of(options));
+    const auto open = [asked = std::string(uri), given](Job&) { return store::open_places(asked, given); };
+    CKPT_ASSIGN(auto opened, make_apart<store::OpenedPlaces>(std::make_shared<Job>(), given.timeout_ms, open));
     *out = new ckpt_store{
-        {}, std::move(opened.store), std::move(opened.mirror), std::move(opened.cache_trouble), patience_ms};
+        {}, std::move(opened.store), std::move(opened.mirror), std::move(opened.cache_trouble), given.timeout_ms};
     return Ok();
   });
 }
@@ -113,13 +96,11 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
     if (!store || !selector) return null_status("store or selector");
     CKPT_TRY(refuse_job(options));
     if (store->forked()) return forked_status();
-    const Options& bag = options_of(options);
-    const auto find = [kept = ckpt_store(*store), asked = std::string(selector), run = bag.str("run"),
-                       strict = bag.str("on_damaged") == "error"](Job&) {
-      return checkpoint::find_checkpoint(kept.places(), {asked, run, strict});
+    const FindOptions given = find_options(options_of(options));
+    const auto find = [kept = ckpt_store(*store), asked = std::string(selector), given](Job&) {
+      return checkpoint::find_checkpoint(kept.places(), {asked, given.run, given.on_damaged == "error"});
     };
-    CKPT_ASSIGN(auto found,
-                make_apart<checkpoint::Selection>(std::make_shared<Job>(), bag.integer("timeout_ms"), find));
+    CKPT_ASSIGN(auto found, make_apart<checkpoint::Selection>(std::make_shared<Job>(), given.timeout_ms, find));
     ckpt_checkpoint_info info{};
     checkpoint::fill_info(found, &info);
     return put_info(info, out);
@@ -140,12 +121,12 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
                              ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(store, "store"));
-    const Options& bag = options_of(options);
-    const commit::RetentionPolicy policy{.run = bag.str("run"),
-                                         .keep_last = bag.integer("keep_last"),
-                                         .keep_every = bag.integer("keep_every"),
-                                         .protect = bag.str("protect"),
-                                         .dry_run = bag.integer("dry_run") == 1};
+    const PruneOptions given = prune_options(options_of(options));
+    const commit::RetentionPolicy policy{.run = given.run,
+                                         .keep_last = given.keep_last,
+                                         .keep_every = given.keep_every,
+                                         .protect = given.protect,
+                                         .dry_run = given.dry_run == 1};
     const auto work = [kept = store->store, policy](Job& job) -> Result<Report> {
       Report findings;
       CKPT_TRY(commit::apply_retention(*kept, policy, &findings, job));
@@ -153,7 +134,7 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
       return findings;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-    CKPT_ASSIGN(Report findings, make_apart<Report>(job, bag.integer("timeout_ms"), work));
+    CKPT_ASSIGN(Report findings, make_apart<Report>(job, given.timeout_ms, work));
     if (report) *report = new ckpt_report{{}, std::move(findings)};
     return Ok();
   });
@@ -164,16 +145,16 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
-    const Options& bag = options_of(options);
-    const auto work = [kept = store->store, broken = std::string(id), dry_run = bag.integer("dry_run") != 0,
-                       force = bag.integer("force") != 0](Job& job) -> Result<Report> {
+    const RepairOptions given = repair_options(options_of(options));
+    const auto work = [kept = store->store, broken = std::string(id), given](Job& job) -> Result<Report> {
+      const bool dry_run = given.dry_run != 0;
       Report findings;
-      CKPT_TRY(maintain::repair_checkpoint(*kept, broken, dry_run, force, &findings, job));
+      CKPT_TRY(maintain::repair_checkpoint(*kept, broken, dry_run, given.force, &findings, job));
       CKPT_TRY(maintain::remove_dead_copies(*kept, dry_run, &findings, job));
       return findings;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
-    CKPT_ASSIGN(Report findings, make_apart<Report>(job, bag.integer("timeout_ms"), work));
+    CKPT_ASSIGN(Report findings, make_apart<Report>(job, given.timeout_ms, work));
     if (report) *report = new ckpt_report{{}, std::move(findings)};
     return Ok();
   });

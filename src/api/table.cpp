@@ -141,6 +141,7 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
     if (id_count != 0 && full.kind != CKPT_SHARE_IDS)
       return Status(CKPT_INVALID, strformat("{} ids for a share of kind {}", id_count, full.kind));
     CKPT_ASSIGN(const auto job, job_for(options));
+    const ShareOptions given = share_options(options_of(options));
     load::ShareRequest request{full.kind,
                                full.bucket_first,
                                full.bucket_end,
@@ -148,12 +149,11 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
                                full.count,
                                full.window_rows,
                                std::vector<uint64_t>(ids, ids + id_count),
-                               options_of(options).integer("threads")};
+                               given.threads};
     const auto open = [kept = reader->checkpoint, name = std::string(table), request](Job& running) mutable {
       return load::Share::open(kept, name, std::move(request), running);
     };
-    CKPT_ASSIGN(auto share,
-                make_apart<std::shared_ptr<const load::Share>>(job, options_of(options).integer("timeout_ms"), open));
+    CKPT_ASSIGN(auto share, make_apart<std::shared_ptr<const load::Share>>(job, given.timeout_ms, open));
     *out = new ckpt_share{{}, std::move(share)};
     return Ok();
   });

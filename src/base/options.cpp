@@ -32,8 +32,6 @@ static bool is_among(std::string_view value, const std::vector<std::string_view>
   return std::find(words.begin(), words.end(), value) != words.end();
 }
 
-bool OptionRow::is_for(std::string_view call) const { return is_among(call, split(used_by, ' ')); }
-
 Status Options::set_str(std::string_view key, std::string_view value) {
   const OptionRow* row = find_row(key);
   if (!row) return unknown(key);
@@ -61,14 +59,9 @@ Status Options::set_int(std::string_view key, int64_t value) {
   return Ok();
 }
 
-std::string Options::str(std::string_view key) const {
-  if (auto found = values_.find(key); found != values_.end()) return std::get<std::string>(found->second);
-  return find_row(key)->fallback_text;
-}
-
-int64_t Options::integer(std::string_view key) const {
-  if (auto found = values_.find(key); found != values_.end()) return std::get<int64_t>(found->second);
-  return find_row(key)->fallback_int;
+int64_t Options::timeout_ms() const {
+  const int64_t* const set = set_integer("timeout_ms");
+  return set ? *set : find_row("timeout_ms")->fallback_int;
 }
 
 const Options& options_of(const ckpt_options* handle) {

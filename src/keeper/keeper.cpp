@@ -15,34 +15,33 @@ static Status invalid(std::string text) { return Status(CKPT_INVALID, std::move(
 
 // ---- the policy ----
 
-static std::map<std::string, std::string, std::less<>> fixed_variables(const KeeperSettings& settings) {
-  const std::string size = std::to_string(settings.world_size);
+static std::map<std::string, std::string, std::less<>> fixed_variables(const std::string& run, uint32_t world_size) {
+  const std::string size = std::to_string(world_size);
   const char* const local = std::getenv("LOCAL_WORLD_SIZE");
   // A checkpoint is one for all ranks.
-  return {{"run_name", settings.run}, {"world_size", size}, {"local_world_size", local ? local : size}, {"rank", "0"},
-          {"local_rank", "0"},        {"node_rank", "0"}};
+  return {{"run_name", run}, {"world_size", size}, {"local_world_size", local ? local : size},
+          {"rank", "0"},     {"local_rank", "0"},  {"node_rank", "0"}};
 }
 
-Result<std::unique_ptr<Keeper>> Keeper::make(KeeperSettings settings) {
-  if (settings.rank >= settings.world_size)
-    return invalid(strformat("rank {} of {}", settings.rank, settings.world_size));
-  CKPT_ASSIGN(auto labels, LabelTemplate::parse(settings.label, fixed_variables(settings)));
-  std::unique_ptr<Keeper> keeper(new Keeper(std::move(settings), std::move(labels)));
+Result<std::unique_ptr<Keeper>> Keeper::make(KeeperOptions options, uint32_t rank, uint32_t world_size) {
+  if (rank >= world_size) return invalid(strformat("rank {} of {}", rank, world_size));
+  CKPT_ASSIGN(auto labels, LabelTemplate::parse(options.label, fixed_variables(options.run, world_size)));
+  std::unique_ptr<Keeper> keeper(new Keeper(std::move(options), rank, world_size, std::move(labels)));
   CKPT_TRY(keeper->read_policy());
   CKPT_TRY(keeper->check());
   return keeper;
 }
 
 Status Keeper::read_policy() {
-  CKPT_ASSIGN(schedule_, Schedule::parse(settings_.every));
-  CKPT_ASSIGN(best_, Best::parse(settings_.keep_best));
-  if (settings_.fresh) from_ = -1;
-  return settings_.time_limit.empty() ? Ok() : read_time_limit();
+  CKPT_ASSIGN(schedule_, Schedule::parse(options_.every));
+  CKPT_ASSIGN(best_, Best::parse(options_.keep_best));
+  if (options_.fresh) from_ = -1;
+  return options_.time_limit.empty() ? Ok() : read_time_limit();
 }
 
 Status Keeper::read_time_limit() {
   double seconds = 0;
-  if (settings_.time_limit == "slurm") {
+  if (options_.time_limit == "slurm") {
     const char* const text = std::getenv("SLURM_JOB_END_TIME");
     if (!text)
       return invalid("time_limit slurm: SLURM_JOB_END_TIME is not set; give a time from now, such as \"90 min\"");
@@ -50,24 +49,24 @@ Status Keeper::read_time_limit() {
     const auto end = system_clock::from_time_t(static_cast<time_t>(std::strtoll(text, nullptr, 10)));
     seconds = std::chrono::duration<double>(end - system_clock::now()).count();
   } else {
-    CKPT_ASSIGN(seconds, parse_seconds("time_limit", settings_.time_limit));
+    CKPT_ASSIGN(seconds, parse_seconds("time_limit", options_.time_limit));
   }
-  const std::chrono::duration<double> limit(seconds - static_cast<double>(settings_.margin_ms) / 1000);
+  const std::chrono::duration<double> limit(seconds - static_cast<double>(options_.time_margin_ms) / 1000);
   end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   return Ok();
 }
 
 Status Keeper::check() const {
-  if (settings_.keep_last == 0 && settings_.keep_every != 0)
+  if (options_.keep_last == 0 && options_.keep_every != 0)
     return invalid(
         "keep_every has no effect without keep_last, which says how many of the newest checkpoints stay: "
         "without it all are kept");
-  if (settings_.keep_last > 0 && !labels_.numbered())
+  if (options_.keep_last > 0 && !labels_.numbered())
     return invalid(
         strformat("keep_last removes only checkpoints whose label has their step in it: expected {{step}} or "
                   "{{batch}} in label, found \"{}\"",
                   labels_.text()));
-  if (settings_.world_size > 1 && !settings_.ranks_agree && needs_votes())
+  if (world_size_ > 1 && !options_.ranks_agree && needs_votes())
     return invalid(
         "ranks that do not agree (ranks_agree=0) cannot save by a clock or a time limit: each would save "
         "another step");
@@ -105,16 +104,16 @@ Status Keeper::step(int64_t number, bool due, int64_t* votes) {
   if (votes) {
     CKPT_ASSIGN(due_, schedule_.due_by_counters(now, now_));
     const int64_t why = why_to_stop();
-    if ((due || why) && settings_.world_size > 1 && !settings_.ranks_agree)
+    if ((due || why) && world_size_ > 1 && !options_.ranks_agree)
       return invalid(
           "ranks that do not agree (ranks_agree=0) save by counters only: a rule or a signal of one rank "
           "would make it save another step than the others");
     const std::chrono::duration<double> since = Clock::now() - saved_at_;
-    const int64_t own[kVotes] = {due || schedule_.due_by_clock(since.count()), why, number, -number, settings_.rank};
+    const int64_t own[kVotes] = {due || schedule_.due_by_clock(since.count()), why, number, -number, rank_};
     std::ranges::copy(own, votes);
     std::ranges::copy(own, own_votes_);
     voting_ = true;
-    if (now_ && number < now_->step && settings_.rank == 0)
+    if (now_ && number < now_->step && rank_ == 0)
       warning_ = strformat(
           "step {} comes after step {}, and nothing was restored in between: `every` counts steps "
           "upwards, and does not save it",
@@ -126,14 +125,14 @@ Status Keeper::step(int64_t number, bool due, int64_t* votes) {
 
 Status Keeper::decide(const int64_t* votes, int32_t* what) {
   if (!voting_) return invalid("there is nothing to decide: ckpt_keeper_step with votes comes before");
-  const bool several = settings_.world_size > 1 && settings_.ranks_agree;
+  const bool several = world_size_ > 1 && options_.ranks_agree;
   if (!votes && several && (needs_votes() || own_votes_[0] || own_votes_[1]))
     return invalid("the votes are missing: one rank alone may want a save, so all ranks combine theirs in each step");
-  if (votes && several && votes[4] != settings_.world_size - 1)
+  if (votes && several && votes[4] != world_size_ - 1)
     return invalid(
         strformat("the votes are not those of all ranks, each by its maximum: expected {} as the last one, "
                   "found {}",
-                  settings_.world_size - 1, votes[4]));
+                  world_size_ - 1, votes[4]));
   if (!votes) votes = own_votes_;
   if (votes[2] != -votes[3])
     return Status(CKPT_MISMATCH, strformat("the ranks are at different steps, from {} to {}", -votes[3], votes[2]))
@@ -148,7 +147,7 @@ Status Keeper::decide(const int64_t* votes, int32_t* what) {
 }
 
 Status Keeper::catch_signal(int number) {
-  if (settings_.world_size > 1 && !settings_.ranks_agree)
+  if (world_size_ > 1 && !options_.ranks_agree)
     return invalid("ranks that do not agree (ranks_agree=0) cannot save on a signal: each would save another step");
   return signals_.add(number);
 }
@@ -185,8 +184,7 @@ static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kep
                                   kOption = "option.", kAttribute = "attribute.";
 
 Result<const std::string*> Keeper::plan(const char* label) {
-  if (!plans())
-    return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", settings_.rank));
+  if (!plans()) return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", rank_));
   if (!now_) return invalid("there is nothing to save: ckpt_keeper_step comes before");
   look();
   std::string name = label ? label : "";
@@ -200,10 +198,10 @@ Result<const std::string*> Keeper::plan(const char* label) {
   const auto add = [&](std::string_view kind, std::string_view key, std::string value) {
     plan.emplace_back(std::string(kind).append(key), std::move(value));
   };
-  if (settings_.replace || replaced_.contains(name)) add(kOption, "on_existing", "replace");
-  if (settings_.keep_last > 0 && history_) {
-    add(kOption, "keep_last", std::to_string(history_->keep_last(settings_.keep_last, next)));
-    add(kOption, "keep_every", std::to_string(settings_.keep_every));
+  if (options_.on_existing == "replace" || replaced_.contains(name)) add(kOption, "on_existing", "replace");
+  if (options_.keep_last > 0 && history_) {
+    add(kOption, "keep_last", std::to_string(history_->keep_last(options_.keep_last, next)));
+    add(kOption, "keep_every", std::to_string(options_.keep_every));
     add(kOption, "protect", history_->protected_labels(best_, next));
   }
   for (auto& [key, value] : attributes_of(*now_, next.kept, best_)) add(kAttribute, key, value);
@@ -256,7 +254,7 @@ const std::string* Keeper::found(std::string id, std::string warning) {
 
 Status Keeper::pass_over(const Status& failure) {
   if (found_.empty()) return invalid("there is nothing to pass over: ckpt_keeper_find comes before");
-  if (selector_ != "latest" || !settings_.pass_damaged || !is_damage(failure.code())) return failure;
+  if (selector_ != "latest" || options_.on_damaged == "error" || !is_damage(failure.code())) return failure;
   if (const auto name = format::parse_checkpoint_dir(found_); name) replaced_.insert(name->label);
   passed_.push_back(std::exchange(found_, {}));
   goes_on_ = true;
@@ -288,7 +286,7 @@ void Keeper::restored(int64_t step, const Attributes& attributes, const std::vec
   std::vector<std::string> left;
   for (const std::string& label : later)
     if (replaced_.insert(label).second) left.push_back(label);
-  if (!left.empty() && settings_.rank == 0)
+  if (!left.empty() && rank_ == 0)
     warning_ = strformat(
         "the run goes on from step {}, and has {} of later steps: saves with these labels replace "
         "them, and retention leaves them",

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "base/call_options.h"
 #include "ckpt_keeper.h"
 #include "format/json_text.h"
 #include "keeper/history.h"
@@ -17,18 +18,6 @@
 #include "keeper/signals.h"
 
 namespace ckpt::keeper {
-
-struct KeeperSettings {
-  ByName by_name{};
-  std::string run{}, every{}, label{}, keep_best{}, time_limit{};
-  int64_t keep_last = 0, keep_every = 0;  // 0: all; none
-  int64_t margin_ms = 0;
-  bool replace = false;      // a checkpoint of the same label
-  bool fresh = false;        // begins anew beside what the run has
-  bool ranks_agree = true;   // they combine their votes
-  bool pass_damaged = true;  // "latest" does
-  uint32_t rank = 0, world_size = 1;
-};
 
 // What became of a save: the engine sets it, on a thread of its own.
 enum class Outcome { kRunning, kCommitted, kFailed };
@@ -38,7 +27,7 @@ class Keeper {
   static constexpr size_t kVotes = CKPT_KEEPER_VOTES;
 
   // INVALID for what of the policy is wrong.
-  static Result<std::unique_ptr<Keeper>> make(KeeperSettings settings);
+  static Result<std::unique_ptr<Keeper>> make(KeeperOptions options, uint32_t rank, uint32_t world_size);
 
   // ---- when ----
   Status tell(int32_t kind, std::string_view name, double value);
@@ -52,7 +41,7 @@ class Keeper {
   // ---- what is saved ----
   // How the step that was told last is saved, as text for the other ranks.
   Result<const std::string*> plan(const char* label);
-  bool needs_history() const { return settings_.keep_last > 0 && !history_; }
+  bool needs_history() const { return options_.keep_last > 0 && !history_; }
   void know(std::vector<Entry> entries);
   struct Plan {
     std::string label;
@@ -78,10 +67,10 @@ class Keeper {
   Status pass_over(const Status& failure);
   // The training goes on from a checkpoint with these attributes. `later`: labels of the run's later steps.
   void restored(int64_t step, const Attributes& attributes, const std::vector<std::string>& later);
-  bool plans() const { return settings_.rank == 0 || !settings_.ranks_agree; }  // whether this rank makes plans
+  bool plans() const { return rank_ == 0 || !options_.ranks_agree; }  // whether this rank makes plans
   const Numbers& numbers(int32_t kind) const { return kind == CKPT_KEEPER_METRIC ? then_.metrics : then_.counters; }
 
-  const KeeperSettings& settings() const { return settings_; }
+  const KeeperOptions& options() const { return options_; }
   const char* warning() const { return warning_.empty() ? nullptr : warning_.c_str(); }
 
  private:
@@ -91,7 +80,8 @@ class Keeper {
   };
   using Clock = std::chrono::steady_clock;
 
-  Keeper(KeeperSettings settings, LabelTemplate labels) : settings_(std::move(settings)), labels_(std::move(labels)) {}
+  Keeper(KeeperOptions options, uint32_t rank, uint32_t world_size, LabelTemplate labels)
+      : options_(std::move(options)), rank_(rank), world_size_(world_size), labels_(std::move(labels)) {}
   Status check() const;
   Status read_policy();
   Status read_time_limit();
@@ -99,7 +89,8 @@ class Keeper {
   Entry next_entry(std::string label, bool kept) const;
   void look();  // at the save in flight
 
-  const KeeperSettings settings_;
+  const KeeperOptions options_;
+  const uint32_t rank_, world_size_;
   const LabelTemplate labels_;
   Schedule schedule_;
   std::optional<Best> best_;

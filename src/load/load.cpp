@@ -13,18 +13,18 @@
 
 namespace ckpt::load {
 
-Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const Options& options) {
-  std::shared_ptr<Load> load(new Load(std::move(checkpoint)));
-  load->asked_.resize(load->checkpoint_->name_count());
-  load->strict_ = options.str("strict");
-  load->object_policy_ = options.str("object_policy");
-  load->own_part_ = options.integer("own_part");
-  load->threads_ = resolve_threads(options.integer("threads"));
-  load->staging_bytes_ = static_cast<uint64_t>(options.integer("staging_bytes"));
-  load->verify_ = options.integer("verify") != 0;
-  load->timeout_ms_ = options.integer("timeout_ms");
-  return load;
+Result<std::shared_ptr<Load>> Load::make(std::shared_ptr<checkpoint::Checkpoint> checkpoint,
+                                         const LoadOptions& options) {
+  return std::shared_ptr<Load>(new Load(std::move(checkpoint), options));
 }
+
+Load::Load(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const LoadOptions& options)
+    : checkpoint_(std::move(checkpoint)),
+      plan_(*checkpoint_),
+      asked_(checkpoint_->name_count()),
+      options_(options),
+      threads_(resolve_threads(options.threads)),
+      staging_bytes_(static_cast<uint64_t>(options.staging_bytes)) {}
 
 static Status mismatch(std::string_view name, const char* what, std::string stored, std::string asked) {
   return tensor_error(CKPT_MISMATCH, name,
@@ -71,9 +71,9 @@ Result<checkpoint::Checkpoint::Named> Load::locate(std::string_view name) {
 // The tensor, if the own part alone holds what is wanted of it. A part that cannot be read is no reason to fail: all of
 // it may lie elsewhere, too, and if not, the load itself says what is wrong.
 checkpoint::TensorRef Load::locate_in_own(std::string_view name, const device::RegionRequest& want) {
-  if (own_part_ < 0) return {};
-  auto found = checkpoint_->find_in_part(static_cast<uint32_t>(own_part_), name, want.shape, want.region);
-  if (!found.ok()) own_part_ = -1;
+  if (options_.own_part < 0) return {};
+  auto found = checkpoint_->find_in_part(static_cast<uint32_t>(options_.own_part), name, want.shape, want.region);
+  if (!found.ok()) options_.own_part = -1;
   if (!found.ok() || !*found) return {};
   own_.push_back(found->name());
   return *found;
@@ -126,7 +126,7 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
 }
 
 Result<checkpoint::ObjectRef> Load::locate_object(std::string_view name, uint32_t rank) {
-  if (own_part_ >= 0 && rank == own_part_)
+  if (options_.own_part >= 0 && rank == options_.own_part)
     if (auto found = checkpoint_->find_object_in_part(name, rank); found.ok() && found->object) return found;
   return checkpoint_->find_object(name, rank);
 }
@@ -134,7 +134,7 @@ Result<checkpoint::ObjectRef> Load::locate_object(std::string_view name, uint32_
 Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
   CKPT_ASSIGN(checkpoint::ObjectRef own, locate_object(name, rank));
-  if (!own.object && object_policy_ == "rank0") {
+  if (!own.object && options_.object_policy == "rank0") {
     CKPT_ASSIGN(own, checkpoint_->find_object(name, 0));
   }
   if (!own.object) {
@@ -214,12 +214,12 @@ Report Load::report() const {
 }
 
 Status Load::check_strict() const {
-  if (strict_ == "none") return Ok();
+  if (options_.strict == "none") return Ok();
   if (!missing_.empty())
     return Status(CKPT_NOT_FOUND, strformat("{} names are not in the checkpoint, the first is {}", missing_.size(),
                                             quoted(missing_[0])))
         .with("tensor", missing_[0]);
-  if (strict_ != "exact") return Ok();
+  if (options_.strict != "exact") return Ok();
   const std::vector<bool> asked = all_asked();
   size_t extra = static_cast<size_t>(std::count(asked.begin(), asked.end(), false));
   if (extra == 0) return Ok();
@@ -273,16 +273,18 @@ Status Load::open_parts(const LoadPlan& plan) const {
 Status Load::read(const LoadPlan& plan, Job& job) {
   std::atomic<uint64_t>& peak = job.counters.staging_peak_bytes;
   const uint64_t before = peak.exchange(0), beside = views_.memory_bytes() + transfers_.bounce_bytes();
-  Status status = execute_reads(
-      *checkpoint_, plan,
-      {.threads = threads_, .staging_bytes = staging_bytes_ - beside, .verify = verify_, .transfers = &transfers_},
-      job);
+  Status status = execute_reads(*checkpoint_, plan,
+                                {.threads = threads_,
+                                 .staging_bytes = staging_bytes_ - beside,
+                                 .verify = options_.verify,
+                                 .transfers = &transfers_},
+                                job);
   peak = std::max(before, peak + beside);
   return status;
 }
 
 Status Load::work(Job& job) {
-  const ContextScope working = job.enter(timeout_ms_);
+  const ContextScope working = job.enter(options_.timeout_ms);
   Status status = run_steps(job);
   Status copied = transfers_.close();
   if (status.ok()) status = std::move(copied);

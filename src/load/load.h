@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/call_options.h"
 #include "base/job.h"
-#include "base/options.h"
 #include "checkpoint/checkpoint.h"
 #include "device/descriptor.h"
 #include "device/transfers.h"
@@ -20,7 +20,8 @@ namespace ckpt::load {
 
 class Load {
  public:
-  static Result<std::shared_ptr<Load>> make(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const Options& options);
+  static Result<std::shared_ptr<Load>> make(std::shared_ptr<checkpoint::Checkpoint> checkpoint,
+                                            const LoadOptions& options);
 
   Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, void* data, uint64_t data_bytes,
                     device::Location where = {});
@@ -42,8 +43,7 @@ class Load {
     MutableBytes to;
   };
 
-  explicit Load(std::shared_ptr<checkpoint::Checkpoint> checkpoint)
-      : checkpoint_(std::move(checkpoint)), plan_(*checkpoint_) {}
+  Load(std::shared_ptr<checkpoint::Checkpoint> checkpoint, const LoadOptions& options);
   Result<checkpoint::Checkpoint::Named> locate(std::string_view name);
   checkpoint::TensorRef locate_in_own(std::string_view name, const device::RegionRequest& want);
   Result<checkpoint::ObjectRef> locate_object(std::string_view name, uint32_t rank);
@@ -70,12 +70,10 @@ class Load {
   std::vector<std::string_view> own_;  // names found in the own part; where they are in that order is not known yet
   checkpoint::TensorRef last_;         // the tensor found last, since many callers ask in the order of names
   uint64_t last_position_ = 0;
-  std::string strict_, object_policy_;
-  int64_t own_part_ = -1;
-  unsigned threads_ = 2;
-  uint64_t staging_bytes_ = 0;
-  int64_t timeout_ms_ = 0;
-  bool verify_ = true, begun_ = false;
+  LoadOptions options_;
+  unsigned threads_;
+  uint64_t staging_bytes_;
+  bool begun_ = false;
 };
 
 struct ReadOptions {

@@ -39,7 +39,7 @@ static Status check_kept(const checkpoint::Checkpoint& checkpoint, std::string_v
 }
 
 Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, const MapOptions& options) {
-  if (!options.unlocked) CKPT_TRY(check_kept(checkpoint, name));
+  if (!options.map_unlocked) CKPT_TRY(check_kept(checkpoint, name));
   CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint.find(name));
   if (!named.tensor) return tensor_error(CKPT_NOT_FOUND, name, "not in the checkpoint");
   if (named.is_view()) return not_in_one_piece(name, "it is a view");
@@ -55,7 +55,7 @@ Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_v
   }
   CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(pieces[0].part));
   if (options.verify)
-    if (Status status = check_mapped(bytes, chunks, options.threads); !status.ok())
+    if (Status status = check_mapped(bytes, chunks, resolve_threads(options.threads)); !status.ok())
       return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), pieces[0].part);
   return bytes.subspan(chunks[0].offset(), end - chunks[0].offset());
 }

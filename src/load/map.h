@@ -1,16 +1,10 @@
 // A tensor in place: a view of the part file, if its bytes are stored raw and in one piece.
 #pragma once
 
+#include "base/call_options.h"
 #include "checkpoint/checkpoint.h"
 
 namespace ckpt::load {
-
-struct MapOptions {
-  ByName by_name{};
-  bool verify = true;
-  bool unlocked = false;  // also where another machine may remove what this one has locked
-  unsigned threads = 1;
-};
 
 // See ckpt_reader_map. The bytes live as long as the checkpoint. NOT_FOUND; UNSUPPORTED for a view, for a tensor that
 // is compressed or in several pieces, and where no lock keeps the file; CORRUPT.

@@ -105,9 +105,7 @@ Result<LargeVector<uint64_t>> Share::read(const Table::Column& column, std::span
   LargeVector<uint64_t> values(std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
                                                      [](const RowRun& run) { return run.count; }));
   CKPT_TRY(CallContext::current().check());  // the reading has a job of its own
-  Options options;
-  CKPT_TRY(options.set_int("threads", request_.threads));
-  CKPT_ASSIGN(auto load, Load::make(checkpoint_, options));
+  CKPT_ASSIGN(auto load, Load::make(checkpoint_, {.threads = request_.threads}));
   auto* to = reinterpret_cast<std::byte*>(values.data());
   for (const RowRun& run : runs) {
     load->add_rows(column, run.first, run.count, to);

@@ -43,7 +43,7 @@ static Result<checkpoint::ObjectRef> find_tree(const Checkpoint& checkpoint, con
 static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint>& checkpoint, const std::string& name,
                                                 std::span<const uint32_t> parts) {
   std::vector<HeldTree> trees(parts.size());
-  CKPT_ASSIGN(auto load, Load::make(checkpoint, Options()));
+  CKPT_ASSIGN(auto load, Load::make(checkpoint, {}));
   for (size_t i = 0; i < parts.size(); i++) {
     CKPT_ASSIGN(const checkpoint::ObjectRef from, find_tree(*checkpoint, name, parts[i]));
     // Checked before memory is allocated, since an index may claim any size.

@@ -31,10 +31,12 @@ CopyPlan plan_copy(const store::Traits& from, const store::Traits& to, const Cop
   constexpr unsigned kRemoteParts = 8;  // small ones take as long as their requests take
   CopyPlan plan;
   const uint64_t least = round_up(std::max<uint64_t>(to.least_block_bytes, 1), kAlign);
-  const uint64_t block = std::min(to.block_bytes, options.memory / 8) / kAlign * kAlign;
+  const auto memory = static_cast<uint64_t>(options.staging_bytes);
+  const uint64_t block = std::min(to.block_bytes, memory / 8) / kAlign * kAlign;
   plan.limits.block = std::max(block, least);
-  const uint64_t blocks = options.memory / plan.limits.block;
-  const unsigned wanted = from.remote || to.remote ? std::max(options.threads, kRemoteParts) : options.threads;
+  const uint64_t blocks = memory / plan.limits.block;
+  const unsigned threads = resolve_threads(options.threads);
+  const unsigned wanted = from.remote || to.remote ? std::max(threads, kRemoteParts) : threads;
   plan.parts =
       static_cast<unsigned>(std::clamp<uint64_t>(blocks / 4, 1, std::max(1u, std::min<unsigned>(wanted, parts))));
   plan.limits.blocks =
@@ -132,7 +134,7 @@ Status Copy::run() {
     std::fill(there_.begin(), there_.end(), 1);
   else if (existed)
     CKPT_TRY(there(look_at_parts()));
-  if (!committed || options_.full) CKPT_TRY(copy_parts());
+  if (!committed || options_.check == "full") CKPT_TRY(copy_parts());
   CKPT_TRY(job_.check());
   if (!committed) {
     CKPT_ASSIGN(const std::vector<std::byte> manifest, read_manifest());
@@ -247,7 +249,7 @@ Result<bool> Copy::part_is_there(uint32_t number) const {
 Status Copy::copy_parts() {
   std::vector<uint32_t> todo;
   for (uint32_t i = 0; i < there_.size(); i++) {
-    if (there_[i] && !options_.full) continue;
+    if (there_[i] && options_.check != "full") continue;
     CKPT_ASSIGN(const fb::Part record, from_.part_record(i));
     job_.counters.bytes_total += record.size();
     todo.push_back(i);
@@ -261,10 +263,10 @@ Status Copy::copy_parts() {
 // Reads the source's index of a part, which says what every byte of it must be; then copies the part, or checks the one
 // that is there.
 Status Copy::copy_part(uint32_t number) {
-  constexpr VerifyOptions kIndexOnly{.mode = VerifyMode::kQuick, .threads = 1};
+  const VerifyOptions index_only{.threads = 1, .verify_mode = "quick"};
   std::vector<Finding> found;
   Findings findings(&found);
-  PartVerifier part(from_, kIndexOnly, job_, findings, number);
+  PartVerifier part(from_, index_only, job_, findings, number);
   CKPT_TRY(part.open());
   if (!found.empty()) return from_.at_part(status_of(found[0]), number);
   if (there_[number]) return there(check_part_there(number, part));

@@ -1,18 +1,12 @@
 // Copies a checkpoint into another store.
 #pragma once
 
+#include "base/call_options.h"
 #include "base/job.h"
 #include "base/report.h"
 #include "checkpoint/checkpoint.h"
 
 namespace ckpt::maintain {
-
-struct CopyOptions {
-  ByName by_name{};
-  bool full = false;  // what an earlier copy left is read whole, not only compared by size and index
-  unsigned threads = 2;
-  uint64_t memory = 256 << 20;  // for what is on its way; two blocks at least, and what a chunk takes
-};
 
 // Makes the same checkpoint in `to`: same directory, parts and MANIFEST, byte for byte. Every byte is checked on its
 // way. MANIFEST goes last, so an unfinished copy is no checkpoint; the next call goes on with it. See ckpt_reader_copy.

@@ -16,7 +16,6 @@ namespace ckpt::maintain {
 // slow for good does not fill the disk.
 static constexpr size_t kHeld = 2;
 static constexpr int64_t kFirstPauseMs = 1000, kLongestPauseMs = 60000;
-static constexpr CopyOptions kGently{.full = false, .threads = 2, .memory = 128 << 20};
 
 using checkpoint::Checkpoint;
 using checkpoint::CheckpointEntry;
@@ -240,7 +239,8 @@ Status Mirror::copy(Item& item, Job& job) {
     CKPT_ASSIGN(item.held, Checkpoint::open(plan_.store, {item.id, plan_.run}));
   }
   Report report;
-  CKPT_TRY(copy_checkpoint(*item.held, *plan_.mirror, kGently, &report, job));
+  // Gently, beside a training.
+  CKPT_TRY(copy_checkpoint(*item.held, *plan_.mirror, {.staging_bytes = 128 << 20, .threads = 2}, &report, job));
   // The copy is there; what retention cannot do now, it does after the next one.
   (void)commit::apply_retention(*plan_.mirror, {.run = plan_.run, .keep_last = plan_.keep_last, .holds = plan_.holds},
                                 &report, job);

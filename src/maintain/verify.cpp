@@ -53,11 +53,11 @@ static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const Veri
       pages_read = false;
       continue;
     }
-    if (options.mode == VerifyMode::kQuick) continue;
+    if (options.verify_mode == "quick") continue;
     for (const fb::Tensor& tensor : (*page)->tensors) note(tensor_holds(**page, tensor));
   }
-  if (pages_read) note(checkpoint.check_manifest(options.threads));
-  for (uint64_t i = 0; options.mode != VerifyMode::kQuick && pages_read && i < checkpoint.object_count(); i++)
+  if (pages_read) note(checkpoint.check_manifest(resolve_threads(options.threads)));
+  for (uint64_t i = 0; options.verify_mode != "quick" && pages_read && i < checkpoint.object_count(); i++)
     note(checkpoint.object_at(i).status());
 }
 
@@ -92,19 +92,20 @@ class VerifyReader final : public checkpoint::PipelineWork {
 };
 
 static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
+  const unsigned threads = resolve_threads(options.threads);
   Findings findings(&job.report.findings);
   std::deque<PartVerifier> parts;
   for (uint32_t i = 0; i < checkpoint.summary().part_count; i++)
     parts.emplace_back(checkpoint, options, job, findings, i);
-  CKPT_TRY(for_each_parallel(options.threads, parts.size(), [&](size_t i) {
+  CKPT_TRY(for_each_parallel(threads, parts.size(), [&](size_t i) {
     Status cancelled = job.check();
     return cancelled.ok() ? parts[i].open() : cancelled;
   }));
   for (const PartVerifier& part : parts) job.counters.bytes_total += part.bytes_to_check();
-  VerifyReader reader(options.threads);
+  VerifyReader reader(threads);
   for (const PartVerifier& part : parts) reader.add(part);
   checkpoint::PipelineLimits limits{
-      .threads = options.threads, .slots = checkpoint.store().traits().read_depth, .buffer_bytes = kVerifyRead};
+      .threads = threads, .slots = checkpoint.store().traits().read_depth, .buffer_bytes = kVerifyRead};
   limits.threads = static_cast<unsigned>(std::min<size_t>(limits.threads, std::max<size_t>(reader.count(), 1)));
   return checkpoint::run_pipeline(checkpoint.store(), reader, reader.count(), limits, job);
 }
@@ -118,7 +119,7 @@ static Status verify_table(const std::shared_ptr<checkpoint::Checkpoint>& checkp
   for (size_t window = 0; window < share->windows().size(); window++) {
     CKPT_TRY(job.check());
     ids.resize(share->windows()[window].rows);
-    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, Options()));
+    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
     CKPT_TRY(load->add_table({share, window, reinterpret_cast<std::byte*>(ids.data()), {}}));
     CKPT_TRY(load->begin());
     Job reading;
@@ -148,14 +149,14 @@ static Status verify_tables(const checkpoint::Checkpoint& checkpoint, Job& job) 
 }
 
 Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
-  if (options.mode == VerifyMode::kSample && options.sample_k > options.sample_n)
+  if (options.verify_mode == "sample" && options.sample_k > options.sample_n)
     return Status(CKPT_INVALID, strformat("sample {} of {}", options.sample_k, options.sample_n));
   CKPT_ASSIGN(const auto past_cache, checkpoint.past_cache());
   if (past_cache) return verify_checkpoint(*past_cache, options, job);
   job.has_report = true;
   verify_manifest(checkpoint, options, job);
   Status status = verify_parts(checkpoint, options, job);
-  if (status.ok() && options.mode == VerifyMode::kFull) status = verify_tables(checkpoint, job);
+  if (status.ok() && options.verify_mode == "full") status = verify_tables(checkpoint, job);
   std::stable_sort(job.report.findings.begin(), job.report.findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);
   });

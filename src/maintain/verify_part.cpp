@@ -189,7 +189,7 @@ uint64_t PartVerifier::bytes_to_check() const {
   size_t number = 0;
   for (const OwnedChunk& owned : chunks_)
     if (owned.listed() &&
-        (options_.mode == VerifyMode::kFull || (options_.mode == VerifyMode::kSample && sampled(options_, number++))))
+        (options_.verify_mode == "full" || (options_.verify_mode == "sample" && sampled(options_, number++))))
       total += owned.chunk->stored_size();
   return total;
 }
@@ -218,8 +218,8 @@ Status PartVerifier::open() {
   CKPT_ASSIGN(fb::Part record, checkpoint_.part_record(number_));
   const uint64_t index_offset = record.index_offset();
   check_overlaps(index_offset);
-  if (options_.mode == VerifyMode::kSample) add_samples();
-  if (options_.mode != VerifyMode::kFull) return Ok();
+  if (options_.verify_mode == "sample") add_samples();
+  if (options_.verify_mode != "full") return Ok();
   add_data(index_offset);
   add_gap(index_offset + record.index_size(), record.size() - format::kPartTrailerSize);
   return Ok();

@@ -35,7 +35,9 @@ class Findings {
 };
 
 // Whether the sample includes chunk `i` of a part, in the order of offsets.
-inline bool sampled(const VerifyOptions& options, size_t i) { return i % options.sample_n == options.sample_k - 1; }
+inline bool sampled(const VerifyOptions& options, size_t i) {
+  return static_cast<int64_t>(i) % options.sample_n == options.sample_k - 1;
+}
 
 class PartVerifier {
  public:

@@ -20,14 +20,14 @@
 namespace ckpt::save {
 
 Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> session, std::string_view label,
-                                         int64_t step, const Options& options) {
+                                         int64_t step, const SaveOptions& options, const SessionOptions& asked) {
   CKPT_TRY(format::check_label(label));
   std::shared_ptr<Save> save(new Save);
   // Counted first, so that all ranks count alike whatever fails on one of them.
   save->attempt_ = session->next_attempt(label);
   save->session_ = std::move(session);
   save->step_ = step;
-  Status configured = save->configure(options);
+  Status configured = save->configure(options, asked);
   if (configured.ok()) return save;
   save->begun_ = true;
   // Only what is refused asks the store, to tell the other ranks, on a disk that may hang.
@@ -42,34 +42,37 @@ Save::~Save() {
   (void)refuse(Status(failure_.ok() ? CKPT_ABORTED : failure_.code(), std::move(why)));
 }
 
-Status Save::configure(const Options& options) {
+static Status check_agreed(const char* key, bool is_set, int64_t asked, uint64_t agreed) {
+  if (!is_set || static_cast<uint64_t>(asked) == agreed) return Ok();
+  return Status(CKPT_MISMATCH, strformat("option {}: the session has {}, this save {}; only the session may set it",
+                                         key, agreed, asked))
+      .with("expected", agreed)
+      .with("found", std::to_string(asked));
+}
+
+Status Save::configure(const SaveOptions& options, const SessionOptions& asked) {
   const session::SessionPlan& plan = session_->plan();
   if (step_ < -1) return Status(CKPT_INVALID, strformat("step: expected -1 or more, found {}", step_));
-  for (const auto& [key, agreed] :
-       {std::pair("chunk_bytes", plan.chunk_bytes), std::pair("large_tensor_bytes", plan.large_tensor_bytes)})
-    if (options.is_set(key) && static_cast<uint64_t>(options.integer(key)) != agreed)
-      return Status(CKPT_MISMATCH, strformat("option {}: the session has {}, this save {}; only the session may set it",
-                                             key, agreed, options.integer(key)))
-          .with("expected", agreed)
-          .with("found", std::to_string(options.integer(key)));
-  const unsigned threads = resolve_threads(options.integer("threads"));
-  settings_ = {.commit = {.on_existing = options.str("on_existing"),
-                          .protect = options.str("protect"),
-                          .timeout_ms = options.integer("timeout_ms"),
-                          .keep_last = options.integer("keep_last"),
-                          .keep_every = options.integer("keep_every"),
-                          .threads = threads,
-                          .wait = options.integer("wait") != 0,
-                          .some_hold = options.str("held_by") == "some" && plan.world_size > 1,
-                          .step = step_},
-               .compression = options.str("compression"),
-               .replicas = replica_check(options.str("replicas")),
-               .threads = threads,
-               .staging_bytes = static_cast<uint64_t>(options.integer("staging_bytes"))};
-  const commit::CommitSettings& policy = settings_.commit;
+  CKPT_TRY(check_agreed("chunk_bytes", asked.is_set.chunk_bytes, asked.chunk_bytes, plan.chunk_bytes));
+  CKPT_TRY(check_agreed("large_tensor_bytes", asked.is_set.large_tensor_bytes, asked.large_tensor_bytes,
+                        plan.large_tensor_bytes));
+  const unsigned threads = resolve_threads(options.threads);
+  settings_.commit = {.on_existing = options.on_existing,
+                      .protect = options.protect,
+                      .timeout_ms = options.timeout_ms,
+                      .keep_last = options.keep_last,
+                      .keep_every = options.keep_every,
+                      .threads = threads,
+                      .wait = options.wait,
+                      .some_hold = options.held_by == "some" && plan.world_size > 1,
+                      .step = step_};
+  settings_.compression = options.compression;
+  settings_.replicas = replica_check(options.replicas);
+  settings_.threads = threads;
+  settings_.staging_bytes = static_cast<uint64_t>(options.staging_bytes);
+  settings_.staging_grows = !options.is_set.staging_bytes;
   CKPT_TRY(commit::check_policy(
-      {.run = plan.run, .keep_last = policy.keep_last, .keep_every = policy.keep_every, .protect = policy.protect}));
-  settings_.staging_grows = !options.is_set("staging_bytes");
+      {.run = plan.run, .keep_last = options.keep_last, .keep_every = options.keep_every, .protect = options.protect}));
   if (settings_.staging_grows) settings_.staging_bytes = std::max(settings_.staging_bytes, session_->arena_bytes());
   uint64_t smallest = 2 * plan.chunk_bytes;
   if (settings_.staging_bytes < smallest)

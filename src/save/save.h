@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/call_options.h"
 #include "base/job.h"
 #include "commit/commit.h"
 #include "device/transfers.h"
@@ -55,9 +56,10 @@ struct TableRequest {
 
 class Save {
  public:
-  // If it fails after the label was accepted, the other ranks are told.
+  // If it fails after the label was accepted, the other ranks are told. `asked`: what its caller says of the session,
+  // which only the session may set.
   static Result<std::shared_ptr<Save>> make(std::shared_ptr<session::Session> session, std::string_view label,
-                                            int64_t step, const Options& options);
+                                            int64_t step, const SaveOptions& options, const SessionOptions& asked = {});
   // Tells the other ranks if the save has not begun.
   ~Save();
 
@@ -94,7 +96,7 @@ class Save {
 
  private:
   Save() = default;
-  Status configure(const Options& options);
+  Status configure(const SaveOptions& options, const SessionOptions& asked);
   Status put_object(std::string_view name, std::string_view media_type, uint8_t scope, Bytes data);
   Result<SaveTensor*> add_rows(const std::string& name, const ckpt_tensor_desc& desc, const void* first);
   Status add_tensors_of(const TableRequest& request, SaveTable* table);

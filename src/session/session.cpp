@@ -17,18 +17,17 @@ namespace ckpt::session {
 // ---- opening ----
 
 Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> store, uint32_t rank, uint32_t world_size,
-                                               const char* session_string, const Options& options, const Job& job,
-                                               std::shared_ptr<store::Store> mirror) {
+                                               const char* session_string, const SessionOptions& options,
+                                               const Job& job, std::shared_ptr<store::Store> mirror) {
   if (world_size == 0 || rank >= world_size)
     return Status(CKPT_INVALID, strformat("rank {} of world size {}", rank, world_size));
   if (world_size > INT32_MAX)
     return Status(CKPT_UNSUPPORTED, strformat("world size {}, at most {}", world_size, INT32_MAX));
-  bool rendezvous = options.integer("rendezvous") != 0;
-  if (rank != 0 && !session_string && !rendezvous)
+  if (rank != 0 && !session_string && !options.rendezvous)
     return Status(CKPT_INVALID, "a rank other than 0 needs the session string of rank 0, or option rendezvous=1");
   if (rank == 0 && session_string)
     return Status(CKPT_INVALID, "rank 0 makes the session string, so it must not be given one");
-  if (rendezvous && world_size > 1 && options.str("purpose") == "import" && !options.is_set("run"))
+  if (options.rendezvous && world_size > 1 && options.purpose == "import" && !options.is_set.run)
     return Status(CKPT_INVALID,
                   "option run: an import whose ranks meet by rendezvous must say it, since rank 0 alone "
                   "could choose it");
@@ -37,13 +36,13 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
                   strformat("{}: {} ranks cannot save with conditional_puts=emulate, since two of them "
                             "could take the same commit record; only one process may write here",
                             store->uri(), world_size));
-  const ContextScope working = job.enter(options.integer("timeout_ms"));
+  const ContextScope working = job.enter(options.timeout_ms);
   CKPT_TRY(job.check());
   // One rank proves that the store is fit, and tidies up. The others only need the root.
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   if (rank == 0) session->mirror_ = std::move(mirror);
-  CKPT_TRY(session->make_arena(static_cast<uint64_t>(options.integer("arena_bytes"))));
+  CKPT_TRY(session->make_arena(options.arena_bytes));
   CKPT_TRY(job.check());
   Status opened =
       rank == 0 ? session->lead(world_size, options, job) : session->join(session_string, world_size, options, job);
@@ -65,8 +64,8 @@ Status Session::prepare_mirror() {
 }
 
 // What the trainer says that it goes on from, which counts as if it had been loaded. A run that is empty has no latest.
-Status Session::choose_line(const Options& options) {
-  const std::string from = options.str("continue_from");
+Status Session::choose_line(const SessionOptions& options) {
+  const std::string& from = options.continue_from;
   if (from == "auto") return Ok();
   if (from == "none") {
     checkpoint::forget_line(plan_.store_id, plan_.run);
@@ -86,23 +85,23 @@ Status Session::mark_mirror() {
 }
 
 // Imports into one run take turns, so that they do not fence each other.
-Status Session::choose_run(const Options& options, const Job& job) {
-  plan_.is_import = options.str("purpose") == "import";
-  plan_.run = plan_.is_import && !options.is_set("run") ? "" : options.str("run");
+Status Session::choose_run(const SessionOptions& options, const Job& job) {
+  plan_.is_import = options.purpose == "import";
+  plan_.run = plan_.is_import && !options.is_set.run ? "" : options.run;
   if (plan_.is_import) {
-    CKPT_ASSIGN(ImportTurn turn, take_import_turn(*store_, plan_.run, options.integer("timeout_ms"), job));
+    CKPT_ASSIGN(ImportTurn turn, take_import_turn(*store_, plan_.run, options.timeout_ms, job));
     plan_.run = std::move(turn.run);
     turn_ = std::move(turn.lock);
   }
   return format::check_run(plan_.run);
 }
 
-Status Session::lead(uint32_t world_size, const Options& options, const Job& job) {
+Status Session::lead(uint32_t world_size, const SessionOptions& options, const Job& job) {
   CKPT_TRY(choose_run(options, job));
   plan_.world_size = world_size;
-  plan_.chunk_bytes = static_cast<uint64_t>(options.integer("chunk_bytes"));
-  plan_.large_tensor_bytes = static_cast<uint64_t>(options.integer("large_tensor_bytes"));
-  plan_.heartbeat_ms = static_cast<uint64_t>(options.integer("heartbeat_ms"));
+  plan_.chunk_bytes = options.chunk_bytes;
+  plan_.large_tensor_bytes = options.large_tensor_bytes;
+  plan_.heartbeat_ms = options.heartbeat_ms;
   plan_.session_id = random_id();
   CKPT_TRY(store_->make_directory(format::kControlDir));
   CKPT_TRY(prepare_mirror());
@@ -110,15 +109,15 @@ Status Session::lead(uint32_t world_size, const Options& options, const Job& job
   CKPT_TRY(mark_mirror());
   CKPT_TRY(choose_line(options));
   CKPT_TRY(take_token(*store_, &plan_, mirror_.get()));
-  continuation_ = std::make_unique<Continuation>(store_, plan_, options.str("continue_from") == "none");
+  continuation_ = std::make_unique<Continuation>(store_, plan_, options.continue_from == "none");
   string_ = to_session_string(plan_);
   CKPT_TRY(store_->make_directory(format::session_dir(plan_.token)));
-  const bool meet = options.integer("rendezvous") && world_size > 1;
+  const bool meet = options.rendezvous && world_size > 1;
   Status tidied = claim_and_tidy(job);
   if (!tidied.ok() && meet && tidied.code() != CKPT_FENCED) call_off_rendezvous(*store_, plan_, string_, tidied);
   CKPT_TRY(std::move(tidied));
   if (!meet) return check_fence();
-  return lead_rendezvous(*store_, plan_, string_, options.integer("timeout_ms"), job,
+  return lead_rendezvous(*store_, plan_, string_, options.timeout_ms, job,
                          [this](std::span<const uint32_t> ranks) { return check_alive(Attempt{}, ranks); });
 }
 
@@ -155,20 +154,18 @@ Status Session::claim() {
 
 // The session string carries the options that shape the plan. A rank that was configured otherwise must not go on
 // unnoticed.
-static Status check_own_option(const Options& options, const char* key, uint64_t agreed) {
-  if (!options.is_set(key) || static_cast<uint64_t>(options.integer(key)) == agreed) return Ok();
-  return Status(CKPT_MISMATCH,
-                strformat("option {}: this rank has {}, rank 0 has {}", key, options.integer(key), agreed))
+static Status check_own_option(const char* key, bool is_set, int64_t own, uint64_t agreed) {
+  if (!is_set || static_cast<uint64_t>(own) == agreed) return Ok();
+  return Status(CKPT_MISMATCH, strformat("option {}: this rank has {}, rank 0 has {}", key, own, agreed))
       .with("expected", agreed)
-      .with("found", std::to_string(options.integer(key)));
+      .with("found", std::to_string(own));
 }
 
-Status Session::join(const char* session_string, uint32_t world_size, const Options& options, const Job& job) {
-  int64_t timeout_ms = options.integer("timeout_ms");
+Status Session::join(const char* session_string, uint32_t world_size, const SessionOptions& options, const Job& job) {
   if (session_string) {
     string_ = session_string;
   } else {
-    CKPT_ASSIGN(string_, join_rendezvous(*store_, options.str("run"), {rank_, world_size}, timeout_ms, job));
+    CKPT_ASSIGN(string_, join_rendezvous(*store_, options.run, {rank_, world_size}, options.timeout_ms, job));
   }
   CKPT_ASSIGN(plan_, parse_session_string(string_));
   Status joined = check_plan(world_size, options);
@@ -177,23 +174,23 @@ Status Session::join(const char* session_string, uint32_t world_size, const Opti
   const bool claimed = fits && joined.code() != CKPT_CONFLICT;
   if (joined.ok()) joined = check_fence();
   if (session_string) return joined;
-  if (joined.ok()) joined = await_start(*store_, plan_, timeout_ms, job);
+  if (joined.ok()) joined = await_start(*store_, plan_, options.timeout_ms, job);
   if (!joined.ok() && (!fits || claimed)) refuse_start(*store_, plan_, rank_, claimed, joined);
   return joined;
 }
 
 // What this rank was told must fit what rank 0 was told.
-Status Session::check_plan(uint32_t world_size, const Options& options) const {
+Status Session::check_plan(uint32_t world_size, const SessionOptions& options) const {
   if (plan_.world_size != world_size)
     return Status(CKPT_MISMATCH, strformat("world size: this rank has {}, rank 0 has {}", world_size, plan_.world_size))
         .with("expected", uint64_t{plan_.world_size})
         .with("found", uint64_t{world_size});
-  if (options.is_set("run") && options.str("run") != plan_.run)
-    return Status(CKPT_MISMATCH,
-                  strformat("run: this rank has \"{}\", rank 0 has \"{}\"", options.str("run"), plan_.run));
-  CKPT_TRY(check_own_option(options, "chunk_bytes", plan_.chunk_bytes));
-  CKPT_TRY(check_own_option(options, "large_tensor_bytes", plan_.large_tensor_bytes));
-  CKPT_TRY(check_own_option(options, "heartbeat_ms", plan_.heartbeat_ms));
+  if (options.is_set.run && options.run != plan_.run)
+    return Status(CKPT_MISMATCH, strformat("run: this rank has \"{}\", rank 0 has \"{}\"", options.run, plan_.run));
+  CKPT_TRY(check_own_option("chunk_bytes", options.is_set.chunk_bytes, options.chunk_bytes, plan_.chunk_bytes));
+  CKPT_TRY(check_own_option("large_tensor_bytes", options.is_set.large_tensor_bytes, options.large_tensor_bytes,
+                            plan_.large_tensor_bytes));
+  CKPT_TRY(check_own_option("heartbeat_ms", options.is_set.heartbeat_ms, options.heartbeat_ms, plan_.heartbeat_ms));
   CKPT_ASSIGN(Id store_id, checkpoint::find_store_id(*store_));
   if (store_id == plan_.store_id) return Ok();
   return Status(CKPT_CONFLICT, strformat("the session string is of store {}, {} is store {}", to_hex(plan_.store_id),

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <string>
 
+#include "base/call_options.h"
 #include "base/free_memory.h"
 #include "base/job.h"
-#include "base/options.h"
 #include "device/arena.h"
 #include "session/continuation.h"
 #include "session/liveness.h"
@@ -32,7 +32,7 @@ class Session {
   // `mirror`, on rank 0: a second store that checkpoints are copied into, which this session then owns as it owns the
   // first; null for none. Copying is for others (maintain/mirror.h).
   static Result<std::shared_ptr<Session>> open(std::shared_ptr<store::Store> store, uint32_t rank, uint32_t world_size,
-                                               const char* session_string, const Options& options,
+                                               const char* session_string, const SessionOptions& options,
                                                const Job& job = Job(), std::shared_ptr<store::Store> mirror = nullptr);
   ~Session();
 
@@ -84,13 +84,13 @@ class Session {
   Status make_arena(uint64_t bytes);
   Status prepare_mirror();
   Status mark_mirror();
-  Status lead(uint32_t world_size, const Options& options, const Job& job);
-  Status join(const char* session_string, uint32_t world_size, const Options& options, const Job& job);
-  Status choose_run(const Options& options, const Job& job);
+  Status lead(uint32_t world_size, const SessionOptions& options, const Job& job);
+  Status join(const char* session_string, uint32_t world_size, const SessionOptions& options, const Job& job);
+  Status choose_run(const SessionOptions& options, const Job& job);
   Status claim();
   Status claim_and_tidy(const Job& job);
-  Status check_plan(uint32_t world_size, const Options& options) const;
-  Status choose_line(const Options& options);
+  Status check_plan(uint32_t world_size, const SessionOptions& options) const;
+  Status choose_line(const SessionOptions& options);
 
   std::shared_ptr<store::Store> store_, mirror_;
   std::unique_ptr<store::Lock> turn_;  // of an import, until take_turn

@@ -11,7 +11,7 @@ namespace {
 
 class CachedStore final : public ForwardingStore {
  public:
-  CachedStore(std::shared_ptr<Store> source, std::unique_ptr<CacheDirectory> directory, const StoreOptions& options)
+  CachedStore(std::shared_ptr<Store> source, std::unique_ptr<CacheDirectory> directory, const StoreSettings& options)
       : ForwardingStore(std::move(source)),
         directory_(std::move(directory)),
         direct_io_(options.direct_io),
@@ -60,7 +60,7 @@ Result<std::unique_ptr<Reader>> CachedStore::open_cached(std::string_view key, u
 
 }  // namespace
 
-Result<std::shared_ptr<Store>> open_cache(std::shared_ptr<Store> source, const StoreOptions& options) {
+Result<std::shared_ptr<Store>> open_cache(std::shared_ptr<Store> source, const StoreSettings& options) {
   if (!source->traits().remote)
     return Status(CKPT_INVALID, strformat("option cache: expected a store on a server, found {}, which is read as fast "
                                           "without one",

@@ -28,7 +28,7 @@ constexpr uint64_t kDirectFrom = 1 << 20;
 
 class PosixStore final : public Store {
  public:
-  PosixStore(Root root, const StoreOptions& options) : root_(std::move(root)), options_(options) {}
+  PosixStore(Root root, const StoreSettings& options) : root_(std::move(root)), options_(options) {}
 
   std::string uri() const override { return root_.path(); }
   std::string path(std::string_view key) const override { return root_.path(key); }
@@ -63,7 +63,7 @@ class PosixStore final : public Store {
   Status empty_trash();
 
   const Root root_;
-  const StoreOptions options_;
+  const StoreSettings options_;
   std::mutex probing_;
   bool probed_ = false;
   mutable std::mutex mounting_;
@@ -277,7 +277,7 @@ Result<std::unique_ptr<Lock>> PosixStore::try_lock_exclusive(std::string_view ke
 
 }  // namespace
 
-Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options) {
+Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreSettings& options) {
   if (path.empty() || path.find('\0') != path.npos)
     return Status(CKPT_INVALID, "a store's path must not be empty or contain a zero byte");
   // Absolute from now on, since the trainer may change its working directory.

@@ -32,7 +32,7 @@ static Result<std::string> decode(std::string_view uri, std::string_view text) {
   return path;
 }
 
-static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const StoreOptions& options) {
+static Result<std::shared_ptr<Store>> open_file_uri(std::string_view uri, const StoreSettings& options) {
   std::string_view rest = uri.substr(7);
   size_t slash = rest.find('/');
   std::string_view host = rest.substr(0, slash);
@@ -55,7 +55,7 @@ bool is_web_url(std::string_view text) {
   return scheme.starts_with("http://") || scheme.starts_with("https://");
 }
 
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options) {
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSettings& options) {
   if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
@@ -68,7 +68,7 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptio
 }
 
 // A directory needs no cache, but the other place may.
-static Status put_cache_before(OpenedPlaces* opened, StoreOptions settings) {
+static Status put_cache_before(OpenedPlaces* opened, StoreSettings settings) {
   settings.cache.trouble = opened->cache_trouble = std::make_shared<CacheTrouble>();
   const bool mirror_is_remote = opened->mirror && opened->mirror->traits().remote;
   if (!opened->store->traits().remote && !mirror_is_remote) return open_cache(opened->store, settings).status();
@@ -83,16 +83,29 @@ static Status put_cache_before(OpenedPlaces* opened, StoreOptions settings) {
   return Ok();
 }
 
-Result<OpenedPlaces> open_places(std::string_view uri, std::string_view mirror, const StoreOptions& options) {
+static StoreSettings settings_of(const StoreOptions& options) {
+  StoreSettings settings = server_settings(options);
+  settings.direct_io = options.direct_io == "auto";
+  settings.uring = options.io_engine == "auto";
+  settings.recycle = options.recycle == "auto";
+  settings.cache.directory = options.cache;
+  settings.cache.bytes = options.cache_bytes;
+  settings.s3.conditional = options.conditional_puts == "require";
+  settings.s3.grace_ms = options.prune_grace_ms;
+  return settings;
+}
+
+Result<OpenedPlaces> open_places(std::string_view uri, const StoreOptions& options) {
+  const StoreSettings settings = settings_of(options);
   OpenedPlaces opened;
-  CKPT_ASSIGN(opened.store, open_store(uri, options));
-  if (!mirror.empty()) {
-    CKPT_ASSIGN(opened.mirror, open_store(mirror, options));
+  CKPT_ASSIGN(opened.store, open_store(uri, settings));
+  if (!options.mirror.empty()) {
+    CKPT_ASSIGN(opened.mirror, open_store(options.mirror, settings));
     const std::string found = opened.mirror->uri();
     if (found == opened.store->uri())
       return Status(CKPT_INVALID, "option mirror names the store itself: " + found).with("found", found);
   }
-  if (!options.cache.directory.empty()) CKPT_TRY(put_cache_before(&opened, options));
+  if (!options.cache.empty()) CKPT_TRY(put_cache_before(&opened, settings));
   return opened;
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/call_options.h"
 #include "base/status.h"
 #include "base/types.h"
 
@@ -332,7 +333,7 @@ struct CacheOptions {
   std::shared_ptr<CacheTrouble> trouble{};  // hears of a disk that fails later; may be null
 };
 
-struct StoreOptions {
+struct StoreSettings {
   ByName by_name{};
   bool direct_io = true;  // if possible
   bool uring = true;      // if possible
@@ -342,18 +343,28 @@ struct StoreOptions {
   WebOptions web{};
 };
 
+// What calls that reach a server say of it: StoreOptions, and those of files of other programs.
+StoreSettings server_settings(const auto& options) {
+  return {.s3 = {.endpoint = options.endpoint,
+                 .region = options.region,
+                 .profile = options.profile,
+                 .ca_file = options.ca_file,
+                 .path_style = options.path_style},
+          .web = {.header = options.http_header, .ca_file = options.ca_file}};
+}
+
 // "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix" or "https://host/dir", without a cache. Creates nothing.
 // INVALID, UNSUPPORTED.
-Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreOptions& options);
+Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSettings& options);
 
 // A store and the one that is to hold the same, which may be null; and why the cache has no effect, null without one.
 struct OpenedPlaces {
   std::shared_ptr<Store> store, mirror;
   std::shared_ptr<CacheTrouble> cache_trouble;
 };
-// Opens both; `mirror` may be "". A cache is put before those that are remote: INVALID if neither is. What else is
-// wrong with a cache costs time and nothing more, so it ends no trainer: loads do without, and the trouble says why.
-Result<OpenedPlaces> open_places(std::string_view uri, std::string_view mirror, const StoreOptions& options);
+// Opens both. A cache is put before those that are remote: INVALID if neither is. What else is wrong with a cache costs
+// time and nothing more, so it ends no trainer: loads do without, and the trouble says why.
+Result<OpenedPlaces> open_places(std::string_view uri, const StoreOptions& options);
 
 // Whether it begins with http:// or https://.
 bool is_web_url(std::string_view text);
@@ -366,12 +377,12 @@ Result<WebFile> split_web_url(std::string_view url);
 
 // The backends, for open_store and the tests: posix.cpp, memory.cpp, s3/s3_store.cpp, web/web_store.cpp. The last two
 // are UNSUPPORTED by a library built without S3.
-Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreOptions& options);
+Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreSettings& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
 // The same store with a cache of its parts in a directory of this machine, which it makes: cache.cpp. INVALID for a
 // store that is not remote. For open_places and the tests.
-Result<std::shared_ptr<Store>> open_cache(std::shared_ptr<Store> source, const StoreOptions& options);
+Result<std::shared_ptr<Store>> open_cache(std::shared_ptr<Store> source, const StoreSettings& options);
 
 }  // namespace ckpt::store

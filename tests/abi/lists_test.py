@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compares every list of options with src/base/options.def, and tables of dtypes and statuses with the enums of ckpt.h.
 
-  lists_test.py options     the "Options:" lines of headers and bindings, documents, the conformance scenario
+  lists_test.py options     the "Options:" lines of headers and bindings, documents, the conformance scenario, and
+                            whether each call uses what its rows give it
   lists_test.py dtypes      the engine's table
   lists_test.py statuses    the engine's table, Python's exceptions, the conformance scenario
   lists_test.py self-test   proves that a key or dtype that is missing, extra or wrong is found
 
-Which call an "Options:" line is about: the first one after it in the file that takes options. That a call reads what
-options.def says is proved by tests/options.
+Which call an "Options:" line is about: the first one after it in the file that takes options. That a call reads no
+more than options.def says is proved by the compiler (cmake/call_options.py).
 """
 import re
 import sys
@@ -76,6 +77,52 @@ def check_scenario(where, text, options):
     yield from differences(where, expected, found, "option")
 
 
+def parts_of(root):
+    """Functions and classes of the library, by tree: a part ends with a brace at the beginning of a line."""
+    for tree in ("src", "interop/src"):
+        for path in sorted((root / tree).rglob("*.[ch]*")):
+            text = re.sub(r"//.*|^template .*;$", "", path.read_text(), flags=re.M)
+            yield from ((tree, part) for part in re.split(r"^}", text, flags=re.M))
+
+
+GENERIC = re.compile(r"\b(\w+)\((?:[^()]*, )?const (?:auto|CallOptions)& (\w+)")
+
+
+def parts_with(struct, parts):
+    """Those that have a struct of options: they name it or a class that holds one, or such parts call them with it."""
+    trees, types = {tree for tree, part in parts if struct in part}, {struct}
+    here = [part for tree, part in parts if tree in trees]
+    while True:
+        names = "|".join(types)
+        found = [part for part in here if re.search(rf"\b(?:{names})\b", part)]
+        holders = {name for part in found if re.search(rf"^ +(?:const )?(?:{names})&? \w+[;{{]", part, flags=re.M)
+                   for name in re.findall(r"^(?:class|struct) (\w+)", part, flags=re.M)}
+        if holders <= types:
+            break
+        types |= holders
+    generic = [(match[1], part) for _, part in parts for match in GENERIC.finditer(part)]
+    while called := [part for name, part in generic if part not in found
+                     and any(re.search(rf"\b{name}\(", other) for other in found)]:
+        found += called
+    return found
+
+
+def check_used(where, options, parts):
+    """Each call must read the members of its struct, in whatever variable it has the struct."""
+    keys = [option["key"] for option in options]
+    yield from (f"{where}: option {key} has two rows" for key in sorted({key for key in keys if keys.count(key) > 1}))
+    for call in sorted({call for option in options for call in option["used_by"].split()}):
+        struct = f"{call.title()}Options"
+        found, declared = parts_with(struct, parts), re.compile(rf"\b{struct}&? (\w+)")
+        members, used = declared.findall("\n".join(found)), set()
+        for part in found:
+            names = declared.findall(part) + [name for _, name in GENERIC.findall(part)] or members
+            used.update(re.findall(rf"\b(?:{'|'.join(names) or '-'})\.(\w+)\b(?! = )", part))
+        for option in options:
+            if call in option["used_by"].split() and option["key"] not in used:
+                yield f"{where}: {call}: option {option['key']} is not used"
+
+
 def check_options():
     api = of_sources(ROOT)
     calls, keys = calls_of(api), {option["key"] for option in api["options"]}
@@ -97,6 +144,7 @@ def check_options():
                 yield f"{path.relative_to(ROOT)}: option {key} is extra"
     scenario = f"{SCENARIOS}/options.txt"
     yield from check_scenario(scenario, (ROOT / scenario).read_text(), api["options"])
+    yield from check_used("src/base/options.def", api["options"], list(parts_of(ROOT)))
 
 
 # ---- dtypes and statuses ----
@@ -169,6 +217,16 @@ SCENARIO = """option wait kind=INT min=0 max=1 fallback=1 choices=% used_by=save
 option run kind=STR fallback=main choices=% used_by=save%20find
 """
 JULIA = '"""\n    find_it(store, selector = "latest"; run = "main")\n"""\nf() = ckpt_store_find(1)\n'
+HELD = """struct Request {
+  SaveOptions options;
+};
+int run(const auto& options) {
+  return options.run;
+}
+int all(Request& r) { return r.options.wait + run(r.options); }
+"""
+PARTS = [("src", "FindOptions given = find_options(bag);\nreturn from(given.run);")] + [
+    ("src", part) for part in HELD.split("\n}")]
 # What api.py would have to guess.
 UNREADABLE = ("#define CKPT_X 0xff\n", "#define CKPT_X (1 << 3)\n", "int32_t ckpt_x;\n",
               "typedef struct ckpt_x {\n  int16_t a;\n} ckpt_x;\n",
@@ -188,17 +246,27 @@ def api_of(options, header):
 
 
 def self_test():
-    def problems(options=DEF, header=HEADER, scenario=SCENARIO, julia=JULIA, table=ROWS, statuses=STATUS_ROWS):
+    def problems(options=DEF, header=HEADER, scenario=SCENARIO, julia=JULIA, table=ROWS, statuses=STATUS_ROWS,
+                 parts=PARTS):
         api = api_of(options, VERSION + HEADER)
         calls, pattern = calls_of(api), DTYPE_TABLES["src/base/dtypes.def"]
         return [*check_lists("header", header, calls, calls), *check_lists("julia", julia, calls, ()),
                 *check_scenario("scenario", scenario, api["options"]), *check_table("table", table, pattern, DTYPES),
-                *check_table("statuses", statuses, STATUS_TABLES[f"{SCENARIOS}/status.txt"], STATUSES, "status")]
+                *check_table("statuses", statuses, STATUS_TABLES[f"{SCENARIOS}/status.txt"], STATUSES, "status"),
+                *check_used("def", api["options"], parts)]
+
+    def changed(old, new):
+        return {"parts": [(tree, part.replace(old, new)) for tree, part in PARTS]}
     cases = [
         ({}, []),
         ({"options": DEF + 'CKPT_OPTION_INT(more, 1, 0, 1, "find", "")\n'},
          ["header: ckpt_store_find: option more is missing", "julia: ckpt_store_find: option more is missing",
-          "scenario: option more is missing"]),
+          "scenario: option more is missing", "def: find: option more is not used"]),
+        ({"options": DEF + DEF.split("\n")[1] + "\n"}, ["def: option run has two rows"]),
+        (changed("r.options.wait", "Other{.wait = 1}"), ["def: save: option wait is not used"]),
+        (changed("r.options.wait", "given.wait"), ["def: save: option wait is not used"]),
+        (changed(" + run(", " + pass("), ["def: save: option run is not used"]),
+        (changed("from(given.run)", "from(other.run)"), ["def: find: option run is not used"]),
         ({"header": HEADER.replace("run, wait", "wait, what")},
          ["header: ckpt_save_new: option run is missing", "header: ckpt_save_new: option what is extra"]),
         ({"header": HEADER.replace("Options:\n", "Options are many\n")},

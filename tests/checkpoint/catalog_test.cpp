@@ -14,11 +14,11 @@ class CatalogTest : public ::testing::Test {
     shell = std::make_shared<store::ShellStore>(inner);
     session = open_session(inner);
   }
-  void save(int64_t step, const Options& options = {}) {
+  void save(int64_t step, const SaveOptions& options = {}) {
     Status saved = save_step(session, step, options);
     ASSERT_TRUE(saved.ok()) << saved.message();
   }
-  const Options keep_one = make_options({{"keep_last", 1}});
+  const SaveOptions keep_one{.keep_last = 1};
   // Answers `code` whenever this file is opened.
   void break_file(const std::string& key, ckpt_status code = CKPT_IO) { break_files({key}, code); }
   void break_files(const std::set<std::string, std::less<>>& keys, ckpt_status code = CKPT_IO) {
@@ -184,7 +184,7 @@ TEST_F(Unreadable, ManifestOfAnOldCheckpointBlocksNothing) {
   ASSERT_TRUE(entries.ok() && entries->size() == 2) << entries.status().message();
   session = open_session(shell);
   ASSERT_TRUE(session);
-  save(3, make_options({{"keep_last", 2}}));
+  save(3, {.keep_last = 2});
   EXPECT_TRUE(commit::remove_by_id(*shell, "s2.1.1").ok());
   EXPECT_EQ(latest(), 3);
 }

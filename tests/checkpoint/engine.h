@@ -13,12 +13,6 @@
 
 namespace ckpt {
 
-inline Options make_options(std::initializer_list<std::pair<const char*, int64_t>> values) {
-  Options options;
-  for (const auto& [key, value] : values) EXPECT_TRUE(options.set_int(key, value).ok()) << key;
-  return options;
-}
-
 // An empty store in memory. Its name is new, since stores of one name share what they hold.
 inline std::shared_ptr<store::Store> fresh_memory_store() {
   static int number = 0;
@@ -59,7 +53,8 @@ inline ckpt_tensor_desc f32_rows(uint64_t rows, uint64_t columns, uint64_t first
 }
 
 // One small tensor of every rank's own.
-inline Status save_step(const std::shared_ptr<session::Session>& session, int64_t step, const Options& options = {}) {
+inline Status save_step(const std::shared_ptr<session::Session>& session, int64_t step,
+                        const SaveOptions& options = {}) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
   const std::string text = "object of step " + std::to_string(step);
   CKPT_TRY(save->add_object("o", "text/plain", CKPT_OBJECT_PER_RANK, as_bytes(text)));

@@ -308,7 +308,7 @@ TEST(Manifest, VerifyComparesTheSumsOfATensorWithItsParts) {
     auto checkpoint = drafted.open();
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     Job job;
-    ASSERT_TRUE(maintain::verify_checkpoint(**checkpoint, {.mode = maintain::VerifyMode::kSample}, job).ok());
+    ASSERT_TRUE(maintain::verify_checkpoint(**checkpoint, {.verify_mode = "sample"}, job).ok());
     size_t found = 0;
     for (const Finding& finding : job.report.findings) found += finding.name == "t1" && finding.part.empty();
     EXPECT_EQ(found, bytes != 6 || segments != 1) << bytes << " " << segments;

@@ -15,9 +15,7 @@ class NotFoundTest : public ::testing::Test {
   ~NotFoundTest() override { fs::remove_all(folder); }
 
   static std::shared_ptr<session::Session> open_run(const std::shared_ptr<store::Store>& store, const char* run) {
-    Options options;
-    EXPECT_TRUE(options.set_str("run", run).ok());
-    auto session = session::Session::open(store, 0, 1, nullptr, options);
+    auto session = session::Session::open(store, 0, 1, nullptr, {.run = run});
     EXPECT_TRUE(session.ok()) << session.status().message();
     return *session;
   }

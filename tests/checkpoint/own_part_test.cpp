@@ -64,9 +64,7 @@ class OwnPart : public ::testing::Test {
   }
   std::shared_ptr<load::Load> make_load(int64_t own_part, const char* strict = "missing") {
     checkpoint = *Checkpoint::open(shell, {"latest", "main", false});
-    Options options = make_options({{"own_part", own_part}});
-    EXPECT_TRUE(options.set_str("strict", strict).ok());
-    return *load::Load::make(checkpoint, options);
+    return *load::Load::make(checkpoint, {.strict = strict, .own_part = own_part});
   }
   static Status run(load::Load& load) { return run_whole(load); }
   // Loads `rows` rows of each tensor from row `first` on, and the two objects of rank 1.

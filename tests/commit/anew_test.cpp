@@ -14,14 +14,11 @@ class AnewTest : public ::testing::Test {
  protected:
   // A session that saves these steps and keeps two, or all; its findings ANEW, by the names of the checkpoints.
   std::vector<std::string> train(const Steps& steps, const std::string& continue_from = "auto", int64_t keep_last = 2) {
-    Options options;
-    EXPECT_TRUE(options.set_str("continue_from", continue_from).ok());
-    auto session = session::Session::open(store, 0, 1, nullptr, options);
+    auto session = session::Session::open(store, 0, 1, nullptr, {.continue_from = continue_from});
     EXPECT_TRUE(session.ok()) << session.status().message();
     std::vector<std::string> names;
     for (const int64_t step : steps) {
-      auto save =
-          *save::Save::make(*session, "s" + std::to_string(step), step, make_options({{"keep_last", keep_last}}));
+      auto save = *save::Save::make(*session, "s" + std::to_string(step), step, {.keep_last = keep_last});
       EXPECT_TRUE(save->add_object("o", "text/plain", CKPT_OBJECT_SHARED, as_bytes("x")).ok());
       const Status saved = run_whole(*save);
       EXPECT_TRUE(saved.ok()) << saved.message();
@@ -127,8 +124,7 @@ TEST_F(GoesOn, FromWhatItLoadedOrSavedBeforeOrWhatItSays) {
 TEST_F(GoesOn, FromNothingInANewStore) {
   EXPECT_EQ(train({1, 2, 3}, "latest"), kNone);
   EXPECT_EQ(there(), (Steps{2, 3}));
-  Options missing;
-  ASSERT_TRUE(missing.set_str("continue_from", "step:7").ok());
+  const SessionOptions missing{.continue_from = "step:7"};
   EXPECT_EQ(session::Session::open(store, 0, 1, nullptr, missing).status().code(), CKPT_NOT_FOUND);
 }
 

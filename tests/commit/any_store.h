@@ -87,7 +87,7 @@ class Start {
   }
   const std::shared_ptr<session::Session>& rank(uint32_t rank) const { return ranks_[rank]; }
   // Saves on all ranks at once; what each of them is told.
-  std::vector<Status> save(int64_t step, const Options& options = {}) {
+  std::vector<Status> save(int64_t step, const SaveOptions& options = {}) {
     std::vector<Status> told(world_);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < world_; rank++)
@@ -95,7 +95,7 @@ class Start {
     for (auto& thread : threads) thread.join();
     return told;
   }
-  Status save_on(uint32_t rank, int64_t step, const Options& options = {}) {
+  Status save_on(uint32_t rank, int64_t step, const SaveOptions& options = {}) {
     CKPT_ASSIGN(auto save, save::Save::make(ranks_[rank], "s" + std::to_string(step), step, options));
     const std::vector<float> values = values_of(step, rank, world_);
     CKPT_TRY(save->add_tensor("w", rows_of(rank, world_), values.data(), values.size() * sizeof(float)));

@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(OnS3, AnyStore, ::testing::ValuesIn(s3_kinds()),
 TEST_P(AnyStore, RanksMeetByRendezvous) {
   std::vector<std::thread> threads;
   std::vector<Status> told(3);
-  const Options options = make_options({{"rendezvous", 1}, {"timeout_ms", 60000}});
+  const SessionOptions options{.timeout_ms = 60000, .rendezvous = true};
   for (uint32_t rank = 0; rank < 3; rank++)
     threads.emplace_back([&, rank] {
       for (int start = 0; start < 2 && told[rank].ok(); start++)
@@ -45,7 +45,7 @@ TEST_P(AnyStore, WhatThreeRanksSaveTwoLoad) {
 TEST_P(AnyStore, TheNewestCommitIsLatestAtOnceAndRetentionKeepsAsManyAsAsked) {
   Start start(handles, 2);
   for (int64_t step = 1; step <= 5; step++) {
-    const auto told = start.save(step, make_options({{"keep_last", 2}}));
+    const auto told = start.save(step, {.keep_last = 2});
     ASSERT_TRUE(all_ok(told).ok()) << all_ok(told).message();
     auto loaded = load(handles, "latest");
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -59,8 +59,7 @@ TEST_P(AnyStore, ALabelIsTakenOnceAndReplacedIfAsked) {
   Start start(handles, 2);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
   EXPECT_EQ(start.save(1)[0].code(), CKPT_EXISTS);
-  Options replace;
-  ASSERT_TRUE(replace.set_str("on_existing", "replace").ok());
+  const SaveOptions replace{.on_existing = "replace"};
   const auto told = start.save(1, replace);
   ASSERT_TRUE(all_ok(told).ok()) << all_ok(told).message();
   EXPECT_EQ(*load(handles, "s1"), 1);
@@ -99,7 +98,7 @@ TEST_P(AnyStore, AReaderOfAPrunedCheckpointGetsItsBytesOrGone) {
   ASSERT_TRUE(all_ok(start.save(1)).ok());
   auto checkpoint = checkpoint::Checkpoint::open(handles(), {"s1", "main"});
   ASSERT_TRUE(checkpoint.ok());
-  ASSERT_TRUE(all_ok(start.save(2, make_options({{"keep_last", 1}}))).ok());
+  ASSERT_TRUE(all_ok(start.save(2, {.keep_last = 1})).ok());
   auto load = load::Load::make(*checkpoint, {});
   std::vector<float> values(kRows * kColumns);
   ASSERT_TRUE((*load)->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)).ok());
@@ -155,8 +154,8 @@ TEST(LostAnswers, NeverMakeAnAcknowledgedSaveUndoneOrAFailedOneHalfDone) {
     int64_t newest = 0;
     for (int64_t step = 1; step <= 5; step++) {
       Status told;
-      std::thread thread([&] { told = save_step(*other, step, make_options({{"timeout_ms", 500}})); });
-      const Status led = save_step(*leader, step, make_options({{"timeout_ms", 500}}));
+      std::thread thread([&] { told = save_step(*other, step, {.timeout_ms = 500}); });
+      const Status led = save_step(*leader, step, {.timeout_ms = 500});
       thread.join();
       if (led.ok()) newest = step;
       (led.ok() ? acknowledged : failed)++;

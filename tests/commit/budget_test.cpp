@@ -30,13 +30,15 @@ TEST(Budget, EveryOneThatIsAcceptedWorksAndHolds) {
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i >> 9);
   const auto store = std::make_shared<Blocks>();
   for (const int64_t chunk : {64 << 10, 1 << 20, 4 << 20}) {
-    const auto session = *session::Session::open(store, 0, 1, nullptr, make_options({{"chunk_bytes", chunk}}));
+    const auto session = *session::Session::open(store, 0, 1, nullptr, {.chunk_bytes = chunk});
     for (const int64_t staging : {8, 10, 16, 20})
       for (const char* codec : {"none", "lz4"})
         for (const bool copies : {false, true}) {
           SCOPED_TRACE(strformat("chunk {} staging {} {} copies {}", chunk, staging, codec, copies));
-          Options options = make_options({{"staging_bytes", staging * kMiB}});
-          ASSERT_TRUE(options.set_str("compression", codec).ok() && options.set_str("on_existing", "replace").ok());
+          const SaveOptions options{.on_existing = "replace",
+                                    .compression = codec,
+                                    .staging_bytes = staging * kMiB,
+                                    .is_set = {.staging_bytes = true}};
           auto save = *save::Save::make(session, "a", 1, options);
           const auto desc = f32_rows(values.size(), 1, 0, values.size());
           ASSERT_TRUE(save->add_tensor("w", desc, values.data(), values.size() * sizeof(float)).ok());

@@ -29,7 +29,7 @@ std::vector<float> numbers(uint64_t count, uint64_t seed) {
   return values;
 }
 
-Status save_state(const std::shared_ptr<store::Store>& store, const Options& options = {}) {
+Status save_state(const std::shared_ptr<store::Store>& store, const SaveOptions& options = {}) {
   auto session = open_session(store);
   CKPT_ASSIGN(auto save, save::Save::make(session, "s1", 1, options));
   const std::vector<float> large = numbers(kRows * kColumns, 0);
@@ -45,7 +45,7 @@ Status save_state(const std::shared_ptr<store::Store>& store, const Options& opt
 }
 
 // Loads all of it, and compares.
-Status load_state(const std::shared_ptr<store::Store>& store, const Options& options = {}) {
+Status load_state(const std::shared_ptr<store::Store>& store, const LoadOptions& options = {}) {
   CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(store, {"latest", "main"}));
   CKPT_ASSIGN(auto load, load::Load::make(checkpoint, options));
   std::vector<float> large(kRows * kColumns);
@@ -111,9 +111,7 @@ TEST_F(CachedLoad, HealsEachByteThatCameToHarm) {
   for (const char* codec : {"none", "lz4"}) {
     fs::remove_all(place_ / "store");
     fs::remove_all(place_ / "cache");
-    Options options;
-    ASSERT_TRUE(options.set_str("compression", codec).ok());
-    ASSERT_TRUE(save_state(disk_, options).ok());
+    ASSERT_TRUE(save_state(disk_, {.compression = codec}).ok());
     ASSERT_TRUE(load_state(cached()).ok());
     const uint64_t size = fs::file_size(part());
     for (uint64_t offset = 11; offset < size; offset += size / 97) {
@@ -149,7 +147,7 @@ TEST_F(CachedLoad, ChecksWhatComesFromTheCacheWhateverTheCallerWants) {
   ASSERT_TRUE(save_state(disk_).ok());
   ASSERT_TRUE(load_state(cached()).ok());
   poison();
-  const Status loaded = load_state(cached(), make_options({{"verify", 0}}));
+  const Status loaded = load_state(cached(), {.verify = false});
   EXPECT_TRUE(loaded.ok()) << loaded.message();
 }
 

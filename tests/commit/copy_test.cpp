@@ -14,7 +14,6 @@ namespace ckpt::commit {
 namespace {
 
 using checkpoint::Checkpoint;
-using maintain::CopyOptions;
 
 struct Told {
   Status status;
@@ -55,7 +54,7 @@ Status save_large(const std::shared_ptr<session::Session>& session, int64_t step
 
 std::shared_ptr<store::Store> large_source(uint64_t mib, int64_t chunk_bytes = 1 << 20) {
   auto store = fresh_memory_store();
-  auto session = session::Session::open(store, 0, 1, nullptr, make_options({{"chunk_bytes", chunk_bytes}}));
+  auto session = session::Session::open(store, 0, 1, nullptr, {.chunk_bytes = chunk_bytes});
   EXPECT_TRUE(session.ok());
   const Status saved = save_large(*session, 1, mib);
   EXPECT_TRUE(saved.ok()) << saved.message();
@@ -124,7 +123,7 @@ TEST_P(Copies, AreTheSameBytesAndTheLatestOfAnEmptyStore) {
 
 TEST_P(Copies, OfPartsOfManyBlocksAreTheSameBytes) {
   ASSERT_TRUE(save_large(open_session(from()), 1, 21).ok());
-  const Told told = copy(*open(from()), *to(), {.memory = 48 << 20});
+  const Told told = copy(*open(from()), *to(), {.staging_bytes = 48 << 20});
   ASSERT_TRUE(told.status.ok()) << told.status.message();
   EXPECT_EQ(told.written, told.bytes);
   EXPECT_EQ(files_of(*to(), "s1.1.1"), files_of(*from(), "s1.1.1"));
@@ -138,7 +137,7 @@ TEST_P(Copies, OfWhatIsThereAreOkAndMoveNothing) {
   EXPECT_TRUE(again.status.ok()) << again.status.message();
   EXPECT_TRUE(again.was_there());
   EXPECT_EQ(again.bytes, 0u);
-  const Told full = copy(*open(from()), *to(), {.full = true});
+  const Told full = copy(*open(from()), *to(), {.check = "full"});
   EXPECT_TRUE(full.was_there());
   EXPECT_GT(full.bytes, 0u);
   EXPECT_EQ(full.written, 0u);
@@ -380,14 +379,14 @@ TEST(DamagedOnItsWay, AChunkThatCameWithTheOpeningIsAskedOfTheServerOnceMore) {
 // ---- memory ----
 
 TEST(CopyMemory, IsWhatItMayTake) {
-  for (const uint64_t most : {8 << 20, 32 << 20}) {
-    const Told told = copy(*open(large_source(60)), *fresh_memory_store(), {.memory = most});
+  for (const int64_t most : {8 << 20, 32 << 20}) {
+    const Told told = copy(*open(large_source(60)), *fresh_memory_store(), {.staging_bytes = most});
     ASSERT_TRUE(told.status.ok()) << told.status.message();
     EXPECT_LE(told.peak, most + (2 << 20));
     EXPECT_GE(told.peak, most / 4);
   }
   // A chunk is in memory whole before any of it is written.
-  const Told told = copy(*open(large_source(60, 16 << 20)), *fresh_memory_store(), {.memory = 8 << 20});
+  const Told told = copy(*open(large_source(60, 16 << 20)), *fresh_memory_store(), {.staging_bytes = 8 << 20});
   ASSERT_TRUE(told.status.ok()) << told.status.message();
   EXPECT_LE(told.peak, (16 << 20) + (8 << 20));
 }
@@ -420,7 +419,7 @@ TEST(CopyTarget, WithPartsThatAreNotTheSourcesIsRefused) {
   auto other = small_source();
   struct Case {
     std::function<void(store::Store&)> change;
-    bool full;
+    const char* check;
     ckpt_status status;
   };
   const std::string part = "s1.1.1/PART_001";
@@ -435,16 +434,16 @@ TEST(CopyTarget, WithPartsThatAreNotTheSourcesIsRefused) {
     ASSERT_TRUE(store.put_if_absent(part, bytes).ok());
   };
   const auto damage = [&](store::Store& store) { flip(store, part, 4096); };
-  const Case cases[] = {{replace, false, CKPT_CONFLICT},
-                        {cut, false, CKPT_MISMATCH},
-                        {damage, false, CKPT_OK},  // by its index alone it is the source's
-                        {damage, true, CKPT_CORRUPT}};
+  const Case cases[] = {{replace, "index", CKPT_CONFLICT},
+                        {cut, "index", CKPT_MISMATCH},
+                        {damage, "index", CKPT_OK},  // by its index alone it is the source's
+                        {damage, "full", CKPT_CORRUPT}};
   for (const Case& one : cases) {
     auto target = fresh_memory_store();
     ASSERT_TRUE(copy(*open(source), *target).status.ok());
     ASSERT_TRUE(target->remove("s1.1.1/MANIFEST", true).ok());
     one.change(*target);
-    const Told told = copy(*open(source), *target, {.full = one.full});
+    const Told told = copy(*open(source), *target, {.check = one.check});
     EXPECT_EQ(told.status.code(), one.status) << told.status.message();
     EXPECT_EQ(is_committed(*target, "s1.1.1"), one.status == CKPT_OK);
   }
@@ -497,7 +496,7 @@ TEST_P(CopyAmongSessions, ThatIsUnfinishedIsLeftAlone) {
   auto source = small_source();
   copy_in_part(source, to(), "s1.1.1/PART_001");
   Start start(to, 2);
-  ASSERT_TRUE(all_ok(start.save(5, make_options({{"keep_last", 1}}))).ok());
+  ASSERT_TRUE(all_ok(start.save(5, {.keep_last = 1})).ok());
   Start next(to, 1);
   const Told told = copy(*open(source), *to());
   ASSERT_TRUE(told.status.ok()) << told.status.message();
@@ -578,7 +577,7 @@ TEST_P(CopyAmongSessions, FromALaterSessionDoesNotMakeRetentionRemoveWhatWasJust
   }
   ASSERT_TRUE(copy(from, "s30", to).status.ok());
   for (int64_t step : {5, 6}) {
-    const auto told = here.save(step, make_options({{"keep_last", 1}}));
+    const auto told = here.save(step, {.keep_last = 1});
     ASSERT_TRUE(all_ok(told).ok()) << all_ok(told).message();
   }
   EXPECT_EQ(*load(to, "s6"), 6);

@@ -79,7 +79,7 @@ Status load_from(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, int6
   return Ok();
 }
 
-const Options kKeepOne = make_options({{"keep_last", 1}});
+const SaveOptions kKeepOne{.keep_last = 1};
 
 TEST_P(Grace, WhoOpenedACheckpointBeforeItWasRemovedReadsAllOfIt) {
   Start start(place.handles, 2);
@@ -144,7 +144,7 @@ TEST_P(Grace, ForAllOthersItIsGoneAtOnce) {
 TEST_P(Grace, AfterItWhoeverPrunesSavesRemovesOrStartsDeletesTheFiles) {
   using Act = std::function<void(Start&)>;
   const Act acts[] = {[&](Start&) { prune(5); }, [&](Start&) { prune(0); },
-                      [&](Start& start) { EXPECT_TRUE(all_ok(start.save(3, make_options({{"keep_last", 9}}))).ok()); },
+                      [&](Start& start) { EXPECT_TRUE(all_ok(start.save(3, {.keep_last = 9})).ok()); },
                       [&](Start&) { EXPECT_TRUE(remove_by_id(*place.handles(), "s2.1.1").ok()); },
                       [&](Start&) { Start another(place.handles, 1); }};
   int number = 0;
@@ -182,8 +182,7 @@ TEST_P(Grace, WhatIsReplacedOrRemovedByHandStaysAsLong) {
   Start start(place.handles, 1);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
   const auto replaced = open("s1");
-  Options replace;
-  ASSERT_TRUE(replace.set_str("on_existing", "replace").ok());
+  const SaveOptions replace{.on_existing = "replace"};
   ASSERT_TRUE(all_ok(start.save(1, replace)).ok());
   ASSERT_TRUE(all_ok(start.save(2)).ok());
   const auto removed = open("s2");

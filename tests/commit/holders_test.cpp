@@ -27,7 +27,7 @@ struct Ranks {
       sessions.push_back(open_session(store, rank, world, rank ? sessions[0]->string().c_str() : nullptr));
   }
   // Each rank saves whole tensors of these names. What each is told.
-  std::vector<Status> save(int64_t step, const NamesOf& names_of, const Options& options) {
+  std::vector<Status> save(int64_t step, const NamesOf& names_of, const SaveOptions& options) {
     std::vector<Status> told(sessions.size());
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < sessions.size(); rank++)
@@ -35,7 +35,7 @@ struct Ranks {
     for (std::thread& thread : threads) thread.join();
     return told;
   }
-  Status save_rank(uint32_t rank, int64_t step, const std::set<std::string>& names, const Options& options) {
+  Status save_rank(uint32_t rank, int64_t step, const std::set<std::string>& names, const SaveOptions& options) {
     CKPT_ASSIGN(auto save, save::Save::make(sessions[rank], "s" + std::to_string(step), step, options));
     std::deque<std::vector<float>> memory;
     for (const std::string& name : names) {
@@ -51,11 +51,7 @@ struct Ranks {
   std::vector<std::shared_ptr<session::Session>> sessions;
 };
 
-Options some(long timeout_ms = 60000) {
-  Options options = make_options({{"timeout_ms", timeout_ms}});
-  EXPECT_TRUE(options.set_str("held_by", "some").ok());
-  return options;
-}
+SaveOptions some(int64_t timeout_ms = 60000) { return {.timeout_ms = timeout_ms, .held_by = "some"}; }
 
 // By part: the names that it stores. Checks the values of all.
 std::vector<std::set<std::string>> stored(const std::shared_ptr<store::Store>& store) {

@@ -55,7 +55,7 @@ struct Pipe {
   int ends[2];
 };
 
-const Options kLong = make_options({{"timeout_ms", 600000}});
+const SaveOptions kLong{.timeout_ms = 600000};
 
 void expect_gone(const Status& told, const std::string& rank) {
   EXPECT_EQ(told.code(), CKPT_ABORTED) << told.message();
@@ -173,7 +173,7 @@ TEST_F(Liveness, NothingIsMappedThatOtherMachinesMayRemoveUnlessTheCallerSaysSo)
   ASSERT_TRUE(run_whole(*save).ok());
   auto map = [&](const std::shared_ptr<store::Store>& store, bool unlocked) {
     const auto checkpoint = checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}).take();
-    return load::map_tensor(*checkpoint, "w", {.unlocked = unlocked}).status();
+    return load::map_tensor(*checkpoint, "w", {.map_unlocked = unlocked}).status();
   };
   const auto shared = std::make_shared<Forgetful>(inner);
   const Status told = map(shared, false);
@@ -226,8 +226,7 @@ TEST_F(Liveness, AMountThatShowsAnOldListIsNamedAndNobodyIsFencedByAnOlderSessio
     const std::vector<store::Entry> old_;
   };
   auto leader = open_session(inner, 0, 2);
-  const auto joined =
-      session::Session::open(std::make_shared<Old>(inner, old), 1, 2, leader->string().c_str(), Options());
+  const auto joined = session::Session::open(std::make_shared<Old>(inner, old), 1, 2, leader->string().c_str(), {});
   EXPECT_EQ(joined.status().code(), CKPT_IO) << joined.status().message();
   EXPECT_NE(joined.status().message().find("remembers lists"), std::string::npos) << joined.status().message();
 }
@@ -237,8 +236,7 @@ TEST_F(Liveness, AMountThatShowsAnOldListIsNamedAndNobodyIsFencedByAnOlderSessio
 // A session of a store whose ranks show signs of life.
 std::shared_ptr<session::Session> open_beating(std::shared_ptr<store::Store> store, uint32_t rank, int64_t heartbeat_ms,
                                                const char* string = nullptr, uint32_t world = 2) {
-  auto session = session::Session::open(std::move(store), rank, world, string,
-                                        rank == 0 ? make_options({{"heartbeat_ms", heartbeat_ms}}) : Options());
+  auto session = session::Session::open(std::move(store), rank, world, string, {.heartbeat_ms = heartbeat_ms});
   EXPECT_TRUE(session.ok()) << session.status().message();
   return session.ok() ? *session : nullptr;
 }
@@ -363,7 +361,7 @@ TEST_F(Heartbeat, ARankThatNeverBeganIsAwaitedUntilTheDeadline) {
   auto leader = open_beating(open_store(), 0, 100),
        other = open_beating(open_store(), 1, 100, leader->string().c_str());
   other.reset();
-  EXPECT_EQ(save_step(leader, 1, make_options({{"timeout_ms", 2500}})).code(), CKPT_TIMEOUT);
+  EXPECT_EQ(save_step(leader, 1, {.timeout_ms = 2500}).code(), CKPT_TIMEOUT);
 }
 
 TEST_F(Heartbeat, WithoutOneOnlyTheDeadlineEndsTheSave) {
@@ -371,7 +369,7 @@ TEST_F(Heartbeat, WithoutOneOnlyTheDeadlineEndsTheSave) {
   auto leader = open_beating(open_store(), 0, 0), other = open_beating(paused.store, 1, 0, leader->string().c_str());
   paused.stop_at("create PART_001");
   std::thread thread([&] { (void)save_step(other, 1, kLong); });
-  EXPECT_EQ(save_step(leader, 1, make_options({{"timeout_ms", 2500}})).code(), CKPT_TIMEOUT);
+  EXPECT_EQ(save_step(leader, 1, {.timeout_ms = 2500}).code(), CKPT_TIMEOUT);
   EXPECT_EQ(open_store()->list(".ckpt/beats/1").status().code(), CKPT_NOT_FOUND);
   paused.go_on();
   thread.join();
@@ -379,8 +377,8 @@ TEST_F(Heartbeat, WithoutOneOnlyTheDeadlineEndsTheSave) {
 
 TEST_F(Heartbeat, IsRankZerosAndTravelsInTheString) {
   auto leader = open_beating(open_store(), 0, 200);
-  auto other =
-      session::Session::open(open_store(), 1, 2, leader->string().c_str(), make_options({{"heartbeat_ms", 300}}));
+  auto other = session::Session::open(open_store(), 1, 2, leader->string().c_str(),
+                                      {.heartbeat_ms = 300, .is_set = {.heartbeat_ms = true}});
   EXPECT_EQ(other.status().code(), CKPT_MISMATCH);
 }
 

@@ -32,7 +32,7 @@ class Training {
     auto holds = [kept = session](const format::Summary& summary) { return kept->continuation().holds(summary); };
     mirror_ = *maintain::Mirror::start({store, mirror, "main", keep_there, fenced, holds, patience_ms});
   }
-  Status save(int64_t step, const Options& options = {}) {
+  Status save(int64_t step, const SaveOptions& options = {}) {
     CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
     const std::vector<float> values = values_of(step, 0, 1);
     CKPT_TRY(save->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)));
@@ -434,7 +434,7 @@ TEST(MirrorRetention, LeavesTheOldestThatWait) {
   Training training(here(), there);
   ASSERT_TRUE(training.follow().ok());
   there->once("create", "s1.1.1/PART_000", [&] { gate.pass(); });
-  for (int64_t step : {1, 2, 3, 4, 5}) ASSERT_TRUE(training.save(step, make_options({{"keep_last", 1}})).ok());
+  for (int64_t step : {1, 2, 3, 4, 5}) ASSERT_TRUE(training.save(step, {.keep_last = 1}).ok());
   EXPECT_EQ(ids(*here()), "s1.1.1 s2.1.1 s3.1.1 s5.1.1 ");
   gate.open();
   Status followed = training.follow();
@@ -461,7 +461,7 @@ TEST(MirrorRetention, OfEachSideIsItsOwn) {
   {
     Training training(here(), there, 2);
     for (int64_t step : {1, 2, 3, 4}) {
-      ASSERT_TRUE(training.save(step, make_options({{"keep_last", 1}})).ok());
+      ASSERT_TRUE(training.save(step, {.keep_last = 1}).ok());
       ASSERT_TRUE(training.follow().ok());
     }
   }

@@ -19,7 +19,7 @@ class OutcomeTest : public ::testing::Test {
     ranks[1] = open_session(shell, 1, 2, ranks[0]->string().c_str());
   }
   // A save on both ranks at once.
-  std::pair<Status, Status> save(int64_t step, const Options& options = {}) {
+  std::pair<Status, Status> save(int64_t step, const SaveOptions& options = {}) {
     Status other;
     std::thread thread([&] { other = save_step(ranks[1], step, options); });
     Status leader = save_step(ranks[0], step, options);
@@ -69,7 +69,7 @@ using SessionsAtOnce = OutcomeTest;
 
 TEST_F(SleepingRank, IsToldOfACommitThatWasPrunedMeanwhile) {
   Status outcome = outcome_after([&] {
-    auto [leader, other] = save(2, make_options({{"keep_last", 1}}));
+    auto [leader, other] = save(2, {.keep_last = 1});
     ASSERT_TRUE(leader.ok() && other.ok()) << leader.message() << other.message();
     ASSERT_EQ(inner->open(slot_of(1)).status().code(), CKPT_NOT_FOUND);
   });
@@ -84,7 +84,7 @@ TEST_F(SleepingRank, IsToldOfACommitThatWasRemovedByIdMeanwhile) {
 TEST_F(SleepingRank, IsToldOfACommitThatANewerSessionPruned) {
   Status outcome = outcome_after([&] {
     auto newer = open_session(inner);
-    ASSERT_TRUE(save_step(newer, 2, make_options({{"keep_last", 1}})).ok());
+    ASSERT_TRUE(save_step(newer, 2, {.keep_last = 1}).ok());
     ASSERT_EQ(inner->open(slot_of(1)).status().code(), CKPT_NOT_FOUND);
   });
   EXPECT_TRUE(outcome.ok()) << outcome.message();
@@ -93,7 +93,7 @@ TEST_F(SleepingRank, IsToldOfACommitThatANewerSessionPruned) {
 TEST_F(SleepingRank, IsToldUnknownOnceTwoSessionsCameAfterItsOwn) {
   Status outcome = outcome_after([&] {
     auto newer = open_session(inner);
-    ASSERT_TRUE(save_step(newer, 2, make_options({{"keep_last", 1}})).ok());
+    ASSERT_TRUE(save_step(newer, 2, {.keep_last = 1}).ok());
     ASSERT_TRUE(open_session(inner));
   });
   EXPECT_EQ(outcome.code(), CKPT_COMMIT_UNKNOWN) << outcome.message();
@@ -107,7 +107,7 @@ TEST_F(SleepingRank, IsToldUnknownOfWhatSomebodyDeletedByHand) {
 
 TEST_F(SleepingRank, WordsOfPrunedCheckpointsDoNotPileUp) {
   for (int64_t step = 1; step <= 80; step++) {
-    auto [leader, other] = save(step, make_options({{"keep_last", 1}}));
+    auto [leader, other] = save(step, {.keep_last = 1});
     ASSERT_TRUE(leader.ok() && other.ok()) << leader.message() << other.message();
   }
   EXPECT_LE(inner->list(".ckpt/sessions/1")->size(), 64u + 2);
@@ -157,7 +157,7 @@ TEST_F(PrunedWhileItCommits, ARankThatPutItsPartIsToldOfTheCommit) {
   std::thread thread([&] { led = save_step(leader, 1); });
   auto moved = std::make_shared<MovedStore>(store, "s1.1.1/PART_001", [&] {
     thread.join();
-    ASSERT_TRUE(save_step(open_session(store), 2, make_options({{"keep_last", 1}})).ok());
+    ASSERT_TRUE(save_step(open_session(store), 2, {.keep_last = 1}).ok());
     ASSERT_FALSE(*store->exists(slot_of(1)));
   });
   const Status told = save_step(open_session(moved, 1, 2, leader->string().c_str()), 1);
@@ -170,7 +170,7 @@ TEST_F(PrunedWhileItCommits, RankZeroIsToldOfItByWhomeverItWasRemoved) {
     auto store = fresh_memory_store();
     std::shared_ptr<session::Session> session;
     auto moved = std::make_shared<MovedStore>(store, slot_of(1), [&] {
-      const Options one = make_options({{"keep_last", 1}});
+      const SaveOptions one{.keep_last = 1};
       if (*by == 'h')
         ASSERT_TRUE(remove_by_id(*store, "s1.1.1").ok());
       else
@@ -243,7 +243,7 @@ TEST_F(FaultyStore, ARankThatCannotSeeTheAttemptSaysSo) {
   shell->before([](std::string_view operation, std::string_view key) {
     return operation == "attempt_exists" && key.starts_with("s1.") ? Status(CKPT_IO, "it lasts") : Ok();
   });
-  auto [leader, other] = save(1, make_options({{"timeout_ms", 30000}}));
+  auto [leader, other] = save(1, {.timeout_ms = 30000});
   EXPECT_EQ(other.code(), CKPT_IO) << other.message();
   EXPECT_NE(other.message().find("it lasts"), std::string::npos) << other.message();
   EXPECT_EQ(leader.code(), CKPT_ABORTED) << leader.message();
@@ -330,7 +330,7 @@ TEST_F(SessionsAtOnce, TheOlderOfThemIsToldFenced) {
 TEST_F(SessionsAtOnce, ARankThatIsFencedAfterItsStartIsToldOfTheStart) {
   auto store = fresh_memory_store();
   auto first = std::make_shared<store::ShellStore>(store), slow = std::make_shared<store::ShellStore>(store);
-  const Options options = make_options({{"rendezvous", 1}, {"timeout_ms", 30000}});
+  const SessionOptions options{.timeout_ms = 30000, .rendezvous = true};
   // Rank 1 looks whether it is fenced before it can see the start, and gets its answer after rank 0 has started twice.
   std::atomic<bool> polled = false, looks = false, started = false;
   slow->before([&](std::string_view operation, std::string_view key) {

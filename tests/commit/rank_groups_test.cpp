@@ -218,7 +218,7 @@ TEST(RankGroups, FormByThemselvesInALargeWorld) {
   for (bool leads : {false, true})
     for (uint32_t rank = 1; rank < kWorld; rank++)
       if ((rank % 25 == 0) == leads) {
-        const Status saved = save_step(sessions[rank], 1, make_options({{"wait", 0}}));
+        const Status saved = save_step(sessions[rank], 1, {.wait = false});
         EXPECT_TRUE(saved.ok()) << saved.message();
       }
   first.join();
@@ -237,7 +237,7 @@ Status save_with_tree_of(std::string_view tensor) {
   std::vector<std::shared_ptr<session::Session>> sessions;
   for (uint32_t rank = 0; rank < kWorld; rank++)
     sessions.push_back(open_session(store, rank, kWorld, rank ? sessions[0]->string().c_str() : nullptr));
-  auto save = [&](uint32_t rank, const Options& options) -> Status {
+  auto save = [&](uint32_t rank, const SaveOptions& options) -> Status {
     CKPT_ASSIGN(auto mine, save::Save::make(sessions[rank], "s1", 1, options));
     const std::string json = strformat("{{\"w\":{{\"$\":\"tensor\",\"name\":\"{}\"}}}}", tensor);
     if (rank == 20) CKPT_TRY(mine->add_object("t", CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_PER_RANK, as_bytes(json)));
@@ -252,7 +252,7 @@ Status save_with_tree_of(std::string_view tensor) {
   };
   Status committed;
   std::thread first([&] { committed = save(0, {}); });
-  for (uint32_t rank = kWorld - 1; rank > 0; rank--) EXPECT_TRUE(save(rank, make_options({{"wait", 0}})).ok()) << rank;
+  for (uint32_t rank = kWorld - 1; rank > 0; rank--) EXPECT_TRUE(save(rank, {.wait = false}).ok()) << rank;
   first.join();
   return committed;
 }

@@ -74,7 +74,7 @@ TEST_F(Retention, LeavesAloneWhatIsNamedRatherThanNumbered) {
 TEST_F(Retention, OfNamedOnesCountsNoneAmongTheNewest) {
   auto session = open_session(inner);
   for (const char* label : {"best", "final"}) {
-    auto made = save::Save::make(session, label, 9, make_options({{"keep_last", 2}}));
+    auto made = save::Save::make(session, label, 9, {.keep_last = 2});
     ASSERT_TRUE(made.ok() && run_whole(**made).ok()) << label;
   }
   EXPECT_EQ(ids(), (std::vector<std::string>{"s2.1.1", "s3.1.1", "best.2.1", "final.2.1"}));

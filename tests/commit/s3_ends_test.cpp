@@ -136,7 +136,8 @@ TEST_P(S3Ends, ACancelledSaveEndsAtWhateverRequestItWaitsAndTheNextOneWorks) {
 }
 
 TEST_P(S3Ends, WaitingForRanksEndsWithItsTimeWhateverTheServerDoes) {
-  const Options quiet = make_options({{"heartbeat_ms", 0}}), soon = make_options({{"timeout_ms", 1500}});
+  const SessionOptions quiet{.heartbeat_ms = 0};
+  const SaveOptions soon{.timeout_ms = 1500};
   const auto leader = *session::Session::open(through_proxy(), 0, 2, nullptr, quiet);
   const auto follower = *session::Session::open(through_proxy(), 1, 2, leader->string().c_str(), quiet);
   const std::vector<float> values = values_of(1, 0, 2);
@@ -153,7 +154,7 @@ TEST_P(S3Ends, WaitingForRanksEndsWithItsTimeWhateverTheServerDoes) {
 }
 
 TEST_P(S3Ends, MeetingRanksEndsWithItsTimeWhateverTheServerDoes) {
-  const Options soon = make_options({{"timeout_ms", 1500}, {"rendezvous", 1}});
+  const SessionOptions soon{.timeout_ms = 1500, .rendezvous = true};
   auto store = through_proxy();
   for (const uint32_t rank : {0u, 1u}) {
     stall_second("GET", rank == 0 ? "rendezvous" : "welcomes");

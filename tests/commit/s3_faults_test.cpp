@@ -51,8 +51,7 @@ constexpr uint64_t kRows = 12;
 
 Status save_on(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, int64_t keep) {
   const uint32_t rank = session->rank(), world = session->world_size();
-  CKPT_ASSIGN(auto save,
-              save::Save::make(session, "s" + std::to_string(step), step, make_options({{"keep_last", keep}})));
+  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, {.keep_last = keep}));
   const std::vector<float> values = values_of(step, rank, kRows / world * columns);
   CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, kRows / world * rank, kRows / world), values.data(),
                             values.size() * sizeof(float)));

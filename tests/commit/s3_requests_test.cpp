@@ -38,7 +38,7 @@ Told under_a_job(const std::function<Status(Job&)>& work) {
 }
 
 Status save_numbers(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, Job& job,
-                    const Options& options = {}) {
+                    const SaveOptions& options = {}) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
   std::vector<float> values(kRows * columns);
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000) + static_cast<float>(step);

@@ -17,7 +17,7 @@ using store::Fault;
 
 constexpr int64_t kTimeMs = 1500, kMostMs = kTimeMs + 10000;
 constexpr unsigned kAtOnce = 6;  // they wait, most of the time
-const Options kSoon = make_options({{"timeout_ms", kTimeMs}});
+const SaveOptions kSoon{.timeout_ms = kTimeMs};
 
 class S3Stall : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Server, S3Stall, testing::Range(0, store::s3_endpoint() ? 1 : 0));
@@ -38,7 +38,7 @@ struct Place {
   const std::string uri = store::fresh_s3_uri();
 };
 
-Status save_step(const std::shared_ptr<session::Session>& session, int64_t step, const Options& options, Job& job) {
+Status save_step(const std::shared_ptr<session::Session>& session, int64_t step, const SaveOptions& options, Job& job) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
   const std::vector<float> values = values_of(step, 0, 1);
   CKPT_TRY(save->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)));
@@ -61,7 +61,7 @@ std::function<Status(Job&)> prepare_load(const Place& place) {
   return [store = place.open(true)](Job& job) -> Status {
     job.call->bound(kTimeMs);
     CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
-    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, kSoon));
+    CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {.timeout_ms = kTimeMs}));
     std::vector<float> values(values_of(1, 0, 1).size());
     CKPT_TRY(load->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)));
     CKPT_TRY(load->begin());
@@ -96,7 +96,7 @@ std::function<Status(Job&)> prepare_prune(const Place& place) {
 
 std::function<Status(Job&)> prepare_session(const Place& place) {
   return [store = place.open(true)](Job& job) -> Status {
-    const Options options = make_options({{"timeout_ms", kTimeMs}, {"rendezvous", 1}, {"heartbeat_ms", 0}});
+    const SessionOptions options{.timeout_ms = kTimeMs, .heartbeat_ms = 0, .rendezvous = true};
     return session::Session::open(store, 0, 2, nullptr, options, job).status();  // rank 1 never comes
   };
 }

@@ -79,7 +79,7 @@ ckpt_tensor_desc row_of(uint32_t rank, uint32_t world) { return f32_rows(world, 
 
 // Each rank saves its row of one tensor.
 Status save_row(const std::shared_ptr<session::Session>& session, uint32_t rank, uint32_t world,
-                const Options& options) {
+                const SaveOptions& options) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s1", 1, options));
   const std::vector<float> row(kColumns, static_cast<float>(rank));
   CKPT_TRY(save->add_tensor("w", row_of(rank, world), row.data(), sizeof(float) * kColumns));
@@ -88,7 +88,7 @@ Status save_row(const std::shared_ptr<session::Session>& session, uint32_t rank,
 
 Status load_row(const std::shared_ptr<store::Store>& store, uint32_t rank, uint32_t world) {
   CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
-  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, make_options({{"threads", 1}})));
+  CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {.threads = 1}));
   std::vector<float> row(kColumns, -1);
   CKPT_TRY(load->add_tensor("w", row_of(rank, world), row.data(), sizeof(float) * kColumns));
   CKPT_TRY(run_whole(*load));
@@ -123,7 +123,7 @@ Costs costs_of(uint32_t world) {
     if (operation == "exists" && key == "s1.1.1/PART_000") written.pass();
     return Ok();
   });
-  const Options options = make_options({{"threads", 1}, {"wait", 0}});
+  const SaveOptions options{.wait = false, .threads = 1};
   Status led;
   std::thread leader([&] { led = save_row(ranks[0], 0, world, options); });
   opened.pass();
@@ -206,7 +206,7 @@ TEST(Scale, RankZeroAnswersAllThatWaitWithOneFile) {
   constexpr uint32_t kWorld = 16;
   auto inner = fresh_memory_store();
   auto shell = std::make_shared<store::ShellStore>(inner);
-  const Options options = make_options({{"rendezvous", 1}, {"timeout_ms", 60000}});
+  const SessionOptions options{.timeout_ms = 60000, .rendezvous = true};
   std::vector<std::thread> others;
   for (uint32_t rank = 1; rank < kWorld; rank++)
     others.emplace_back(
@@ -237,7 +237,7 @@ TEST(Scale, RetentionReadsNothingOfWhatWasJustCommitted) {
     if (committed && operation == "open" && key.starts_with("s2.1.1/PART")) opened += std::string(key) + " ";
     return Ok();
   });
-  ASSERT_TRUE(save_step(session, 2, make_options({{"keep_last", 1}})).ok());
+  ASSERT_TRUE(save_step(session, 2, {.keep_last = 1}).ok());
   EXPECT_TRUE(committed);
   EXPECT_EQ(opened, "");
   EXPECT_FALSE(*inner->exists("s1.1.1"));

@@ -24,7 +24,7 @@ Status save_trees(const std::shared_ptr<store::Store>& store, uint32_t world, co
   for (uint32_t rank = 0; rank < world; rank++)
     sessions.push_back(open_session(store, rank, world, rank ? sessions[0]->string().c_str() : nullptr));
   auto save = [&](uint32_t rank) -> Status {
-    CKPT_ASSIGN(auto mine, save::Save::make(sessions[rank], "s1", 1, make_options({{"wait", 0}})));
+    CKPT_ASSIGN(auto mine, save::Save::make(sessions[rank], "s1", 1, {.wait = false}));
     ckpt_tensor_desc desc = f32_rows(1, 1, 0, 1);
     desc.replica_count = 1;
     CKPT_TRY(mine->add_tensor(strformat("own/{}", rank), desc, "data", 4));

@@ -224,9 +224,7 @@ Status add_objects(load::Load& load, const Checkpoint& checkpoint, std::byte fil
 }
 
 Loaded load_all(const std::shared_ptr<Checkpoint>& checkpoint, std::byte fill) {
-  Options options;
-  must(options.set_int("threads", 1).ok());
-  auto made = load::Load::make(checkpoint, options);
+  auto made = load::Load::make(checkpoint, {.threads = 1});
   must(made.ok());
   load::Load& load = **made;
   Loaded out;
@@ -267,7 +265,7 @@ void load_share(const std::shared_ptr<Checkpoint>& checkpoint, std::string_view 
   must_blame_the_bytes(share.status());
   for (size_t window = 0; share.ok() && window < std::min<size_t>((*share)->windows().size(), 64); window++) {
     std::vector<uint64_t> ids((*share)->windows()[window].rows);
-    auto load = load::Load::make(checkpoint, Options());
+    auto load = load::Load::make(checkpoint, {});
     must(load.ok() && (*load)->add_table({*share, window, reinterpret_cast<std::byte*>(ids.data()), {}}).ok());
     must((*load)->begin().ok());
     Job job;
@@ -292,11 +290,10 @@ void use(const std::shared_ptr<Checkpoint>& checkpoint) {
   walk(checkpoint->root());
   const std::optional<uint64_t> total = map_tensors(*checkpoint);
   if (!total || *total <= kMaxTensor)
-    for (maintain::VerifyMode mode :
-         {maintain::VerifyMode::kFull, maintain::VerifyMode::kQuick, maintain::VerifyMode::kSample}) {
+    for (const char* mode : {"full", "quick", "sample"}) {
+      const VerifyOptions options{.threads = 1, .verify_mode = mode, .sample_k = 1, .sample_n = 2};
       Job job;
-      must_blame_the_bytes(
-          maintain::verify_checkpoint(*checkpoint, {.mode = mode, .sample_k = 1, .sample_n = 2, .threads = 1}, job));
+      must_blame_the_bytes(maintain::verify_checkpoint(*checkpoint, options, job));
     }
   Loaded first = load_all(checkpoint, std::byte{0x00}), second = load_all(checkpoint, std::byte{0xff});
   must(first.status.code() == second.status.code());

@@ -11,16 +11,13 @@ namespace {
 
 using Votes = std::array<int64_t, Keeper::kVotes>;
 
-std::unique_ptr<Keeper> make(KeeperSettings settings) {
-  settings.run = "main";
-  if (settings.label.empty()) settings.label = "step-{step}";
-  auto made = Keeper::make(std::move(settings));
+std::unique_ptr<Keeper> make(KeeperOptions options, uint32_t rank = 0, uint32_t world_size = 1) {
+  auto made = Keeper::make(std::move(options), rank, world_size);
   EXPECT_TRUE(made.ok()) << made.status().message();
   return made.ok() ? made.take() : nullptr;
 }
-ckpt_status refusal(KeeperSettings settings) {
-  if (settings.label.empty()) settings.label = "step-{step}";
-  return Keeper::make(std::move(settings)).status().code();
+ckpt_status refusal(KeeperOptions options, uint32_t rank = 0, uint32_t world_size = 1) {
+  return Keeper::make(std::move(options), rank, world_size).status().code();
 }
 
 int32_t decide(Keeper& keeper, const Votes& votes) {
@@ -37,9 +34,8 @@ int32_t one_step(Keeper& keeper, int64_t step) {
 
 // All ranks at a step, as a process group would do it.
 struct Ranks {
-  explicit Ranks(uint32_t size, KeeperSettings settings = {}) {
-    settings.world_size = size;
-    for (settings.rank = 0; settings.rank < size; settings.rank++) keepers.push_back(make(settings));
+  explicit Ranks(uint32_t size, const KeeperOptions& options = {}) {
+    for (uint32_t rank = 0; rank < size; rank++) keepers.push_back(make(options, rank, size));
   }
   Votes votes(const std::vector<int64_t>& steps, uint32_t due_on = UINT32_MAX) {
     Votes most;
@@ -64,11 +60,11 @@ TEST(Keeper, AnImpossiblePolicyIsRefused) {
   EXPECT_EQ(refusal({.label = "{x}"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.keep_best = "loss"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.keep_every = 5}), CKPT_INVALID);
-  EXPECT_EQ(refusal({.label = "epoch-{epoch}", .keep_last = 1}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.keep_last = 1, .label = "epoch-{epoch}"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.time_limit = "soon"}), CKPT_INVALID);
-  EXPECT_EQ(refusal({.rank = 2, .world_size = 2}), CKPT_INVALID);
-  EXPECT_EQ(refusal({.every = "5 s", .ranks_agree = false, .world_size = 2}), CKPT_INVALID);
-  EXPECT_EQ(refusal({.time_limit = "5 s", .ranks_agree = false, .world_size = 2}), CKPT_INVALID);
+  EXPECT_EQ(refusal({}, 2, 2), CKPT_INVALID);
+  EXPECT_EQ(refusal({.every = "5 s", .ranks_agree = false}, 0, 2), CKPT_INVALID);
+  EXPECT_EQ(refusal({.ranks_agree = false, .time_limit = "5 s"}, 0, 2), CKPT_INVALID);
   EXPECT_EQ(refusal({.every = "5 s", .ranks_agree = false}), CKPT_OK);
 }
 
@@ -126,15 +122,15 @@ TEST(Keeper, RanksThatDoNotAgreeRefuseWhatOneAloneWouldDo) {
 }
 
 TEST(Keeper, TheTimeLimitStopsBeforeItsMargin) {
-  const auto early = make({.time_limit = "1 h", .margin_ms = 3599000});
+  const auto early = make({.time_limit = "1 h", .time_margin_ms = 3599000});
   EXPECT_EQ(one_step(*early, 1), CKPT_KEEPER_GO_ON);
-  const auto late = make({.time_limit = "1 h", .margin_ms = 3600000});
+  const auto late = make({.time_limit = "1 h", .time_margin_ms = 3600000});
   EXPECT_EQ(one_step(*late, 1), CKPT_KEEPER_SAVE_AND_STOP);
   EXPECT_STREQ(late->stopping(), "time limit");
   ::unsetenv("SLURM_JOB_END_TIME");
   EXPECT_EQ(refusal({.time_limit = "slurm"}), CKPT_INVALID);
   ::setenv("SLURM_JOB_END_TIME", std::to_string(time(nullptr) + 60).c_str(), 1);
-  EXPECT_EQ(one_step(*make({.time_limit = "slurm", .margin_ms = 120000}), 1), CKPT_KEEPER_SAVE_AND_STOP);
+  EXPECT_EQ(one_step(*make({.time_limit = "slurm", .time_margin_ms = 120000}), 1), CKPT_KEEPER_SAVE_AND_STOP);
   ::unsetenv("SLURM_JOB_END_TIME");
 }
 
@@ -171,7 +167,7 @@ TEST(Keeper, NumbersAreOfTheNextStepOnly) {
 }
 
 TEST(Keeper, APlanIsTextAndNothingElseIsAPlan) {
-  const auto keeper = make({.keep_best = "loss:min", .keep_last = 2, .keep_every = 10, .replace = true});
+  const auto keeper = make({.on_existing = "replace", .keep_last = 2, .keep_every = 10, .keep_best = "loss:min"});
   EXPECT_EQ(keeper->plan(nullptr).status().code(), CKPT_INVALID) << "no step was told";
   ASSERT_TRUE(keeper->step(7, false, nullptr).ok());
   keeper->know({{"step-5.1.1", "step-5", 5, {{"loss", 1}}}});
@@ -188,7 +184,7 @@ TEST(Keeper, APlanIsTextAndNothingElseIsAPlan) {
 }
 
 TEST(Keeper, OnlyDamageOfTheLatestIsPassedOver) {
-  const auto keeper = make({.pass_damaged = true});
+  const auto keeper = make({});
   const Status damage(CKPT_CORRUPT, "a byte"), io(CKPT_IO, "a cable");
   EXPECT_EQ(keeper->pass_over(damage).code(), CKPT_INVALID) << "nothing was found";
   (void)keeper->search("latest");
@@ -204,7 +200,7 @@ TEST(Keeper, OnlyDamageOfTheLatestIsPassedOver) {
   EXPECT_EQ(keeper->search("step:9").before, "") << "another question begins anew";
   (void)keeper->found("step-9.1.1", "");
   EXPECT_EQ(keeper->pass_over(damage).code(), CKPT_CORRUPT);
-  const auto strict = make({.pass_damaged = false});
+  const auto strict = make({.on_damaged = "error"});
   (void)strict->search("latest");
   (void)strict->found("step-9.1.1", "");
   EXPECT_EQ(strict->pass_over(damage).code(), CKPT_CORRUPT);

@@ -85,7 +85,7 @@ TEST(PartLimits, AreCheckedBeforeTheFirstByteIsWritten) {
   const size_t size = size_t{1} << 44;
   void* const memory = reinterpret_cast<void*>(size);
   auto shell = std::make_shared<store::ShellStore>(fresh_memory_store());
-  auto session = *session::Session::open(shell, 0, 1, nullptr, make_options({{"chunk_bytes", 4096}}));
+  auto session = *session::Session::open(shell, 0, 1, nullptr, {.chunk_bytes = 4096});
   auto save = *Save::make(session, "s1", 1, {});
   ASSERT_TRUE(save->add_tensor("t", bytes_desc(int64_t{1} << 44), memory, size).ok());
   ASSERT_TRUE(save->begin().ok());

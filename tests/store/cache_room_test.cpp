@@ -183,7 +183,7 @@ TEST_F(Cache, NobodyElseMayLookIntoItWhateverTheUmaskIs) {
 
 TEST_F(Cache, ALocalStoreHasNone) {
   for (const std::string& uri : {scratch / "store", std::string("mem:uncached")}) {
-    const Status told = open_places(uri, "", {.cache = {.directory = scratch / "cache"}}).status();
+    const Status told = open_places(uri, {.cache = scratch / "cache"}).status();
     EXPECT_EQ(code(told), "INVALID");
     EXPECT_NE(told.message().find("option cache"), std::string::npos) << told.message();
   }

@@ -19,7 +19,7 @@ constexpr uint64_t kMiB = 1 << 20;
 class DirectRead : public testing::Test {
  protected:
   void SetUp() override { open_at(scratch_ / "store"); }
-  void open_at(const std::string& path, StoreOptions options = {}) {
+  void open_at(const std::string& path, StoreSettings options = {}) {
     root_ = path;
     store_ = open_posix(path, options).take();
     ASSERT_EQ(code(store_->prepare()), "OK");

@@ -80,7 +80,7 @@ class Answers {
 class QueueTest : public testing::Test {
  protected:
   void SetUp() override { open_at(scratch_ / "store"); }
-  void open_at(const std::string& path, StoreOptions options = {}) {
+  void open_at(const std::string& path, StoreSettings options = {}) {
     store_ = open_posix(path, options).take();
     ASSERT_EQ(code(store_->prepare()), "OK");
   }

@@ -21,16 +21,16 @@ namespace {
 
 class PosixHome final : public Home {
  public:
-  explicit PosixHome(StoreOptions options) : options_(options) {}
+  explicit PosixHome(StoreSettings options) : options_(options) {}
   std::shared_ptr<Store> open() override { return open_posix(scratch_ / "store", options_).take(); }
 
  private:
-  const StoreOptions options_;
+  const StoreSettings options_;
   const Scratch scratch_;
 };
 
-std::unique_ptr<Home> direct() { return std::make_unique<PosixHome>(StoreOptions{.direct_io = true}); }
-std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(StoreOptions{.direct_io = false}); }
+std::unique_ptr<Home> direct() { return std::make_unique<PosixHome>(StoreSettings{.direct_io = true}); }
+std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(StoreSettings{.direct_io = false}); }
 
 const auto kPosix = testing::Values(Backend{"Direct", direct}, Backend{"Buffered", buffered});
 INSTANTIATE_TEST_SUITE_P(Posix, StoreSuite, kPosix, testing::PrintToStringParamName());

@@ -350,11 +350,8 @@ TEST_F(WebStore, PartsAreReadThroughACacheOnce) {
   const std::string all = content(3 << 20);
   server.put("/run/x.1.1/PART_000", all);
   const Scratch folder;
-  StoreOptions options;
-  options.web = quick();
-  options.cache.directory = folder.path + "/cache";
   for (const bool warm : {false, true}) {
-    const auto opened = open_places(server.address() + "/run", "", options);
+    const auto opened = open_places(server.address() + "/run", {.cache = folder.path + "/cache"});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     server.forget();
     const auto file = opened->store->open_cached("x.1.1/PART_000", all.size(), false);

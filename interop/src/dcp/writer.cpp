@@ -53,8 +53,8 @@ class Flattener {
  public:
   Flattener(const ExportRequest& request, const Tree& tree, uint64_t cut_from, OutLayout& out)
       : request_(request), tree_(tree), cut_from_(cut_from), out_(out), bytes_(out.files) {
-    options_.opaque_as_dict = request.options.str("opaque") == "dict";
-    options_.trusting = request.options.str("opaque") == "keep";
+    options_.opaque_as_dict = request.options.opaque == "dict";
+    options_.trusting = request.options.opaque == "keep";
   }
 
   Status run(uint32_t root) {
@@ -381,9 +381,9 @@ std::vector<ExportFile> entries_files(const std::shared_ptr<OutLayout>& layout) 
 
 Result<ExportPlan> plan_dcp(const ExportRequest& request, uint64_t cut_from) {
   CKPT_ASSIGN(const Tree tree, request.reader.tree());
-  CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
+  CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.at));
   const auto layout = std::make_shared<OutLayout>();
-  layout->files = static_cast<size_t>(request.options.integer("shards"));
+  layout->files = static_cast<size_t>(request.options.shards);
   CKPT_TRY(Flattener(request, tree, cut_from, *layout).run(root));
   ExportPlan plan;
   plan.is_directory = true;

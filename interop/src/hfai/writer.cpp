@@ -117,10 +117,10 @@ class PartPickler {
 }  // namespace
 
 Result<ExportPlan> plan_hfai(const ExportRequest& request, uint64_t large_bytes) {
-  const auto parts = static_cast<uint32_t>(request.options.integer("shards"));
+  const auto parts = static_cast<uint32_t>(request.options.shards);
   CKPT_ASSIGN(const Tree tree, request.reader.tree());
   CKPT_ASSIGN(const HfaiPlan assigned, assign_hfai(request.reader, tree, parts, large_bytes));
-  const PtEncoderOptions options{request.options.str("opaque") == "dict", false, assigned.cut_names};
+  const PtEncoderOptions options{request.options.opaque == "dict", false, assigned.cut_names};
   ExportPlan plan;
   plan.is_directory = true;
   for (uint32_t part = 0; part < parts; part++) {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/call_options.h"
 #include "device/convert.h"
 #include "interop/src/json.h"
 #include "interop/src/map/computed.h"
@@ -496,26 +497,25 @@ void Selection::note(std::string_view name, std::set<std::string>* found) const 
     if (!found->contains(glob) && fits_any({glob}, name)) found->insert(glob);
 }
 
-Result<Changes> changes_of(const Options& options, const std::string& beside, const Folder& folder) {
+template <typename CallOptions>
+Result<Changes> changes_of(const CallOptions& options, const std::string& beside, const Folder& folder) {
   Changes changes;
-  changes.selection = {comma_list(options.str("only")), comma_list(options.str("exclude"))};
-  const std::string cast = options.str("cast"), name = options.str("map"), config = options.str("config");
-  if (cast != "none") changes.cast = static_cast<uint16_t>(dtype_find(cast));
-  changes.at = options.str("map_at");
-  const std::string strict = options.str("strict");
-  changes.strict = strict != "none";
-  if (strict != "missing") changes.unmatched = changes.strict ? Unmatched::kError : Unmatched::kKeep;
-  const int64_t back = options.integer("map_back");
+  changes.selection = {comma_list(options.only), comma_list(options.exclude)};
+  if (options.cast != "none") changes.cast = static_cast<uint16_t>(dtype_find(options.cast));
+  changes.at = options.map_at;
+  changes.strict = options.strict != "none";
+  if (options.strict != "missing") changes.unmatched = changes.strict ? Unmatched::kError : Unmatched::kKeep;
   if (!changes.at.empty()) changes.at += '/';
-  if (name.empty()) return changes;
-  CKPT_ASSIGN(Mapping mapping, find_mapping(name));
+  if (options.map.empty()) return changes;
+  CKPT_ASSIGN(Mapping mapping, find_mapping(options.map));
   for (const auto& [variable, expressions] : mapping.variables) changes.variables.define(variable, expressions);
-  if (back == 1) {
+  if (options.map_back == 1) {
     CKPT_ASSIGN(mapping, mapping.backwards());
-  } else if (back == 2) {
+  } else if (options.map_back == 2) {
     CKPT_ASSIGN(changes.back, mapping.backwards());
   }
   changes.mapping = std::move(mapping);
+  const std::string& config = options.config;
   if (config.empty() && beside.empty()) return changes;
   const bool in_directory = config.empty() || is_directory(config, nullptr);
   CKPT_ASSIGN(const Config found, config.empty() ? config_beside(beside, folder)
@@ -524,6 +524,9 @@ Result<Changes> changes_of(const Options& options, const std::string& beside, co
   if (!found.path.empty()) CKPT_TRY(changes.variables.use_config(found.text, found.path));
   return changes;
 }
+template Result<Changes> changes_of(const ImportOptions&, const std::string&, const Folder&);
+template Result<Changes> changes_of(const ExportOptions&, const std::string&, const Folder&);
+template Result<Changes> changes_of(const FileOptions&, const std::string&, const Folder&);
 
 // The names and shapes that a mapping gave, mapped backwards, must be those before; but for what it leaves out.
 static Status check_back(const ForeignCheckpoint& content, const Changes& changes,

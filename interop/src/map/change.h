@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "interop/src/map/mapping.h"
 #include "interop/src/reader.h"
@@ -41,8 +40,10 @@ struct Changes {
   bool empty() const { return selection.empty() && !mapping && !cast; }
 };
 
-// What options map, map_at, map_back, config, only, exclude, cast and strict say; `beside`: where config.json may be.
-Result<Changes> changes_of(const Options& options, const std::string& beside, const Folder& folder = nullptr);
+// What options map, map_at, map_back, config, only, exclude, cast and strict of an import, an export or a file say;
+// `beside`: where config.json may be.
+template <typename CallOptions>
+Result<Changes> changes_of(const CallOptions& options, const std::string& beside, const Folder& folder = nullptr);
 
 // MISMATCH for shapes that do not fit, NOT_FOUND for what a rule or `only` names and is not there, FORMAT for names
 // that come twice, UNSUPPORTED.

@@ -23,11 +23,10 @@ constexpr uint64_t kMostOfAnArray = 64 << 20;
 Result<std::string> elements_of(const State& state, const TensorRange& range, uint64_t bytes) {
   std::string elements;
   std::vector<std::byte> buffer(std::max<uint64_t>(bytes, 128));
-  TensorStream stream(state, client_options(Options()), buffer,
-                      [&](std::span<const TensorStream::Piece>, Bytes piece) -> Status {
-                        elements += as_text(piece);
-                        return Ok();
-                      });
+  TensorStream stream(state, {}, buffer, [&](std::span<const TensorStream::Piece>, Bytes piece) -> Status {
+    elements += as_text(piece);
+    return Ok();
+  });
   CKPT_TRY(stream.add(0, range));
   CKPT_TRY(stream.flush());
   return elements;

@@ -63,7 +63,7 @@ ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtSto
 
 Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& tree, uint32_t node, std::string name,
                               const PtFileOptions& options) {
-  const std::string opaque = request.options.str("opaque");
+  const std::string& opaque = request.options.opaque;
   const PtEncoderOptions encoding{opaque == "dict", options.trusting || opaque == "keep", {}};
   PtEncoder encoder(request.reader, tree, encoding);
   CKPT_TRY(options.keep ? encoder.value(node, options.keep) : encoder.value(node));
@@ -72,7 +72,7 @@ Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& 
 
 Result<ExportPlan> plan_pt(const ExportRequest& request) {
   CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
-  CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.str("at")));
+  CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.at));
   CKPT_ASSIGN(ExportFile file, pt_file_of(request, tree, root, {}, {}));
   ExportPlan plan;
   plan.files.push_back(std::move(file));

@@ -81,7 +81,7 @@ class ShardBody final : public FileBody {
       CKPT_ASSIGN(const uint64_t count, result(share.window_rows(window)));
       if (count == 0) continue;
       CKPT_ASSIGN(client::Load load,
-                  result(client::Load::create(request_.reader.reader(), client_options(request_.options))));
+                  result(client::Load::create(request_.reader.reader(), reading_options(request_.options))));
       const uint64_t row_bytes = column ? column->row_bytes : sizeof(uint64_t);
       Bytes written = std::as_bytes(ids.first(count));
       std::vector<client::ColumnMemory> columns;
@@ -110,7 +110,7 @@ class RecisPlan {
       : request_(request),
         tree_(tree),
         window_bytes_(window_bytes),
-        shards_(static_cast<uint64_t>(request.options.integer("shards"))) {}
+        shards_(static_cast<uint64_t>(request.options.shards)) {}
 
   Result<ExportPlan> run() {
     plan_.is_directory = true;

@@ -341,15 +341,15 @@ Result<std::map<std::string, std::string>> safetensors_names(const State& state,
 Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   ExportPlan plan;
   plan.is_directory = !request.path.ends_with(kSuffix);
-  const auto most = static_cast<uint64_t>(request.options.integer("shard_bytes"));
+  const auto most = static_cast<uint64_t>(request.options.shard_bytes);
   if (!plan.is_directory && most != 0)
     return Status(CKPT_INVALID,
                   "export: option shard_bytes is for a directory of files, found the file " + request.path)
         .with("found", request.path);
-  const std::string at = request.options.str("at");
+  const std::string& at = request.options.at;
   std::optional<Index> given;
   if (plan.is_directory) {
-    CKPT_ASSIGN(given, index_in(request.options.str("config")));
+    CKPT_ASSIGN(given, index_in(request.options.config));
   }
   CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
   CKPT_ASSIGN(auto own, safetensors_names(request.reader, tree, at));

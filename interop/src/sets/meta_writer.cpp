@@ -20,7 +20,7 @@ class MetaPlan {
   MetaPlan(const ExportRequest& request, const Tree& tree) : request_(request), tree_(tree) {}
 
   Result<ExportPlan> run() {
-    CKPT_ASSIGN(const uint32_t root, node_at(tree_, request_.options.str("at")));
+    CKPT_ASSIGN(const uint32_t root, node_at(tree_, request_.options.at));
     ordered_ = tree_[root].kind == CKPT_NODE_RECORD && tree_[root].text_view() == kOrderedDict;
     entries_ = ordered_ ? tree_.find(root, "items") : root;
     if (entries_ == kNoNode || tree_[entries_].kind != CKPT_NODE_DICT)
@@ -35,7 +35,7 @@ class MetaPlan {
     CKPT_TRY(count_files());
     ExportPlan plan;
     plan.is_directory = true;
-    const PtEncoderOptions options{request_.options.str("opaque") == "dict", false, {}};
+    const PtEncoderOptions options{request_.options.opaque == "dict", false, {}};
     for (uint64_t file = 0; file < files_; file++) {
       PtEncoder encoder(request_.reader, tree_, options);
       CKPT_TRY(put_file(encoder, file));
@@ -47,8 +47,8 @@ class MetaPlan {
  private:
   // As many as were imported, if nothing else is wanted.
   Status count_files() {
-    if (request_.options.is_set("shards")) {
-      files_ = static_cast<uint64_t>(request_.options.integer("shards"));
+    if (request_.options.is_set.shards) {
+      files_ = static_cast<uint64_t>(request_.options.shards);
       if (files_ <= kMaxMetaFiles) return Ok();
       return Status(CKPT_INVALID,
                     strformat("export: option shards: expected up to {} of Meta's files, whose names have "

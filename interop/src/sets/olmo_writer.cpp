@@ -180,11 +180,11 @@ class KeyedFile {
 // Its train is a .pt always, as OLMo's own tool makes it: it holds lists with tensors.
 bool is_keyed(const ExportRequest& request, const std::string& part, const std::vector<std::string>& imported) {
   if (part != "model" && part != "optim") return false;
-  return request.options.str("format") == kSafetensors || std::ranges::find(imported, part + kSuffix) != imported.end();
+  return request.options.format == kSafetensors || std::ranges::find(imported, part + kSuffix) != imported.end();
 }
 
 Result<std::string> config_of(const ExportRequest& request) {
-  if (const std::string given = request.options.str("config"); !given.empty()) return text_of_file(given, nullptr);
+  if (const std::string& given = request.options.config; !given.empty()) return text_of_file(given, nullptr);
   if (request.reader.attr(kOlmoConfigAttr)) return get_text(request.reader, kOlmoConfigAttr);
   return Status(CKPT_MISMATCH,
                 "export: an OLMo directory has a config.yaml, which its import keeps, and this "

@@ -110,7 +110,7 @@ class TorchtunePlan {
   // As safetensors are exported, but for their place.
   Status put_safetensors(const std::string& at, const std::string& path, const std::string& folder) {
     ExportRequest part{request_.reader, path, request_.options, request_.job};
-    if (!at.empty()) CKPT_TRY(part.options.set_str("at", at));
+    if (!at.empty()) part.options.at = at;
     CKPT_ASSIGN(ExportPlan made, plan_safetensors(part));
     for (ExportFile& file : made.files) {
       file.name = made.is_directory ? folder + file.name : path;
@@ -176,7 +176,7 @@ class TorchtunePlan {
 
 Result<ExportPlan> plan_torchtune(const ExportRequest& request) {
   CKPT_ASSIGN(TorchtuneFiles files, torchtune_files(request.reader));
-  CKPT_ASSIGN(const auto given, index_in(request.options.str("config")));
+  CKPT_ASSIGN(const auto given, index_in(request.options.config));
   if (given && files.folder.empty()) files = {};  // an older torchtune's .pt had no directory
   if (given) files.models.clear();
   CKPT_ASSIGN(const Tree tree, request.reader.tree());
