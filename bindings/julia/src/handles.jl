@@ -14,8 +14,8 @@ end
 
 """
 An object of the library: `Store`, `Session`, `Save`, `Reader`, `Load`, `Job`, `Tree`, `File`, `Keeper`. Any task may
-close one, in any order and more than once; one that nobody closes is closed by the garbage collector. Use after `close` throws
-an InvalidStateException. `open(Store, path) do store … end` closes it at the end.
+close one, in any order and more than once; one that nobody closes is closed by the garbage collector. Use after
+`close` throws an InvalidStateException. `open(Store, path) do store … end` closes it at the end.
 """
 abstract type Resource end
 
