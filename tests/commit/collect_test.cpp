@@ -23,9 +23,9 @@ std::pair<Status, int64_t> save_with_slow_parts(int64_t open_ms) {
     ranks.push_back(open_session(inner, rank, kWorld, ranks[0]->string().c_str()));
   std::vector<std::thread> others;
   for (uint32_t rank = 1; rank < kWorld; rank++)
-    others.emplace_back([&, rank] { EXPECT_TRUE(save_step(ranks[rank], 1, make_options({{"wait", 0}})).ok()); });
+    others.emplace_back([&, rank] { EXPECT_TRUE(save_step(ranks[rank], 1, {.wait = false}).ok()); });
   const int64_t begin = steady_ms();
-  Status told = save_step(ranks[0], 1, make_options({{"timeout_ms", kTimeMs}}));
+  Status told = save_step(ranks[0], 1, {.timeout_ms = kTimeMs});
   const int64_t took = steady_ms() - begin;
   for (std::thread& other : others) other.join();
   return {std::move(told), took};
