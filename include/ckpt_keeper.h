@@ -1,7 +1,7 @@
 /* ckpt_keeper.h - when a training saves, what is kept, and what it starts from.
  *
- * A keeper knows the policy and the history of a run. It asks for no memory, starts no thread and saves nothing itself:
- * it says when, makes the save, and the caller adds what is to be saved.
+ * A keeper knows the policy and the history of a run. It saves nothing by itself: it says when, makes the save, and the
+ * caller adds what is to be saved.
  *
  *   ckpt_options_set_str(options, "every", "500 steps, 10 min", &err);
  *   ckpt_options_set_int(options, "keep_last", 3, &err);
@@ -83,19 +83,19 @@ CKPT_API void ckpt_keeper_stop(ckpt_keeper* keeper, int32_t why);
  * SIGINT, which ends the process, gets the second one only. Statuses: INVALID (it cannot be caught, or the ranks do not
  * agree). */
 CKPT_API ckpt_status ckpt_keeper_catch(ckpt_keeper* keeper, int32_t signal_number, ckpt_error** err);
-/* "SIGTERM", "time limit", …, once that was decided; else NULL. */
+/* "SIGTERM", "time limit", …, once that was decided, whatever became of the save; else NULL. */
 CKPT_API const char* ckpt_keeper_stopping(const ckpt_keeper* keeper);
 
 /* ---- saving, and what is kept ----------------------------------------------------------------------------- */
 
 /* How all ranks save the step that was told last, as text: {"label": …, "step": …}, attributes, and what retention
- * leaves; with "saved", an id, if this keeper has just committed a checkpoint of that label. `label`: of the caller's
+ * leaves; with "saved", an id, if this keeper has just committed that step and label. `label`: of the caller's
  * own, which stays for ever; NULL: by option label. With keep_last the first call reads the metrics of the run's
  * checkpoints. Borrowed until the next plan. Statuses: INVALID, IO, … of the store. */
 CKPT_API ckpt_status ckpt_keeper_plan(ckpt_keeper* keeper, const char* label, const char** plan, ckpt_error** err);
 /* Makes the save of a plan. `*out` is NULL if that was just saved. The keeper learns by itself what becomes of the
  * save. Options: as those of ckpt_save_new; those of the plan count before them. Statuses: those of ckpt_save_new;
- * FORMAT (no plan). */
+ * MISMATCH (a session of another run or rank); FORMAT (no plan). */
 CKPT_API ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_session* session,
                                        const char* plan, const ckpt_options* options, ckpt_error** err);
 /* The id of the newest checkpoint that this keeper has committed; NULL for none. Borrowed until the next call. */

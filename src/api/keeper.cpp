@@ -114,6 +114,8 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
       *out = nullptr;
       return Ok();
     }
+    CKPT_TRY(keeper->keeper->check_session(session->session->plan().run, session->session->rank(),
+                                           session->session->plan().world_size));
     Options bag = options_of(options);
     for (const auto& [key, value] : how.options) CKPT_TRY(set_option(&bag, key, value));
     CKPT_ASSIGN(auto save,

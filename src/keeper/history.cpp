@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/line.h"
+#include "format/names.h"
 
 namespace ckpt::keeper {
 
@@ -94,14 +95,20 @@ void History::add(Entry entry) {
   entries_.push_back(std::move(entry));
 }
 
-void History::forget_after(int64_t step) {
-  std::erase_if(entries_, [&](const Entry& one) { return one.step > step; });
+void History::go_back_to(int64_t step, const Tokens& own) {
+  for (Entry& one : entries_) {
+    if (one.step <= step) continue;
+    const auto name = format::parse_checkpoint_dir(one.id);
+    one.later = true;
+    one.foreign = !name || !own.contains(name->token);
+  }
 }
 
 std::vector<const Entry*> History::newest_first(const Entry* next) const {
   std::vector<const Entry*> all;
   if (next) all.push_back(next);
-  for (size_t i = entries_.size(); i > 0; i--) all.push_back(&entries_[i - 1]);
+  for (size_t i = entries_.size(); i > 0; i--)
+    if (!next || entries_[i - 1].label != next->label) all.push_back(&entries_[i - 1]);  // or it is replaced
   return all;
 }
 
@@ -109,7 +116,7 @@ std::vector<Entry> History::best(const Best& policy, int64_t count, const Entry*
   std::vector<std::pair<double, const Entry*>> ranked;
   for (const Entry* entry : newest_first(next)) {
     const auto found = entry->metrics.find(policy.metric);
-    if (found == entry->metrics.end() || std::isnan(found->second)) continue;
+    if (entry->later || found == entry->metrics.end() || std::isnan(found->second)) continue;
     ranked.emplace_back(policy.mode == "min" ? found->second : -found->second, entry);
   }
   std::ranges::stable_sort(ranked, {}, &std::pair<double, const Entry*>::first);
@@ -121,9 +128,9 @@ std::vector<Entry> History::best(const Best& policy, int64_t count, const Entry*
 int64_t History::keep_last(int64_t count, const Entry& next) const {
   int64_t found = 0, own = 0;
   for (const Entry* entry : newest_first(&next)) {
-    if (!checkpoint::is_numbered(entry->label, entry->step) || own >= count) continue;
+    if (entry->foreign || !checkpoint::is_numbered(entry->label, entry->step) || own >= count) continue;
     found++;
-    own += !entry->kept;
+    own += !entry->kept && !entry->later;
   }
   return std::max(found, count);
 }
@@ -131,7 +138,7 @@ int64_t History::keep_last(int64_t count, const Entry& next) const {
 std::string History::protected_labels(const std::optional<Best>& policy, const Entry& next) const {
   std::set<std::string> labels;
   for (const Entry* entry : newest_first(&next))
-    if (entry->kept) labels.insert(entry->label);
+    if (entry->kept || (entry->later && !entry->foreign)) labels.insert(entry->label);
   if (policy)
     for (const Entry& entry : best(*policy, policy->count, &next)) labels.insert(entry.label);
   std::string out;
@@ -142,7 +149,8 @@ std::string History::protected_labels(const std::optional<Best>& policy, const E
 std::vector<std::string> History::metrics() const {
   std::set<std::string> names;
   for (const Entry& entry : entries_)
-    for (const auto& [name, value] : entry.metrics) names.insert(name);
+    for (const auto& [name, value] : entry.metrics)
+      if (!entry.later) names.insert(name);
   return {names.begin(), names.end()};
 }
 

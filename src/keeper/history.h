@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,12 @@ struct Entry {
   Numbers metrics{};
   bool kept = false;
   std::string told_best{};  // the attribute
+  bool later = false;       // than the step that the training went on from: not of this training any more
+  bool foreign = false;     // not of this keeper's sessions, whose retention leaves it alone
 };
+
+// Tokens of sessions.
+using Tokens = std::set<uint64_t>;
 
 // Whether the bytes of a checkpoint are damaged or gone, so that an older one may do.
 bool is_damage(ckpt_status code);
@@ -51,8 +57,9 @@ class History {
   explicit History(std::vector<Entry> entries = {}) : entries_(std::move(entries)) {}
   // One that is committed now, and has replaced another with its label.
   void add(Entry entry);
-  // Those of later steps are no more of this training, which goes on from that step.
-  void forget_after(int64_t step);
+  // Those of later steps are no more of this training, which goes on from that step: retention leaves them, also those
+  // that the sessions `own` have saved.
+  void go_back_to(int64_t step, const Tokens& own);
   // What "best", "best:METRIC" or "best:METRIC:min" means here; nothing if that is not told.
   std::optional<Best> policy(std::string_view selector) const;
   std::vector<std::string> metrics() const;  // their names

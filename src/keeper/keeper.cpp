@@ -43,15 +43,22 @@ Status Keeper::read_time_limit() {
   double seconds = 0;
   if (options_.time_limit == "slurm") {
     const char* const text = std::getenv("SLURM_JOB_END_TIME");
-    if (!text)
-      return invalid("time_limit slurm: SLURM_JOB_END_TIME is not set; give a time from now, such as \"90 min\"");
-    using std::chrono::system_clock;
-    const auto end = system_clock::from_time_t(static_cast<time_t>(std::strtoll(text, nullptr, 10)));
-    seconds = std::chrono::duration<double>(end - system_clock::now()).count();
+    int64_t end = 0;
+    const std::string_view digits = text ? text : "";
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), end);
+    if (read.ec != std::errc() || read.ptr != digits.data() + digits.size())
+      return invalid(
+          strformat("time_limit slurm: SLURM_JOB_END_TIME is {}, not a time in seconds; give a time from now, "
+                    "such as \"90 min\"",
+                    text ? "\"" + std::string(digits) + "\"" : "not set"));
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    seconds = static_cast<double>(end) - std::chrono::duration<double>(now).count();
   } else {
     CKPT_ASSIGN(seconds, parse_seconds("time_limit", options_.time_limit));
   }
-  const std::chrono::duration<double> limit(seconds - static_cast<double>(options_.time_margin_ms) / 1000);
+  constexpr double kLongest = 1e9;  // a clock counts nanoseconds
+  const std::chrono::duration<double> limit(std::clamp(seconds, -kLongest, kLongest) -
+                                            static_cast<double>(options_.time_margin_ms) / 1000);
   end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   return Ok();
 }
@@ -159,7 +166,10 @@ void Keeper::look() {
   if (outcome == Outcome::kRunning) return;
   const Entry landed = std::move(flight_->entry);
   flight_.reset();
-  if (outcome == Outcome::kFailed) return;
+  if (outcome == Outcome::kFailed) {
+    history_.reset();  // it may have been committed all the same: the store knows
+    return;
+  }
   replaced_.erase(landed.label);
   if (history_) history_->add(landed);
   newest_ = landed;
@@ -172,7 +182,7 @@ const std::string* Keeper::saved() {
 
 void Keeper::know(std::vector<Entry> entries) {
   history_ = History(std::move(entries));
-  if (from_) history_->forget_after(*from_);
+  if (from_) history_->go_back_to(*from_, tokens_);
 }
 
 Entry Keeper::next_entry(std::string label, bool kept) const {
@@ -194,7 +204,7 @@ Result<const std::string*> Keeper::plan(const char* label) {
   const Entry next = next_entry(name, label != nullptr);
   format::StringMap plan{{std::string(kLabel), name}, {std::string(kStep), std::to_string(next.step)}};
   if (next.kept) plan.emplace_back(kKept, "1");
-  if (newest_ && newest_->label == name) plan.emplace_back(kSaved, newest_->id);
+  if (newest_ && newest_->label == name && newest_->step == next.step) plan.emplace_back(kSaved, newest_->id);
   const auto add = [&](std::string_view kind, std::string_view key, std::string value) {
     plan.emplace_back(std::string(kind).append(key), std::move(value));
   };
@@ -225,9 +235,24 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
   return plan;
 }
 
+Status Keeper::check_session(std::string_view run, uint32_t rank, uint32_t world_size) const {
+  if (run == options_.run && rank == rank_ && world_size == world_size_) return Ok();
+  const auto shown = [](std::string_view of, uint32_t one, uint32_t all) {
+    return strformat("run \"{}\", rank {} of {}", of, one, all);
+  };
+  const std::string expected = shown(options_.run, rank_, world_size_), found = shown(run, rank, world_size);
+  return Status(CKPT_MISMATCH, strformat("the keeper is of {}, the session of {}", expected, found))
+      .with("expected", expected)
+      .with("found", found);
+}
+
 void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome) {
-  Entry entry{std::move(id), plan.label, plan.step, now_ && now_->step == plan.step ? now_->metrics : Numbers(),
-              plan.kept};
+  Entry entry{std::move(id), plan.label, plan.step, {}, plan.kept};
+  for (const auto& [key, value] : plan.attributes)
+    if (key == kMetricsAttr)
+      if (auto numbers = parse_numbers(value); numbers.ok()) entry.metrics = numbers.take();
+  if (const auto name = format::parse_checkpoint_dir(entry.id); name) tokens_.insert(name->token);
+  if (flight_) history_.reset();  // nobody waited for the save before: the store will know what came of it
   flight_ = Flight{std::move(entry), std::move(outcome)};
   saved_at_ = Clock::now();
 }

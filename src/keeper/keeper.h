@@ -51,6 +51,8 @@ class Keeper {
   };
   // FORMAT for a text that plan() has not made.
   static Result<Plan> read_plan(std::string_view text);
+  // MISMATCH unless the session is one of the same run and ranks.
+  Status check_session(std::string_view run, uint32_t rank, uint32_t world_size) const;
   // A save by that plan begins; its outcome will be there.
   void begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome);
   const std::string* saved();
@@ -110,6 +112,7 @@ class Keeper {
   std::optional<Flight> flight_;
   std::optional<Entry> newest_;     // that this keeper has committed
   std::set<std::string> replaced_;  // labels of checkpoints that turned out to be damaged, or are of later steps
+  Tokens tokens_;                   // of the sessions of its saves
   std::optional<int64_t> from_;     // the step that this training goes on from; -1: it begins anew
 
   std::string selector_, found_;

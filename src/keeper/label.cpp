@@ -70,6 +70,8 @@ bool LabelTemplate::numbered() const {
 
 Result<std::string> LabelTemplate::value(const Piece& piece, const Moment& now) const {
   if (const auto found = fixed_.find(piece.text); found != fixed_.end()) return found->second;
+  if (piece.text == "step" || (piece.text == "batch" && !now.counters.contains("batch")))
+    return std::to_string(now.step);  // which may have more digits than a double
   const auto count = now.count(piece.text);
   if (!count) return wrong(strformat("this step was not told the counter \"{}\"", piece.text));
   return text_of(*count);

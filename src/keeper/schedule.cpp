@@ -81,6 +81,11 @@ Result<bool> Schedule::due_by_counters(const Moment& now, const std::optional<Mo
           .with("expected", std::string(name));
     auto before = last ? last->count(name) : std::nullopt;
     if (!before) before = name == "step" ? static_cast<double>(now.step - 1) : 0;
+    if (name == "step" && number == std::floor(number) && number < 9e15) {  // steps may have more digits than a double
+      const auto each = static_cast<int64_t>(number);
+      due |= now.step / each > (last ? last->step : now.step - 1) / each;
+      continue;
+    }
     due |= std::floor(*count / number) > std::floor(*before / number);
   }
   return due;

@@ -29,11 +29,25 @@ constexpr Name kNames[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},   {SIGUSR1,
                            {SIGUSR2, "SIGUSR2"}, {SIGHUP, "SIGHUP"},   {SIGXCPU, "SIGXCPU"},
                            {SIGALRM, "SIGALRM"}, {SIGQUIT, "SIGQUIT"}, {SIGCONT, "SIGCONT"}};
 
+// Whether the handler before is being called: one that another library has put before ours, while nobody wanted the
+// signal, calls ours in turn.
+std::atomic<bool> calling[kSignals];
+
+void call_before(int number, siginfo_t* info, void* context) {
+  const struct sigaction& earlier = before[number];
+  if (calling[number].exchange(true)) return;
+  if (earlier.sa_flags & SA_SIGINFO)
+    earlier.sa_sigaction(number, info, context);
+  else
+    earlier.sa_handler(number);
+  calling[number] = false;
+}
+
 void on_signal(int number, siginfo_t* info, void* context) {
   const bool second = counts[number].fetch_add(1) > 0;
   const struct sigaction& earlier = before[number];
-  if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);
-  if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return earlier.sa_handler(number);
+  if (earlier.sa_flags & SA_SIGINFO) return call_before(number, info, context);
+  if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return call_before(number, info, context);
   if (number != SIGINT || earlier.sa_handler != SIG_DFL || !second) return;
   signal(number, SIG_DFL);
   raise(number);  // comes once this handler returns
@@ -45,6 +59,9 @@ Status cannot(int number) {
 }
 
 Status install(int number) {
+  // After a fault there is nothing to go on with.
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+    if (number == fault) return cannot(number);
   if (number <= 0 || number >= kSignals) return cannot(number);
   struct sigaction ours{};
   ours.sa_sigaction = on_signal;

@@ -271,6 +271,42 @@ TEST(Keeper, ATrainingThatGoesBackReplacesLaterStepsAndRetentionLeavesThem) {
       << "the session did not load, so its retention removes nothing that came before";
 }
 
+TEST(Keeper, GoingBackInOneSessionLeavesWhatIsLater) {
+  const Store store = open_store("mem:keeper-back-in-one");
+  Trainer trainer(store, {{"every", "1 step"}, {"keep_last", 2}});
+  trainer.step(2);
+  trainer.save_as(3, "final-3");
+  trainer.step(4);
+  ckpt_reader* reader = nullptr;
+  Error e;
+  ASSERT_EQ(ckpt_reader_open(&reader, store.get(), "step:2", nullptr, e), CKPT_OK) << e.text();
+  ASSERT_EQ(ckpt_keeper_restored(*trainer, reader, e), CKPT_OK) << e.text();
+  ckpt_reader_free(reader);
+  for (int64_t n = 5; n <= 8; n++) trainer.step(n);
+  EXPECT_EQ(labels(store), (Labels{"final-3", "step-4", "step-7", "step-8"}));
+}
+
+TEST(Keeper, AnotherStepUnderALabelIsSavedThoughTheLabelWasJustSaved) {
+  const Store store = open_store("mem:keeper-one-label");
+  Trainer trainer(store, {{"on_existing", "replace"}});
+  EXPECT_EQ(trainer.save_as(10, "best"), "best.1.1");
+  EXPECT_EQ(trainer.save_as(10, "best"), "");
+  EXPECT_EQ(trainer.save_as(20, "best"), "best.1.2");
+}
+
+TEST(Keeper, ASessionOfAnotherRunIsRefused) {
+  const Store store = open_store("mem:keeper-runs");
+  Trainer trainer(store, {});
+  const Session other = open_session(store, 0, 1, nullptr, {{"run", "other"}});
+  Error e;
+  ASSERT_EQ(ckpt_keeper_step(*trainer, 5, 0, nullptr, e), CKPT_OK);
+  const char* plan = nullptr;
+  ASSERT_EQ(ckpt_keeper_plan(*trainer, nullptr, &plan, e), CKPT_OK);
+  ckpt_save* save = nullptr;
+  EXPECT_EQ(ckpt_keeper_begin(&save, *trainer, other.get(), plan, nullptr, e), CKPT_MISMATCH);
+  EXPECT_EQ(e.detail("found"), "run \"other\", rank 0 of 1");
+}
+
 TEST(Keeper, NumbersComeBackWithWhatIsRestored) {
   const Store store = open_store("mem:keeper-numbers");
   Error e;

@@ -85,12 +85,24 @@ TEST(History, TheBestAreProtectedWithTheNextOneAmongThem) {
   EXPECT_EQ(history.protected_labels(two, entry(4)), "step-1,step-2");
 }
 
+TEST(History, WhatIsLaterIsLeftAndIsNoneOfTheLastOrTheBest) {
+  History history({entry(1, {{"loss", 3}}),
+                   entry(2),
+                   own("mine-3", 3),
+                   entry(4, {{"loss", 1}}),
+                   {"step-5.2.1", "step-5", 5, {}, false}});
+  history.go_back_to(2, {1});  // the session of token 1 is this training's, that of token 2 another's
+  EXPECT_EQ(history.protected_labels(Best{"loss", "min"}, entry(3)), "mine-3,step-1,step-4");
+  EXPECT_EQ(history.keep_last(2, entry(3)), 4) << "retention counts those of its own session";
+  EXPECT_EQ(history.keep_last(2, entry(4)), 3) << "step-4 is replaced";
+}
+
 TEST(History, AnewOneReplacesItsLabelAndLaterStepsAreForgotten) {
   History history({entry(1), entry(2), entry(3)});
   history.add({"step-2.2.1", "step-2", 2, {{"loss", 7}}});
   EXPECT_EQ(history.metrics(), (std::vector<std::string>{"loss"}));
   EXPECT_EQ(history.best({"loss", "min"}, 5)[0].id, "step-2.2.1");
-  history.forget_after(1);
+  history.go_back_to(1, {});
   EXPECT_TRUE(history.metrics().empty());
 }
 

@@ -131,6 +131,11 @@ TEST(Keeper, TheTimeLimitStopsBeforeItsMargin) {
   EXPECT_EQ(refusal({.time_limit = "slurm"}), CKPT_INVALID);
   ::setenv("SLURM_JOB_END_TIME", std::to_string(time(nullptr) + 60).c_str(), 1);
   EXPECT_EQ(one_step(*make({.time_limit = "slurm", .time_margin_ms = 120000}), 1), CKPT_KEEPER_SAVE_AND_STOP);
+  for (const char* text : {"", "Unknown", "12 "}) {
+    ::setenv("SLURM_JOB_END_TIME", text, 1);
+    EXPECT_EQ(refusal({.time_limit = "slurm"}), CKPT_INVALID) << text;
+  }
+  EXPECT_EQ(one_step(*make({.time_limit = "999999 days"}), 1), CKPT_KEEPER_GO_ON) << "nanoseconds do not count so far";
   ::unsetenv("SLURM_JOB_END_TIME");
 }
 
@@ -249,8 +254,29 @@ TEST(Signals, TheSecondSigintEndsTheProcess) {
             -SIGINT);
 }
 
+void (*ours)(int, siginfo_t*, void*) = nullptr;
+void chained(int number, siginfo_t* info, void* context) { ours(number, info, context); }
+
+TEST(Signals, AHandlerThatCallsOursInTurnDoesNotRunForEver) {
+  EXPECT_EQ(exit_of([] {
+              const auto first = std::make_unique<Signals>();
+              if (!first->add(SIGUSR1).ok()) return 1;
+              struct sigaction now{};
+              sigaction(SIGUSR1, nullptr, &now);
+              ours = now.sa_sigaction;
+              now.sa_sigaction = chained;
+              sigaction(SIGUSR1, &now, nullptr);
+              first->~Signals();
+              new (first.get()) Signals();
+              if (!first->add(SIGUSR1).ok()) return 2;
+              raise(SIGUSR1);
+              return first->received() == SIGUSR1 ? 0 : 3;
+            }),
+            0);
+}
+
 TEST(Signals, WhatCannotBeCaughtIsRefused) {
-  for (const int number : {0, -1, 65, SIGKILL, SIGSTOP})
+  for (const int number : {0, -1, 65, SIGKILL, SIGSTOP, SIGSEGV, SIGABRT})
     EXPECT_EQ(make({})->catch_signal(number).code(), CKPT_INVALID) << number;
 }
 

@@ -41,6 +41,14 @@ TEST(Schedule, AfterAGapOneSaveIsDueAndGoingBackNone) {
   EXPECT_FALSE(schedule->due_by_counters({11}, std::nullopt).take());
 }
 
+TEST(Schedule, StepsMayHaveMoreDigitsThanADouble) {
+  const int64_t big = 1764350000000000001;  // nanoseconds since 1970
+  const auto schedule = Schedule::parse("2 steps");
+  EXPECT_TRUE(schedule->due_by_counters({big + 1}, Moment{big}).take());
+  EXPECT_FALSE(schedule->due_by_counters({big + 2}, Moment{big + 1}).take());
+  EXPECT_EQ(LabelTemplate::parse("s{step}", {})->label({big}).take(), "s1764350000000000001");
+}
+
 TEST(Schedule, ATimeIsDueByTheClock) {
   for (const char* text : {"90 s", "1.5 min", "90 seconds", "90 sec", "2 h, 1.5 minutes"}) {
     const auto schedule = Schedule::parse(text);

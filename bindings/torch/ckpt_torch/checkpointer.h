@@ -183,7 +183,7 @@ struct Check {
 class Checkpointer {
  public:
   // Opens only the store, so that restoring takes the run from nobody. Every rank makes one and calls the same methods.
-  // What one rank decides (its clock, a signal, a predicate), all do in the same step: one all_max of two numbers in
+  // What one rank decides (its clock, a signal, a predicate), all do in the same step: one all_max of five numbers in
   // each step. Ranks without a group cannot agree: they save by counters only, and find the newest each by itself.
   explicit Checkpointer(const std::string& store, CheckpointerOptions options = {}, Ranks ranks = {});
   // Does what close() does, and prints a failure; in unwinding (an exception) it cancels the save in flight instead, so

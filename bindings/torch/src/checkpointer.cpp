@@ -1,5 +1,7 @@
 #include "checkpointer.h"
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -46,9 +48,12 @@ void Checkpointer::close() {
 }
 
 std::string internal::seconds_text(std::chrono::duration<double> time) {
-  char text[64];
-  (void)std::snprintf(text, sizeof text, "%.9f s", time.count());
-  return text;
+  // Not by printf, which writes a comma where the locale has one.
+  const double nanos = std::round(std::min(std::max(time.count(), -1e9), 1e9) * 1e9);
+  const auto whole = static_cast<int64_t>(std::abs(nanos));
+  std::string rest = std::to_string(whole % 1000000000);
+  rest.insert(0, 9 - rest.size(), '0');
+  return (nanos < 0 ? "-" : "") + std::to_string(whole / 1000000000) + "." + rest + " s";
 }
 
 Every::Every(std::initializer_list<Every> all) {
@@ -171,10 +176,11 @@ std::optional<std::string> Checkpointer::Impl::step(const Moment& now, const Mak
   settle(false);
   session.wait_at_most();
   const auto todo = decide(now);
-  if (todo == ckpt::Keeper::Todo::go_on) return std::nullopt;
+  const bool last = !stopping && keeper.stopping();  // also where the last save has failed before
+  if (!last && todo == ckpt::Keeper::Todo::go_on) return std::nullopt;
   const State* state = nullptr;
   agree(session.group(), caught([&] { state = &make(); }));  // or the others would wait for a rank that cannot make it
-  if (todo == ckpt::Keeper::Todo::save_and_stop) return save_for_the_last_time(now, *state);
+  if (last) return save_for_the_last_time(now, *state);
   return save_now(now, *state, std::nullopt);
 }
 

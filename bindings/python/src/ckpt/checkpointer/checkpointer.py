@@ -75,7 +75,7 @@ class Checkpointer:
         every: Every | Iterable[Every] | None = None,
         keep_last: int | None = None,
         keep_every: int | None = None,
-        keep_best: tuple[str, str, int] | tuple[str, str] | None = None,
+        keep_best: tuple[str, str, int] | tuple[str, str] | str | None = None,
         label: str = "step-{step}",
         overwrite: bool = False,
         signals: Sequence[str] | None = None,
@@ -94,7 +94,9 @@ class Checkpointer:
                                                **keywords, **({"on_existing": "replace"} if overwrite else {})}
         self._run = str(self._options.get("run", "main"))
         schedule, self._predicates = schedule_of(every)
-        self._keep_last, self._keep_every, self._best = keep_last, keep_every, keep_best
+        self._keep_last, self._keep_every = keep_last, keep_every
+        # "loss:min:2" is what other languages call it.
+        self._best = tuple(keep_best.rsplit(":", 2)) if isinstance(keep_best, str) else keep_best
         self._in_place = in_place
         self._on_commit = [on_commit] if callable(on_commit) else list(on_commit)
         if on_commit_ranks not in ("first", "all"):
@@ -111,7 +113,7 @@ class Checkpointer:
         self._store = path if isinstance(path, Store) else Store(path, self._options)
         policy: dict[str, int | str] = {
             "every": schedule, "keep_last": keep_last or 0, "keep_every": keep_every or 0, "label": label,
-            "keep_best": ":".join(map(str, keep_best or ())), "fresh": int(fresh),
+            "keep_best": ":".join(map(str, self._best or ())), "fresh": int(fresh),
             "ranks_agree": int(self._ranks.agree), "time_limit": time_limit_of(time_limit),
             "time_margin_ms": round(1000 * seconds_of(time_margin))}
         with wrong_values():
