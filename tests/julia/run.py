@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import tree_sitter
@@ -56,6 +57,13 @@ def uncalled(package, library):
             [f"{name} is called and not exported" for name in lacking])
 
 
+def defined_twice(package):
+    """Types and constants; a second definition of one ends the loading of the package."""
+    text = "\n".join(path.read_text() for path in sorted((package / "src").glob("*.jl")))
+    kinds = "mutable struct|struct|abstract type|primitive type|const"
+    return [name for name, count in Counter(re.findall(rf"^(?:{kinds}) +(\w+)", text, flags=re.M)).items() if count > 1]
+
+
 def undocumented(package):
     text = "\n".join(path.read_text() for path in sorted((package / "src").glob("*.jl")))
     exported = {name for names in re.findall(r"^export ((?:[^\n]*,\n\s*)*[^\n]*)", text, flags=re.M)
@@ -84,6 +92,7 @@ def claims(package, library):
     yield "src/api.jl is what gen/generate.py makes of the headers", generated(package)
     yield f"{len(files)} files and blocks of the pages parse", unparsed(files)
     yield "every function of the headers is called, and exported", uncalled(package, library)
+    yield "no type or constant is defined twice", defined_twice(package)
     yield "every exported name has a docstring", undocumented(package)
     yield f"no function has more than {MAX_FUNCTION} lines", list(long_functions(package.rglob("*.jl")))
 
@@ -91,6 +100,8 @@ def claims(package, library):
 def planted(library):
     """Each check finds the mistake that it is for: (file, what stands there, what is put in its place)."""
     mistakes = (("src/api.jl", "ckpt_version_string", "ckpt_version_text"), ("src/stores.jl", "end\n", "\n"),
+                ("src/mapped.jl", "mutable struct Use", "mutable struct Keeper"),
+                ("src/jobs.jl", "const SLICE_MS", "const IN_USE"),
                 ("src/stores.jl", '"""\nstruct Session', '"""\n\nstruct Session'),
                 ("src/stores.jl", "struct Session", "function f()\n" + "\n" * MAX_FUNCTION + "end\nstruct Session"))
     for file, before, after in mistakes:

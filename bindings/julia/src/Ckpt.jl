@@ -49,5 +49,6 @@ include("tree_values.jl")
 include("files.jl")
 include("states.jl")
 include("keepers.jl")
+include("checkpointers.jl")
 
 end

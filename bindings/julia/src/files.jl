@@ -111,19 +111,19 @@ end
 A tensor of a file without a copy, with the strides that it has there. It keeps the file open.
 """
 function map_tensor(file::File, index::Integer; order = :reversed, bits = false)
-    keeper = Keeper(file.handle)
+    held = Use(file.handle)
     found = tensor(file, index)
     found.data == C_NULL && found.bytes != 0 &&
         throw(ArgumentError("tensor $(found.name) has no address: it lies in several pieces, or tensor_data is " *
                             "0; load_tensor gives its elements"))
-    return mapped(found.dtype, found.data, found.shape, found.strides, keeper, order, bits)
+    return mapped(found.dtype, found.data, found.shape, found.strides, held, order, bits)
 end
 
 "The memory of a tensor as bytes, including the gaps between its elements. It keeps the file open."
 function map_bytes(file::File, index::Integer)
-    keeper = Keeper(file.handle)
+    held = Use(file.handle)
     found = tensor(file, index)
-    return MappedTensor{UInt8,1}(Ptr{UInt8}(found.data), (Int(found.data_bytes),), (1,), keeper)
+    return MappedTensor{UInt8,1}(Ptr{UInt8}(found.data), (Int(found.data_bytes),), (1,), held)
 end
 
 """

@@ -4,17 +4,19 @@
     Keeper(store; rank = 0, world_size = 1, options…)
 
 The policy of a run, and what it knows of its checkpoints. [`Checkpointer`](@ref) has the loop around it. Only one task
-at a time may use a keeper. Options: `run`, `every`, `keep_last`, `keep_every`, `keep_best`, `label`, `on_existing`,
-`fresh`, `ranks_agree`, `time_limit`, `time_margin_ms`, `on_damaged`, `timeout_ms`. Throws INVALID.
+at a time may use a keeper, but any may call [`Ckpt.stop`](@ref). Options: `run`, `every`, `keep_last`, `keep_every`,
+`keep_best`, `label`, `on_existing`, `fresh`, `ranks_agree`, `time_limit`, `time_margin_ms`, `on_damaged`, `timeout_ms`.
+Throws INVALID.
 """
-struct Keeper <: Resource
+mutable struct Keeper <: Resource
     handle::Handle{ckpt_keeper}
+    @atomic why_to_stop::Int32  # 0: nobody has asked
 end
 
 function Keeper(store::Store; rank = 0, world_size = 1, options...)
     return with_options(options) do bag
         use(store.handle) do pointer
-            Keeper(made((out, err) -> ckpt_keeper_new(out, pointer, rank, world_size, bag, err), ckpt_keeper))
+            Keeper(made((out, err) -> ckpt_keeper_new(out, pointer, rank, world_size, bag, err), ckpt_keeper), 0)
         end
     end
 end
@@ -37,7 +39,11 @@ Says that `step` is done. The ranks combine these numbers, each by its maximum, 
 """
 function votes(keeper::Keeper, step::Integer; due = false)
     own = zeros(Int64, CKPT_KEEPER_VOTES)
-    call_alone((pointer, err) -> ckpt_keeper_step(pointer, step, due, own, err), keeper.handle)
+    call_alone(keeper.handle) do pointer, err
+        why = @atomic keeper.why_to_stop
+        why == 0 || ckpt_keeper_stop(pointer, why)
+        ckpt_keeper_step(pointer, step, due, own, err)
+    end
     return own
 end
 
@@ -62,8 +68,13 @@ function decide(keeper::Keeper, combined = nothing)
     return name_of(KEEPER_GO_ONS, what[])
 end
 
-"Asks to stop, for a signal's number or 1000, the time limit: the next step of all ranks saves. Any task."
-stop(keeper::Keeper, why::Integer) = use(pointer -> ckpt_keeper_stop(pointer, why), keeper.handle)
+"""
+Asks to stop, for a signal's number or 1000, the time limit: the next step of all ranks saves. Any task, at any time.
+"""
+function stop(keeper::Keeper, why::Integer)
+    @atomic keeper.why_to_stop = why  # the next votes() has it, since a call into C would be in the way of another task
+    return nothing
+end
 
 """
     Ckpt.catch_signal(keeper, number)
@@ -147,150 +158,4 @@ function numbers(keeper::Keeper, kind::Symbol)
         end
     end
     return found
-end
-
-# ---- the loop around it ----
-
-"""
-    Checkpointer(store; rank = 0, world_size = 1, string = nothing, most = identity, first = identity, options…)
-
-Saves a training as it goes on, keeps what the policy says, and restores the newest checkpoint that is sound:
-
-    checkpointer = Checkpointer(Store("/data/run7"); every = "500 steps", keep_last = 3)
-    start = restore(reader -> (weights .= load_tensor(reader, "w")), checkpointer)
-    for n in something(start, 0)+1:steps
-        train!(weights)
-        step!(save -> add_tensor!(save, "w", weights), checkpointer, n; metrics = ("loss" => loss,))
-        isnothing(Ckpt.stopping(checkpointer)) || break
-    end
-    close(checkpointer)
-
-Several ranks give two functions: `most(votes)` returns the numbers of all ranks, each by its maximum (MPI's
-`Allreduce(votes, max)`), and `first(text)` returns rank 0's text. Without them set `ranks_agree = false`: each rank
-then decides by counters. Options are those of [`Keeper`](@ref), [`Session`](@ref) and [`Save`](@ref).
-"""
-mutable struct Checkpointer
-    store::Store
-    keeper::Keeper
-    session::Union{Session,Nothing}
-    job::Union{Job,Nothing}
-    most::Any
-    first::Any
-    settings::Any
-end
-
-function Checkpointer(store::Store; rank = 0, world_size = 1, string = nothing, most = identity, first = identity,
-                      options...)
-    keeper = Keeper(store; rank, world_size, options...)
-    anew = get(options, :fresh, false) in (true, 1) ? (; continue_from = "none") : (;)
-    return Checkpointer(store, keeper, nothing, nothing, most, first, (; rank, world_size, string, anew..., options...))
-end
-
-warn_people(checkpointer) = (said = warning(checkpointer.keeper); isnothing(said) || @warn said)
-
-# Which of the settings a call takes, by what the library says of each.
-function settings_of(checkpointer, call)
-    known = Set(Symbol(one.key) for one in options() if call in split(one.used_by))
-    return (; (key => value for (key, value) in pairs(checkpointer.settings) if key in known)...)
-end
-
-"""
-    step!(add, checkpointer, n; metrics = (), counters = (), due = false) -> Union{String,Nothing}
-
-Says that step `n` is done. If a save is due, `add(save)` adds the state, the save goes on in the background, and the id
-is returned. After a signal, or at the time limit, it returns once the checkpoint is committed. Throws the failure of
-the save before.
-"""
-function step!(add, checkpointer::Checkpointer, n::Integer; metrics = (), counters = (), due = false)
-    keeper = checkpointer.keeper
-    tell_all(keeper, metrics, counters)
-    own = votes(keeper, n; due)
-    warn_people(checkpointer)
-    what = decide(keeper, checkpointer.most(own))
-    what == :GO_ON && return nothing
-    made_id = save_now(add, checkpointer, nothing)
-    what == :SAVE_AND_STOP && settle(checkpointer)
-    return made_id
-end
-
-"The same of a step that is saved whatever `every` says; a `label` of your own stays for ever."
-function save!(add, checkpointer::Checkpointer, n::Integer; label = nothing, metrics = (), counters = ())
-    tell_all(checkpointer.keeper, metrics, counters)
-    note(checkpointer.keeper, n)
-    return save_now(add, checkpointer, label)
-end
-
-function tell_all(keeper, metrics, counters)
-    foreach(((name, value),) -> tell(keeper, :METRIC, name, value), metrics)
-    foreach(((name, value),) -> tell(keeper, :COUNTER, name, value), counters)
-    return nothing
-end
-
-plans(checkpointer) = checkpointer.settings.rank == 0 || get(checkpointer.settings, :ranks_agree, true) in (false, 0)
-
-function save_now(add, checkpointer::Checkpointer, label)
-    settle(checkpointer)
-    how = checkpointer.first(plans(checkpointer) ? plan(checkpointer.keeper, label) : "")
-    if isnothing(checkpointer.session)
-        given = checkpointer.settings
-        checkpointer.session = Session(checkpointer.store; given.rank, given.world_size, given.string,
-                                       settings_of(checkpointer, "session")...)
-    end
-    save = begin_save(checkpointer.keeper, checkpointer.session, how; settings_of(checkpointer, "save")...)
-    isnothing(save) && return saved(checkpointer.keeper)
-    try
-        add(save)
-    catch failed
-        give_up(save, sprint(showerror, failed))
-        rethrow()
-    end
-    checkpointer.job = start(save)
-    return id(save)
-end
-
-# Waits for the save in the background, and throws its failure.
-function settle(checkpointer::Checkpointer)
-    job, checkpointer.job = checkpointer.job, nothing
-    isnothing(job) || wait(job)
-    return nothing
-end
-
-"""
-    restore(load, checkpointer, selector = "latest") -> Union{Int,Nothing}
-
-Calls `load(reader)` with the checkpoint to start from, the same one on all ranks, and returns its step; `nothing` if
-there is none yet. A damaged newest one is passed over aloud, also where only `load` finds the damage, and its step can
-be saved again. With several ranks `load` must throw on all or on none.
-"""
-function restore(load, checkpointer::Checkpointer, selector::AbstractString = "latest")
-    settle(checkpointer)
-    keeper = checkpointer.keeper
-    while true
-        found = checkpointer.first(plans(checkpointer) ? something(find(keeper, selector), "") : "")
-        warn_people(checkpointer)
-        isempty(found) && return nothing
-        try
-            reader = Reader(checkpointer.store, found)
-            load(reader)
-            restored(keeper, reader)
-            warn_people(checkpointer)
-            return step_of(reader)
-        catch failed
-            failed isa CkptError || rethrow()
-            plans(checkpointer) && pass_over(keeper, failed)
-            @warn "passed over $found: $(failed.message)"
-        end
-    end
-end
-
-step_of(reader::Reader) = something(info(reader).step, 0)
-
-stopping(checkpointer::Checkpointer) = stopping(checkpointer.keeper)
-
-"Waits for the save in the background, throws its failure, and gives the signals back."
-function Base.close(checkpointer::Checkpointer)
-    close(checkpointer.keeper)
-    settle(checkpointer)
-    isnothing(checkpointer.session) || close(checkpointer.session)
-    return nothing
 end

@@ -9,17 +9,17 @@ struct MappedTensor{T,N} <: AbstractArray{T,N}
     pointer::Ptr{T}
     size::NTuple{N,Int}
     strides::NTuple{N,Int}
-    keeper::Any
+    held::Any
 end
 
 # Counts as a use of a handle as long as it lives.
-mutable struct Keeper
+mutable struct Use
     handle::Handle
-    function Keeper(handle::Handle)
+    function Use(handle::Handle)
         enter(handle)
-        keeper = new(handle)
-        finalizer(kept -> leave(kept.handle), keeper)
-        return keeper
+        held = new(handle)
+        finalizer(done -> leave(done.handle), held)
+        return held
     end
 end
 
@@ -57,11 +57,11 @@ function Base.copyto!(target::Array{T}, tensor::MappedTensor{T}) where {T}
 end
 
 # `shape` and `steps` are in C's order; the array has them reversed unless order is :same.
-function mapped(dtype::DType, data::Ptr{Cvoid}, shape, steps, keeper, order, as_bits)
+function mapped(dtype::DType, data::Ptr{Cvoid}, shape, steps, held, order, as_bits)
     order in (:reversed, :same) || throw(ArgumentError("order is :reversed or :same, not :$order"))
     turn = order === :same ? identity : reverse
     type = julia_type(dtype, as_bits)
-    return MappedTensor{type,length(shape)}(Ptr{type}(data), Tuple(turn(shape)), Tuple(turn(steps)), keeper)
+    return MappedTensor{type,length(shape)}(Ptr{type}(data), Tuple(turn(shape)), Tuple(turn(steps)), held)
 end
 
 function row_major_strides(shape)

@@ -122,23 +122,23 @@ keep them (or `map_unlocked = 1`); otherwise it throws UNSUPPORTED. Checksums ar
 NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO.
 """
 function map_tensor(reader::Reader, name::AbstractString; order = :reversed, bits = false, options...)
-    keeper = Keeper(reader.handle)
+    held = Use(reader.handle)
     data, size = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
     described = tensor(reader, name)
     with_options(options) do bag
         call((pointer, err) -> ckpt_reader_map(pointer, name, bag, data, size, err), reader.handle)
     end
-    return mapped(described.dtype, data[], described.shape, row_major_strides(described.shape), keeper, order, bits)
+    return mapped(described.dtype, data[], described.shape, row_major_strides(described.shape), held, order, bits)
 end
 
 "The bytes of a whole tensor without a copy, row-major and without gaps; for dtypes without a Julia type."
 function map_bytes(reader::Reader, name::AbstractString; options...)
-    keeper = Keeper(reader.handle)
+    held = Use(reader.handle)
     data, size = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
     with_options(options) do bag
         call((pointer, err) -> ckpt_reader_map(pointer, name, bag, data, size, err), reader.handle)
     end
-    return MappedTensor{UInt8,1}(Ptr{UInt8}(data[]), (Int(size[]),), (1,), keeper)
+    return MappedTensor{UInt8,1}(Ptr{UInt8}(data[]), (Int(size[]),), (1,), held)
 end
 
 """

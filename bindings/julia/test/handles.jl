@@ -52,7 +52,7 @@ end
         close(store)
         @test_throws InvalidStateException Ckpt.info(reader)
         @test tensor == Float32[1, 2, 3]
-        held = tensor.keeper.handle
+        held = tensor.held.handle
         @test (@atomic held.pointer) != C_NULL
         return held
     end

@@ -28,9 +28,70 @@ end
     @test_throws CkptError step!(identity, checkpointer, 1)
     @test Ckpt.save!(save -> add_tensor!(save, "w", [1.0]), checkpointer, 2; label = "mine") == "mine.1.1"
     @test_throws ErrorException Ckpt.save!(_ -> error("no state"), checkpointer, 3)
-    Ckpt.stop(checkpointer.keeper, 1000)
-    @test step!(save -> add_tensor!(save, "w", [2.0]), checkpointer, 4; counters = ("epoch" => 1,)) == "step-4.1.1"
-    @test Ckpt.stopping(checkpointer) == "time limit"
     close(checkpointer)
-    @test labels_of(store) == ["mine", "step-4"]
+    @test labels_of(store) == ["mine"]
+end
+
+@testset "a training that shall stop does so once its last save is committed" begin
+    store = Store("mem:keeper-stop")
+    checkpointer = Checkpointer(store; every = "100 steps")
+    Ckpt.enter_alone(checkpointer.keeper.handle)  # as a call of the training's task does
+    wait(Threads.@spawn Ckpt.stop(checkpointer.keeper, 1000))
+    Ckpt.leave(checkpointer.keeper.handle)
+    @test_throws ErrorException step!(_ -> error("no state"), checkpointer, 3)
+    @test isnothing(Ckpt.stopping(checkpointer))
+    step!(save -> add_tensor!(save, "w", [2.0]), checkpointer, 4)
+    @test Ckpt.stopping(checkpointer) == "time limit"
+    @test labels_of(store) == ["step-4"]
+    @test isnothing(step!(_ -> error("not called"), checkpointer, 5))
+    close(checkpointer)
+end
+
+# Calls f(checkpointer, rank) on two ranks that talk through two channels; returns what each returned.
+function on_two_ranks(f, store; policy...)
+    boxes = [Channel{Any}(1), Channel{Any}(1)]
+    function of_both(rank, said)
+        put!(boxes[2-rank], said)
+        heard = take!(boxes[rank+1])
+        return rank == 0 ? (said, heard) : (heard, said)
+    end
+    tasks = map(0:1) do rank
+        most(numbers) = max.(of_both(rank, numbers)...)
+        told_first(text) = of_both(rank, text)[1]
+        checkpointer = Checkpointer(store; rank, world_size = 2, most, first = told_first, timeout_ms = 60_000,
+                                    policy...)
+        Threads.@spawn f(checkpointer, rank)
+    end
+    return map(fetch, tasks)
+end
+
+@testset "two ranks save, pass over and fail alike" begin
+    store = Store("mem:keeper-ranks")
+    on_two_ranks(store; every = "1 step") do checkpointer, rank
+        for n in 1:2
+            step!(save -> add_tensor!(save, "w", Float32[n]), checkpointer, n)
+        end
+        close(checkpointer)
+    end
+    @test labels_of(store) == ["step-1", "step-2"]
+    damage = CkptError(Ckpt.status_code(:CORRUPT), :CORRUPT, "planted", Dict{String,String}())
+    damaged_on(one) = (reader, rank) -> rank == one && Ckpt.info(reader).step == 2 && throw(damage)
+    for one in 0:1
+        steps = on_two_ranks(store) do checkpointer, rank
+            restore(reader -> damaged_on(one)(reader, rank), checkpointer)
+        end
+        @test steps == [1, 1]
+    end
+    thrown_by = on_two_ranks(store) do checkpointer, rank  # of a label no other one will do
+        status_of(() -> restore(reader -> damaged_on(1)(reader, rank), checkpointer, "step-2"))
+    end
+    @test thrown_by == [:ABORTED, :CORRUPT]
+    thrown_by = on_two_ranks(store) do checkpointer, rank
+        status_of(() -> restore(_ -> rank == 0 && error("of its own"), checkpointer))
+    end
+    @test thrown_by == [ErrorException, :ABORTED]
+    thrown_by = on_two_ranks(store) do checkpointer, rank
+        status_of(() -> restore(identity, checkpointer, "no-such-label"))
+    end
+    @test thrown_by == [:NOT_FOUND, :ABORTED]
 end
