@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "base/strformat.h"
 
@@ -68,7 +69,10 @@ void Call::hear() const {
   constexpr int64_t kPauseMs = 20;
   int64_t from = hear_from_ms_;
   if (steady_ms() < from || !hear_from_ms_.compare_exchange_strong(from, kNever)) return;
-  hear_();
+  try {
+    hear_();
+  } catch (const std::exception&) {  // no memory, say; it may hear the next time, and whoever asks has an answer
+  }
   hear_from_ms_ = steady_ms() + kPauseMs;
 }
 

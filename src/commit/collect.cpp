@@ -1,5 +1,7 @@
 #include "commit/collect.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 
@@ -65,14 +67,20 @@ static Status take_in_time(const Awaited& awaited, uint32_t number) {
   Status over = CallContext::current().check();
   if (over.ok()) return awaited.take(number);
   if (over.code() != CKPT_TIMEOUT) return over;
-  return Status(CKPT_TIMEOUT, awaited.key(number) + ": the time was up before it was read");
+  return std::move(over).in(awaited.key(number) + ": the time was up before it was read");
 }
 
+// Files of a try that may be there, and why the first of them was not read.
+struct Unread {
+  std::vector<uint32_t> numbers;
+  Status why;
+};
+
 // Takes the first `count` of the missing files. What is not there stays missing, or is again: a rank takes its part
-// back once the attempt is closed, and then the slot says why. So does what the store fails to read, since the next try
-// may succeed; the last such error goes to `unreadable`.
+// back once the attempt is closed, and then the slot says why. So does what is not read, since the next try may
+// succeed.
 static Status take_files(const Awaited& awaited, size_t count, unsigned threads, std::vector<uint32_t>* missing,
-                         Status* unreadable) {
+                         Unread* unread) {
   std::vector<Status> taken(count);
   CKPT_TRY(for_each_parallel(count < kManyFiles ? 1 : threads, count, [&](size_t i) {
     taken[i] = take_in_time(awaited, (*missing)[i]);
@@ -84,7 +92,9 @@ static Status take_files(const Awaited& awaited, size_t count, unsigned threads,
     const ckpt_status code = taken[i].code();
     if (code != CKPT_NOT_FOUND && code != CKPT_GONE && !is_unread(code)) return std::move(taken[i]);
     still.push_back((*missing)[i]);
-    if (is_unread(code)) *unreadable = std::move(taken[i]);
+    if (!is_unread(code)) continue;
+    if (unread->why.ok()) unread->why = std::move(taken[i]);
+    unread->numbers.push_back((*missing)[i]);
   }
   missing->erase(missing->begin(), missing->begin() + static_cast<ptrdiff_t>(count));
   missing->insert(missing->begin(), still.begin(), still.end());
@@ -98,11 +108,13 @@ static Status take_arrived(const Session& session, const Awaited& awaited, unsig
   auto there = session.store().exists(awaited.key((*missing)[0]));
   if (is_unread(there.status().code())) *unreadable = there.status();
   if (!there.ok()) return is_unread(there.status().code()) ? Ok() : std::move(there).status();
+  Unread unread;
   for (size_t count = *there ? 1 : 0; count != 0; count = std::min(count * 2, missing->size())) {
     const size_t before = missing->size();
-    CKPT_TRY(take_files(awaited, count, threads, missing, unreadable));
+    CKPT_TRY(take_files(awaited, count, threads, missing, &unread));
     if (before - missing->size() != count) break;
   }
+  *unreadable = std::move(unread.why);
   return Ok();
 }
 
@@ -124,12 +136,10 @@ static std::vector<uint32_t> numbers_from(uint32_t first, uint32_t count) {
   return numbers;
 }
 
-// A rank that is gone writes no more.
-static Status check_writers(Session& session, const Attempt& attempt, const Awaited& awaited,
-                            std::vector<uint32_t> numbers) {
+static std::vector<uint32_t> writers_of(const Awaited& awaited, std::vector<uint32_t> numbers) {
   if (awaited.writer)
     for (uint32_t& number : numbers) number = awaited.writer(number);
-  return session.check_alive(attempt, numbers);
+  return numbers;
 }
 
 // This rank wrote its own file before it began to collect, and that is the first one: nobody else will bring it.
@@ -143,8 +153,26 @@ static Status check_own(const Session& session, const Attempt& attempt, const Aw
   return Status(CKPT_IO, path + ": this rank wrote it, and it is not there any more").with("path", path);
 }
 
-// What came just before the time was up. Giving up has its own time after that.
-static constexpr int64_t kLastLookMs = 2000;
+static ContextScope last_look() {
+  constexpr int64_t kLastLookMs = 2000;
+  return ContextScope(CallContext::current().ending_at(steady_ms() + kLastLookMs));
+}
+
+// What came just before the time was up. A rank that wrote nothing explains more than files that rank 0 did not get to.
+// Giving up has its own time after that.
+static Status take_last(const Awaited& awaited, unsigned threads, std::vector<uint32_t> missing) {
+  Unread unread;
+  {
+    const ContextScope within = last_look();
+    CKPT_TRY(take_files(awaited, missing.size(), threads, &missing, &unread));  // those after the first
+  }
+  if (missing.empty()) return Ok();
+  std::vector<uint32_t> absent;
+  std::ranges::set_difference(missing, unread.numbers, std::back_inserter(absent));
+  if (absent.empty()) return std::move(unread.why).with("ranks", list_ranks(writers_of(awaited, std::move(missing))));
+  const ContextScope within = last_look();  // it asks the store, too
+  return awaited.late(absent);
+}
 
 // Every other poll looks at the slot.
 Status collect(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job, uint32_t first,
@@ -165,15 +193,10 @@ Status collect(Session& session, const Attempt& attempt, const CommitSettings& s
     if (backoff.expired()) break;
     if (missing.empty()) break;
     if (!look && unreadable.ok()) CKPT_TRY(check_own(session, attempt, awaited, missing[0]));
-    CKPT_TRY(check_writers(session, attempt, awaited, missing));
+    CKPT_TRY(session.check_alive(attempt, writers_of(awaited, missing)));  // a rank that is gone writes no more
     backoff.sleep();
   }
-  if (missing.empty()) return Ok();
-  const ContextScope last_look(CallContext::current().ending_at(steady_ms() + kLastLookMs));
-  Status unreadable;
-  CKPT_TRY(take_files(awaited, missing.size(), settings.threads, &missing, &unreadable));  // those after the first
-  if (missing.empty()) return Ok();
-  return unreadable.ok() ? awaited.late(missing) : unreadable;
+  return missing.empty() ? Ok() : take_last(awaited, settings.threads, std::move(missing));
 }
 
 Result<std::vector<checkpoint::PartFile>> collect_parts(Session& session, const Attempt& attempt,

@@ -21,7 +21,8 @@ Status collect(session::Session& session, const session::Attempt& attempt, const
                uint32_t first, uint32_t count, const Awaited& awaited);
 
 // Waits for the parts of ranks [first, first + count) and opens them. A part of another save or rank is MISMATCH.
-// TIMEOUT names the ranks that did not come; ABORTED, EXISTS, FENCED as the slot says; CANCELLED.
+// TIMEOUT names the ranks that did not come, or else those of the parts that were not read; ABORTED, EXISTS, FENCED as
+// the slot says; CANCELLED.
 Result<std::vector<checkpoint::PartFile>> collect_parts(session::Session& session, const session::Attempt& attempt,
                                                         const CommitSettings& settings, Job& job, uint32_t first,
                                                         uint32_t count);

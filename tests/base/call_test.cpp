@@ -169,6 +169,19 @@ TEST(Call, TheFirstCauseCounts) {
   EXPECT_EQ(call.check().code(), CKPT_TIMEOUT) << "what is asked of a store then gets no answer of the store";
 }
 
+TEST(Call, HearsAgainAfterItHadNoMemoryToHear) {
+  Call call;
+  int heard = 0;
+  call.hear_by([&] {
+    if (++heard == 1) throw std::bad_alloc();
+    call.cancel();
+  });
+  EXPECT_EQ(call.over_ms(), Call::kNever);
+  EXPECT_EQ(heard, 1);
+  for (int i = 0; i < 1000 && !call.cancelled(); i++) sleep_ms(10);
+  EXPECT_EQ(call.check().code(), CKPT_CANCELLED);
+}
+
 TEST(Call, TellingOthersHasOneTimeForAllAndEachRequestAtMostHalfOfIt) {
   Job job;
   EXPECT_TRUE(job.run(CKPT_JOB_DONE,

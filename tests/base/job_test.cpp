@@ -116,8 +116,8 @@ TEST(Job, HearsOfItsOtherHalfAlsoWhereThereIsNoThreadToBeHad) {
     });
   });
   EXPECT_EQ(told.code(), CKPT_CANCELLED) << told.message();
-  EXPECT_EQ(looked, 3);
-  EXPECT_GE(steady_ms() - begin, 40) << "not at each question";
+  EXPECT_GE(looked, 3);
+  EXPECT_GE(steady_ms() - begin, 20 * (looked - 1)) << "not at each question";
 }
 
 TEST(Job, WhatWasSettledIsToldThoughTidyingUpTakesLong) {

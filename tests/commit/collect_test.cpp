@@ -9,8 +9,8 @@ namespace {
 constexpr uint32_t kWorld = 14;  // few enough for one thread
 constexpr int64_t kTimeMs = 1000;
 
-// How a save ends of which each part takes rank 0 so long to open, and after how long.
-std::pair<Status, int64_t> save_with_slow_parts(int64_t open_ms) {
+// How a save ends of which each part takes rank 0 so long to open, and after how long. Rank `absent` saves nothing.
+std::pair<Status, int64_t> save_with_slow_parts(int64_t open_ms, uint32_t absent = kWorld) {
   const auto inner = fresh_memory_store();
   const auto slow = std::make_shared<store::ShellStore>(inner);
   slow->before([open_ms](std::string_view operation, std::string_view key) {
@@ -23,7 +23,8 @@ std::pair<Status, int64_t> save_with_slow_parts(int64_t open_ms) {
     ranks.push_back(open_session(inner, rank, kWorld, ranks[0]->string().c_str()));
   std::vector<std::thread> others;
   for (uint32_t rank = 1; rank < kWorld; rank++)
-    others.emplace_back([&, rank] { EXPECT_TRUE(save_step(ranks[rank], 1, {.wait = false}).ok()); });
+    if (rank != absent)
+      others.emplace_back([&, rank] { EXPECT_TRUE(save_step(ranks[rank], 1, {.wait = false}).ok()); });
   const int64_t begin = steady_ms();
   Status told = save_step(ranks[0], 1, {.timeout_ms = kTimeMs});
   const int64_t took = steady_ms() - begin;
@@ -40,8 +41,19 @@ TEST(Collect, PartsThatAreAllThereAreReadWhenTheTimeIsUp) {
 TEST(Collect, PartsThatAreAllThereGiveNoTimeOfTheirOwn) {
   const auto [told, took] = save_with_slow_parts(600);
   EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
-  EXPECT_NE(told.message().find("the time was up before it was read"), std::string::npos) << told.message();
+  EXPECT_NE(told.message().find("the time was up before it was read: no answer"), std::string::npos) << told.message();
+  ASSERT_NE(told.detail("ranks"), nullptr) << told.message();
+  EXPECT_TRUE(told.detail("ranks")->ends_with("13")) << *told.detail("ranks");
   EXPECT_LT(took, kTimeMs + 5000) << "all of them take more than eight seconds";
+}
+
+TEST(Collect, TheRankThatIsMissingIsNamedThoughPartsThatAreThereWereNotRead) {
+  const auto [told, took] = save_with_slow_parts(600, 1);
+  EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
+  ASSERT_NE(told.detail("ranks"), nullptr) << told.message();
+  EXPECT_EQ(*told.detail("ranks"), "1") << told.message();
+  EXPECT_NE(told.detail("expected"), nullptr) << told.message();
+  EXPECT_LT(took, kTimeMs + 5000) << "all of them take more than seven seconds";
 }
 
 }  // namespace
