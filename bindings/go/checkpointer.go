@@ -49,10 +49,11 @@ type Checkpointer struct {
 	session *Session // nil until the first save: restoring takes a run from nobody
 	saving  *Job
 	signals []chan os.Signal
+	why     string // to stop, once the last save is committed
 }
 
 // NewCheckpointer is for a training with one rank. SIGTERM and SIGINT make a step save and stop; the second SIGINT ends
-// the process. Options: those of NewKeeper, OpenSession, NewSave and OpenReader. Close it.
+// the process. Options: those of NewKeeper but ranks_agree, of OpenSession, NewSave and OpenReader. Close it.
 func NewCheckpointer(store *Store, options Options) (*Checkpointer, error) {
 	return NewCheckpointerOfRanks(store, options, nil, os.Interrupt, syscall.SIGTERM)
 }
@@ -62,6 +63,9 @@ func NewCheckpointer(store *Store, options Options) (*Checkpointer, error) {
 func NewCheckpointerOfRanks(store *Store, options Options, ranks Ranks, signals ...os.Signal) (*Checkpointer, error) {
 	if ranks == nil {
 		ranks = alone{}
+	}
+	if agree, given := options.number("ranks_agree"); given && agree == 0 {
+		return nil, invalid("", "ranks_agree=0: the ranks of a Checkpointer talk; ranks that cannot agree use a Keeper each")
 	}
 	rank, world := ranks.Rank()
 	keeper, err := NewKeeper(store, rank, world, options)
@@ -107,50 +111,69 @@ func (c *Checkpointer) RestoreFrom(selector string, load func(reader *Reader) er
 		if err != nil || id == "" {
 			return nil, err
 		}
-		restored, told, err := c.restore(id, load)
-		if err == nil || !c.passesOver(id, told, err) {
+		restored, worst, err := c.restore(id, load)
+		if err == nil || worst != damaged || !c.passesOver(id, err) {
 			return restored, err
 		}
 	}
 }
 
-// restore returns the failure of any rank, and what all told: the greatest status, and the least that is not OK,
-// negative.
-func (c *Checkpointer) restore(id string, load func(*Reader) error) (*Restored, []int64, error) {
+// What became of a load. The worst of all ranks counts.
+const (
+	fine int64 = iota
+	damaged
+	failed
+)
+
+func howBad(err error) int64 {
+	if err == nil {
+		return fine
+	}
+	switch statusOf(err) {
+	case ErrCorrupt, ErrFormat, ErrRevision, ErrIncomplete, ErrGone:
+		return damaged
+	}
+	return failed
+}
+
+// restore returns the failure of any rank, and the worst that became of the load.
+func (c *Checkpointer) restore(id string, load func(*Reader) error) (*Restored, int64, error) {
 	reader, err := OpenReader(c.store, id, c.options)
 	if err == nil {
 		defer reader.Close()
 		err = load(reader)
 	}
-	told := []int64{0, -1 << 62}
+	worst := []int64{howBad(err)}
+	if unheard := c.ranks.Max(worst); unheard != nil {
+		return nil, failed, unheard
+	}
+	if err == nil && worst[0] != fine {
+		err = &Error{Status: ErrAborted, Message: "another rank could not load " + id + "; see its error"}
+	}
 	if err != nil {
-		status := int64(statusOf(err))
-		told = []int64{status, -status}
+		return nil, worst[0], err
 	}
-	if failed := c.ranks.Max(told); failed != nil {
-		return nil, nil, failed
-	}
-	if err == nil && told[0] != 0 {
-		err = &Error{Status: Status(told[0]), Message: "another rank could not load " + id + "; see its error"}
-	}
-	if err == nil {
+	restored, err := c.goOnFrom(id, reader)
+	return restored, failed, err
+}
+
+func (c *Checkpointer) goOnFrom(id string, reader *Reader) (*Restored, error) {
+	// Rank 0 lists the store, and all get its failure; the others read nothing but the open reader.
+	_, err := c.ofFirst(func() (string, error) { return "", c.Restored(reader) })
+	if err == nil && !c.first {
 		err = c.Restored(reader)
 	}
 	if err != nil {
-		return nil, told, err
+		return nil, err
 	}
 	c.warn()
 	info, err := reader.Info()
-	return &Restored{id, info.Step, c.Metrics(), c.Counters()}, nil, err
+	return &Restored{id, info.Step, c.Metrics(), c.Counters()}, err
 }
 
-// passesOver tells whether the checkpoint before may do. If ranks failed with different statuses, there is more wrong
-// than the checkpoint.
-func (c *Checkpointer) passesOver(id string, told []int64, failure error) bool {
-	if told == nil || told[0] != -told[1] {
-		return false
-	}
-	pass := func() (string, error) { return "", c.PassOver(Status(told[0]), failure.Error()) }
+// passesOver tells whether the checkpoint before a damaged one may do.
+func (c *Checkpointer) passesOver(id string, failure error) bool {
+	pass := func() (string, error) { return "", c.PassOver(ErrCorrupt, failure.Error()) }
 	if _, err := c.ofFirst(pass); err != nil {
 		return false
 	}
@@ -162,17 +185,14 @@ func (c *Checkpointer) passesOver(id string, told []int64, failure error) bool {
 
 // statusOf returns that of an error of this package, ErrInvalid of another one.
 func statusOf(err error) Status {
-	var made *Error
-	if status := ErrInvalid; !errors.As(err, &made) {
-		errors.As(err, &status)
-		return status
-	}
-	return made.Status
+	status := ErrInvalid
+	errors.As(err, &status)
+	return status
 }
 
 // Step says that a step is done. If a save is due, `add` adds to it what is to be saved; Step returns the id then, as
 // soon as the data is staged, and "" else. After a signal, or at the time limit, it returns once that is committed, and
-// Stopping says why. Cancelling the context gives up the save.
+// Stopping says why; if that save fails, the next Step tries it again. Cancelling the context gives up the save.
 func (c *Checkpointer) Step(ctx context.Context, step int64, add func(save *Save) error) (string, error) {
 	votes, err := c.Keeper.Step(step, false)
 	c.warn()
@@ -187,18 +207,31 @@ func (c *Checkpointer) Step(ctx context.Context, step int64, add func(save *Save
 		}
 	}
 	todo, err := c.Decide(combined)
-	if err != nil || todo == TodoGoOn {
+	if err != nil {
 		return "", err
 	}
-	if todo == TodoSave {
-		return c.save(ctx, "", add)
+	if why := c.Keeper.Stopping(); why != "" && c.why == "" {
+		return c.saveAndStop(ctx, why, add)
 	}
+	if todo == TodoGoOn {
+		return "", nil
+	}
+	return c.save(ctx, "", add)
+}
+
+func (c *Checkpointer) saveAndStop(ctx context.Context, why string, add func(save *Save) error) (string, error) {
 	if err := c.Wait(); err != nil {
 		slog.Error("ckpt: " + err.Error()) // the save that follows matters more now
 	}
 	id, err := c.save(ctx, "", add)
-	return id, firstOf(err, c.Wait())
+	if err = firstOf(err, c.Wait()); err == nil {
+		c.why = why
+	}
+	return id, err
 }
+
+// Stopping returns why the training should stop, once the last save is committed: "SIGTERM", "time limit"; else "".
+func (c *Checkpointer) Stopping() string { return c.why }
 
 // Save saves now, in the background, and returns the id. A checkpoint with a `label` of its own stays for ever; "": by
 // option label. What was just saved is not saved again.
@@ -237,7 +270,7 @@ func (c *Checkpointer) openSession(ctx context.Context) error {
 		return nil
 	}
 	options := c.options
-	if fresh := options["fresh"]; fresh == true || fresh == 1 {
+	if fresh, _ := options.number("fresh"); fresh == 1 {
 		options = maps.Clone(options)
 		options["continue_from"] = "none"
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -164,6 +165,28 @@ func TestNumbersLabelsAndFailuresAreTold(t *testing.T) {
 	ok(t, keeper.Close())
 }
 
+func TestALastSaveThatFailsIsTriedAgain(t *testing.T) {
+	ctx, store, state := context.Background(), openStore(t), newTraining()
+	_, err := ckpt.NewCheckpointer(store, ckpt.Options{"ranks_agree": int64(0)})
+	if is(t, err, ckpt.ErrInvalid); err != nil && !strings.Contains(err.Error(), "use a Keeper") {
+		t.Error(err)
+	}
+	keeper := need[*ckpt.Checkpointer](t)(ckpt.NewCheckpointer(store, policy))
+	keeper.Stop(int32(syscall.SIGTERM))
+	_, err = keeper.Step(ctx, 1, func(*ckpt.Save) error { return ckpt.ErrIO })
+	is(t, err, ckpt.ErrIO)
+	if why := keeper.Stopping(); why != "" {
+		t.Errorf("nothing is saved, and it stops by %s", why)
+	}
+	if need[string](t)(keeper.Step(ctx, 2, state.addTo)) == "" || keeper.Stopping() != "SIGTERM" {
+		t.Errorf("the last save is not tried again; it stops by %q", keeper.Stopping())
+	}
+	if saved := labels(t, store); !slices.Equal(saved, []string{"step-2"}) {
+		t.Errorf("there are %v", saved)
+	}
+	ok(t, keeper.Close())
+}
+
 // threads are two goroutines as ranks; `told` and `heard` go around between them.
 type threads struct {
 	rank        uint32
@@ -211,6 +234,9 @@ func rankOfTwo(t *testing.T, store *ckpt.Store, ranks threads) {
 		if ranks.rank == 1 && loads < 3 {
 			return []error{ckpt.ErrIO, ckpt.ErrCorrupt}[loads-1] // IO is no damage, so no other is tried
 		}
+		if ranks.rank == 0 && loads == 2 {
+			return ckpt.ErrIncomplete // damage of another kind
+		}
 		return state.load(reader)
 	}
 	if _, err := keeper.Restore(load); err == nil {
@@ -222,13 +248,44 @@ func rankOfTwo(t *testing.T, store *ckpt.Store, ranks threads) {
 	ok(t, keeper.Close())
 }
 
-func TestRanksAgreeOnAll(t *testing.T) {
-	store, up, down := openStore(t), make(chan any, 1), make(chan any, 1)
+// asTwoRanks runs `each` as two ranks.
+func asTwoRanks(each func(ranks threads)) {
+	up, down := make(chan any, 1), make(chan any, 1)
 	var ranks sync.WaitGroup
-	ranks.Go(func() { rankOfTwo(t, store, threads{0, down, up}) })
-	ranks.Go(func() { rankOfTwo(t, store, threads{1, up, down}) })
+	ranks.Go(func() { each(threads{0, down, up}) })
+	ranks.Go(func() { each(threads{1, up, down}) })
 	ranks.Wait()
+}
+
+func TestRanksAgreeOnAll(t *testing.T) {
+	store := openStore(t)
+	asTwoRanks(func(ranks threads) { rankOfTwo(t, store, ranks) })
 	if saved := labels(t, store); !slices.Equal(saved, []string{"step-3", "step-4"}) {
 		t.Errorf("there are %v", saved)
 	}
+}
+
+func TestAllRanksGetTheFailureOfRank0AfterTheLoad(t *testing.T) {
+	mirror := t.TempDir()
+	store := need[*ckpt.Store](t)(ckpt.OpenStore(t.TempDir(), ckpt.Options{"mirror": mirror}))
+	_, _, err := trainTo(store, 3)
+	ok(t, err)
+	opened := make(chan any)
+	asTwoRanks(func(ranks threads) {
+		keeper, err := ckpt.NewCheckpointerOfRanks(store, policy, ranks)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer keeper.Close()
+		_, err = keeper.Restore(func(*ckpt.Reader) error {
+			if ranks.rank == 1 {
+				close(opened)
+				return nil
+			}
+			<-opened
+			return os.RemoveAll(mirror) // so that rank 0 cannot list it
+		})
+		is(t, err, []ckpt.Status{ckpt.ErrIO, ckpt.ErrAborted}[ranks.rank])
+	})
 }

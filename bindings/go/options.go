@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 )
 
 // Options are the named settings of one call: {"keep_last": 3, "compression": "auto"}. Values are integers of any Go
@@ -62,6 +63,24 @@ func set(bag *C.ckpt_options, key string, value any) error {
 		return set(bag, key, int64(v.Uint()))
 	}
 	return invalid("", "option %s: expected an integer, bool or string, found a %T", key, value)
+}
+
+// number returns what an integer option was set to, also by a bool or a text.
+func (o Options) number(key string) (number int64, given bool) {
+	switch v := reflect.ValueOf(o[key]); {
+	case v.CanInt():
+		return v.Int(), true
+	case v.CanUint():
+		return int64(v.Uint()), true
+	case v.Kind() == reflect.Bool && v.Bool():
+		return 1, true
+	case v.Kind() == reflect.Bool:
+		return 0, true
+	case v.Kind() == reflect.String:
+		number, err := strconv.ParseInt(v.String(), 10, 64)
+		return number, err == nil
+	}
+	return 0, false
 }
 
 type cTexts []*C.char

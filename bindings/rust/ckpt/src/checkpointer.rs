@@ -45,6 +45,18 @@ pub struct Restored {
     pub counters: Numbers,
 }
 
+/// What became of a load. The worst of all ranks counts.
+const FINE: i64 = 0;
+const DAMAGED: i64 = 1;
+const FAILED: i64 = 2;
+
+fn how_bad(failure: &Error) -> i64 {
+    match failure.status() {
+        Status::CORRUPT | Status::FORMAT | Status::REVISION | Status::INCOMPLETE | Status::GONE => DAMAGED,
+        _ => FAILED,
+    }
+}
+
 /// SIGINT and SIGTERM, which have these numbers everywhere.
 const SIGNALS: [i32; 2] = [2, 15];
 
@@ -83,6 +95,8 @@ pub struct Checkpointer<'s> {
     /// nobody.
     session: Option<Session>,
     saving: Option<Job>,
+    /// Why the training should stop, once the last save is committed.
+    stopping: Option<String>,
     keeper: Keeper,
     store: &'s Store,
     options: Options,
@@ -92,7 +106,7 @@ pub struct Checkpointer<'s> {
 impl<'s> Checkpointer<'s> {
     /// Of a training with one rank. SIGTERM and SIGINT make a step save and stop; the second SIGINT ends the process.
     ///
-    /// Options: those of [`Keeper::new`], of the session, of the saves and of opening a reader.
+    /// Options: those of [`Keeper::new`] but `ranks_agree`, of the session, of the saves and of opening a reader.
     pub fn new(store: &'s Store, options: &Options) -> Result<Self> {
         Checkpointer::of_ranks(store, options, Alone, &SIGNALS)
     }
@@ -104,11 +118,15 @@ impl<'s> Checkpointer<'s> {
         ranks: impl Ranks + Send + 's,
         signals: &[i32],
     ) -> Result<Self> {
+        if options.number("ranks_agree") == Some(0) {
+            let words = "ranks_agree=0: the ranks of a Checkpointer talk; ranks that cannot agree use a Keeper each";
+            return Err(Error::invalid(words));
+        }
         let (rank, world_size) = ranks.rank();
         let mut keeper = Keeper::new(store, rank, world_size, options)?;
         signals.iter().try_for_each(|&signal| keeper.catch(signal))?;
-        let (session, saving, options, ranks) = (None, None, options.clone(), Box::new(ranks));
-        Ok(Checkpointer { session, saving, keeper, store, options, ranks })
+        let (options, ranks) = (options.clone(), Box::new(ranks));
+        Ok(Checkpointer { session: None, saving: None, stopping: None, keeper, store, options, ranks })
     }
 
     /// Restores the newest checkpoint by `load`, on all ranks the same; `None` if there is none yet. If a load finds it
@@ -132,32 +150,34 @@ impl<'s> Checkpointer<'s> {
             }
             let reader = Reader::open_with(self.store, &id, &self.options);
             let reader = reader.and_then(|reader| load(&reader).map(|()| reader));
-            let status = reader.as_ref().map_or_else(|error| error.status().0.into(), |_| 0);
-            // The greatest status of all ranks, and the least one that is not OK.
-            let mut told = [status, if status == 0 { i64::MIN } else { -status }];
-            self.ranks.max(&mut told);
+            let mut worst = [reader.as_ref().map_or_else(how_bad, |_| FINE)];
+            self.ranks.max(&mut worst);
             match reader {
-                Ok(reader) if told[0] == 0 => return self.go_on_from(id, &reader).map(Some),
+                Ok(reader) if worst[0] == FINE => return self.go_on_from(id, &reader).map(Some),
                 Ok(_) => {
                     let words = format!("another rank could not load {id}; see its error");
-                    self.pass_over(&id, Error::new(Status(told[0] as i32), words), told)?;
+                    self.pass_over(&id, Error::new(Status::ABORTED, words), worst[0])?;
                 }
-                Err(failure) => self.pass_over(&id, failure, told)?,
+                Err(failure) => self.pass_over(&id, failure, worst[0])?,
             }
         }
     }
 
     fn go_on_from(&mut self, id: String, reader: &Reader) -> Result<Restored> {
-        self.keeper.restored(reader)?;
+        // Rank 0 lists the store, and all get its failure; the others read nothing but the open reader.
+        self.first(|keeper| keeper.restored(reader).map(|()| String::new()))?;
+        if self.ranks.rank().0 != 0 {
+            self.keeper.restored(reader)?;
+        }
         self.warn();
         let (metrics, counters) = (self.keeper.metrics(), self.keeper.counters());
         Ok(Restored { id, step: reader.info()?.step().unwrap_or_default(), metrics, counters })
     }
 
-    /// If ranks failed with different statuses, there is more wrong than the checkpoint.
-    fn pass_over(&mut self, id: &str, failure: Error, told: [i64; 2]) -> Result<()> {
-        let passed =
-            told[0] == -told[1] && self.first(|keeper| keeper.pass_over(&failure).map(|()| String::new())).is_ok();
+    /// If a rank failed by more than damage, no other checkpoint is tried.
+    fn pass_over(&mut self, id: &str, failure: Error, worst: i64) -> Result<()> {
+        let damage = Error::new(Status::CORRUPT, failure.message());
+        let passed = worst == DAMAGED && self.first(|keeper| keeper.pass_over(&damage).map(|()| String::new())).is_ok();
         if !passed {
             return Err(failure);
         }
@@ -179,7 +199,7 @@ impl<'s> Checkpointer<'s> {
 
     /// Says that a step is done. If a save is due, `add` adds what is to be saved, and the id is returned as soon as
     /// that is staged; after a signal, or at the time limit, only once it is committed, and
-    /// [`stopping`](Self::stopping) says why.
+    /// [`stopping`](Self::stopping) says why. If that save fails, the next step tries it again.
     pub fn step<'a>(&mut self, step: u64, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<Option<String>> {
         let (mut votes, voting) = (self.keeper.step(step, false)?, self.keeper.needs_votes());
         self.warn();
@@ -187,15 +207,19 @@ impl<'s> Checkpointer<'s> {
             self.ranks.max(&mut votes);
         }
         let todo = self.keeper.decide(voting.then_some(&votes))?;
-        if todo == Todo::GO_ON {
+        let why = self.keeper.stopping().filter(|_| self.stopping.is_none());
+        if todo == Todo::GO_ON && why.is_none() {
             return Ok(None);
         }
-        let last = todo == Todo::SAVE_AND_STOP;
-        if let (true, Err(earlier)) = (last, self.wait_if(last)) {
+        if why.is_none() {
+            return self.save_told(None, add).map(Some);
+        }
+        if let Err(earlier) = self.wait() {
             eprintln!("ckpt: {earlier}"); // this save matters more now
         }
         let id = self.save_told(None, add)?;
-        self.wait_if(last)?;
+        self.wait()?;
+        self.stopping = why;
         Ok(Some(id))
     }
 
@@ -233,7 +257,7 @@ impl<'s> Checkpointer<'s> {
             return Ok(());
         }
         let mut options = self.options.clone();
-        if options.is_on("fresh") {
+        if options.number("fresh") == Some(1) {
             options = options.set("continue_from", "none");
         }
         let (store, (rank, size)) = (self.store, self.ranks.rank());
@@ -251,18 +275,13 @@ impl<'s> Checkpointer<'s> {
 
     /// Waits until the save in the background is committed, and fails as it did.
     pub fn wait(&mut self) -> Result<()> {
-        self.wait_if(true)
+        self.saving.take().map_or(Ok(()), |job| job.wait_committed())
     }
 
-    fn wait_if(&mut self, wanted: bool) -> Result<()> {
-        let saving = if wanted { self.saving.take() } else { None };
-        saving.map_or(Ok(()), |job| job.wait_committed())
-    }
-
-    /// Why the training should stop, once a step has saved for that: `"SIGTERM"`, `"time limit"`.
+    /// Why the training should stop, once the last save is committed: `"SIGTERM"`, `"time limit"`.
     #[must_use]
     pub fn stopping(&self) -> Option<String> {
-        self.keeper.stopping()
+        self.stopping.clone()
     }
 
     /// The policy, for what is not here.

@@ -90,10 +90,12 @@ impl Options {
         self
     }
 
-    /// Whether an option that is 0 or 1 was set to 1.
-    pub(crate) fn is_on(&self, key: &str) -> bool {
-        let last = self.values.iter().rev().find(|(own, _)| own == key);
-        last.is_some_and(|(_, value)| *value == OptionValue::Int(1))
+    /// The number that an option was set to, also by a text.
+    pub(crate) fn number(&self, key: &str) -> Option<i64> {
+        match &self.values.iter().rev().find(|(own, _)| own == key)?.1 {
+            OptionValue::Int(value) => Some(*value),
+            OptionValue::Str(text) => text.parse().ok(),
+        }
     }
 
     /// The C object for one call; `None` means the defaults.

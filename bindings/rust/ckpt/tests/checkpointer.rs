@@ -126,9 +126,14 @@ fn numbers_labels_and_failures_are_told() {
     assert_eq!((restored.id, restored.step), (first, 1));
     assert_eq!((restored.metrics["loss"], restored.counters["epoch"]), (0.5, 2.0));
     keeper.keeper().stop(15);
-    assert!(keeper.step(4, |save| state.add_to(save)).unwrap().is_some());
+    keeper.step(6, |_| Err(Error::new(Status::IO, "the last save fails"))).unwrap_err();
+    assert_eq!(keeper.stopping(), None);
+    assert!(keeper.step(7, |save| state.add_to(save)).unwrap().is_some()); // not due, but tried again
     assert_eq!(keeper.stopping().as_deref(), Some("SIGTERM"));
-    assert_eq!(labels(&store), ["mine", "step-4"]); // committed, though nobody waited
+    assert_eq!(keeper.step(8, |_| unreachable!("the last save is done")).unwrap(), None);
+    assert_eq!(labels(&store), ["mine", "step-7"]); // committed, though nobody waited
+    let refused = Checkpointer::new(&store, &policy().set("ranks_agree", false)).unwrap_err();
+    assert!(refused.message().contains("use a Keeper"), "{refused}");
 }
 
 /// Two threads as ranks.
@@ -193,6 +198,7 @@ fn rank_of_two(ranks: Thread, folder: &common::Folder) {
         loads += 1;
         match (rank, loads) {
             (1, 1) => Err(Error::new(Status::IO, "no damage, so no other is tried")),
+            (0, 2) => Err(Error::new(Status::INCOMPLETE, "damage of another kind")),
             (1, 2) => Err(Error::new(Status::CORRUPT, "what one rank finds damaged none takes")),
             _ => state.load(reader),
         }
@@ -202,15 +208,40 @@ fn rank_of_two(ranks: Thread, folder: &common::Folder) {
     keeper.close().unwrap();
 }
 
-#[test]
-fn ranks_agree_on_all() {
-    let folder = common::Folder::new();
+/// Runs this as two ranks.
+fn as_two_ranks(each: impl Fn(Thread) + Sync) {
     let board = Arc::new((Mutex::default(), Barrier::new(2)));
     std::thread::scope(|scope| {
         for rank in 0..2 {
-            let (ranks, folder) = (Thread { rank, board: Arc::clone(&board) }, &folder);
-            scope.spawn(move || rank_of_two(ranks, folder));
+            let (ranks, each) = (Thread { rank, board: Arc::clone(&board) }, &each);
+            scope.spawn(move || each(ranks));
         }
     });
+}
+
+#[test]
+fn ranks_agree_on_all() {
+    let folder = common::Folder::new();
+    as_two_ranks(|ranks| rank_of_two(ranks, &folder));
     assert_eq!(labels(&Store::open(folder.path("store")).unwrap()), ["step-3", "step-4"]);
+}
+
+#[test]
+fn all_ranks_get_the_failure_of_rank_0_after_the_load() {
+    let (folder, loaded) = (common::Folder::new(), Barrier::new(2));
+    let options = Options::new().set("mirror", folder.path("mirror").to_str().unwrap());
+    let open = || Store::open_with(folder.path("store"), &options).unwrap();
+    train(&open(), 3).unwrap();
+    as_two_ranks(|ranks| {
+        let (rank, store) = (ranks.rank, open());
+        let mut keeper = Checkpointer::of_ranks(&store, &policy(), ranks, &[]).unwrap();
+        let restored = keeper.restore(|_| {
+            loaded.wait();
+            if rank == 0 {
+                std::fs::remove_dir_all(folder.path("mirror")).unwrap(); // so that rank 0 cannot list it
+            }
+            Ok(())
+        });
+        assert_eq!(restored.unwrap_err().status(), [Status::IO, Status::ABORTED][rank as usize]);
+    });
 }
