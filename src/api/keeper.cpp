@@ -114,6 +114,7 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
       *out = nullptr;
       return Ok();
     }
+    CKPT_TRY(keeper->keeper->check_step(how));
     CKPT_TRY(keeper->keeper->check_session(session->session->plan().run, session->session->rank(),
                                            session->session->plan().world_size));
     Options bag = options_of(options);

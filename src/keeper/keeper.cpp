@@ -162,17 +162,18 @@ Status Keeper::catch_signal(int number) {
 // ---- what is saved ----
 
 void Keeper::look() {
-  const Outcome outcome = flight_ ? flight_->outcome->load() : Outcome::kRunning;
-  if (outcome == Outcome::kRunning) return;
-  const Entry landed = std::move(flight_->entry);
-  flight_.reset();
-  if (outcome == Outcome::kFailed) {
-    history_.reset();  // it may have been committed all the same: the store knows
-    return;
+  for (const Flight& flight : flights_) {
+    const Outcome outcome = flight.outcome->load();
+    if (outcome == Outcome::kRunning) continue;
+    if (outcome == Outcome::kFailed) {
+      history_.reset();  // it may have been committed all the same: the store knows
+      continue;
+    }
+    replaced_.erase(flight.entry.label);
+    if (history_) history_->add(flight.entry);
+    newest_ = flight.entry;
   }
-  replaced_.erase(landed.label);
-  if (history_) history_->add(landed);
-  newest_ = landed;
+  std::erase_if(flights_, [](const Flight& flight) { return flight.outcome->load() != Outcome::kRunning; });
 }
 
 const std::string* Keeper::saved() {
@@ -193,10 +194,29 @@ Entry Keeper::next_entry(std::string label, bool kept) const {
 static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kept", kSaved = "saved",
                                   kOption = "option.", kAttribute = "attribute.";
 
+// What retention must leave whether the saves in flight are committed or not.
+Keeper::Retention Keeper::retention_for(const Entry& next) const {
+  History with_all = *history_;
+  for (const Flight& flight : flights_) with_all.add(flight.entry);
+  Retention out{std::max(history_->keep_last(options_.keep_last, next), with_all.keep_last(options_.keep_last, next)),
+                history_->protected_labels(best_, next)};
+  const auto add = [&](std::string_view labels) {
+    if (!labels.empty()) out.protect.append(out.protect.empty() ? "" : ",").append(labels);
+  };
+  if (flights_.empty()) return out;
+  add(with_all.protected_labels(best_, next));
+  for (const Flight& flight : flights_) add(flight.entry.label);
+  return out;
+}
+
 Result<const std::string*> Keeper::plan(const char* label) {
   if (!plans()) return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", rank_));
   if (!now_) return invalid("there is nothing to save: ckpt_keeper_step comes before");
   look();
+  // What was told since the step is of its checkpoint, too: who validates only what is saved knows it only now.
+  for (const auto& [key, value] : told_.metrics) now_->metrics.insert_or_assign(key, value);
+  for (const auto& [key, value] : told_.counters) now_->counters.insert_or_assign(key, value);
+  told_ = {};
   std::string name = label ? label : "";
   if (!label) {
     CKPT_ASSIGN(name, labels_.label(*now_));
@@ -210,9 +230,10 @@ Result<const std::string*> Keeper::plan(const char* label) {
   };
   if (options_.on_existing == "replace" || replaced_.contains(name)) add(kOption, "on_existing", "replace");
   if (options_.keep_last > 0 && history_) {
-    add(kOption, "keep_last", std::to_string(history_->keep_last(options_.keep_last, next)));
+    const Retention retention = retention_for(next);
+    add(kOption, "keep_last", std::to_string(retention.keep_last));
     add(kOption, "keep_every", std::to_string(options_.keep_every));
-    add(kOption, "protect", history_->protected_labels(best_, next));
+    add(kOption, "protect", retention.protect);
   }
   for (auto& [key, value] : attributes_of(*now_, next.kept, best_)) add(kAttribute, key, value);
   plan_ = format::json_of(plan);
@@ -235,6 +256,14 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
   return plan;
 }
 
+Status Keeper::check_step(const Plan& plan) const {
+  if (now_ && now_->step == plan.step) return Ok();
+  const std::string here = now_ ? strformat("step {}", now_->step) : "no step";
+  return Status(CKPT_MISMATCH, strformat("the plan is of step {}, this rank is at {}", plan.step, here))
+      .with("expected", std::to_string(plan.step))
+      .with("found", now_ ? std::to_string(now_->step) : "");
+}
+
 Status Keeper::check_session(std::string_view run, uint32_t rank, uint32_t world_size) const {
   if (run == options_.run && rank == rank_ && world_size == world_size_) return Ok();
   const auto shown = [](std::string_view of, uint32_t one, uint32_t all) {
@@ -252,8 +281,7 @@ void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic
     if (key == kMetricsAttr)
       if (auto numbers = parse_numbers(value); numbers.ok()) entry.metrics = numbers.take();
   if (const auto name = format::parse_checkpoint_dir(entry.id); name) tokens_.insert(name->token);
-  if (flight_) history_.reset();  // nobody waited for the save before: the store will know what came of it
-  flight_ = Flight{std::move(entry), std::move(outcome)};
+  flights_.push_back({std::move(entry), std::move(outcome)});
   saved_at_ = Clock::now();
 }
 
@@ -278,6 +306,7 @@ const std::string* Keeper::found(std::string id, std::string warning) {
 }
 
 Status Keeper::pass_over(const Status& failure) {
+  if (!plans()) return is_damage(failure.code()) ? Ok() : failure;  // rank 0 looks for the next one
   if (found_.empty()) return invalid("there is nothing to pass over: ckpt_keeper_find comes before");
   if (selector_ != "latest" || options_.on_damaged == "error" || !is_damage(failure.code())) return failure;
   if (const auto name = format::parse_checkpoint_dir(found_); name) replaced_.insert(name->label);

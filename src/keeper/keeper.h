@@ -51,6 +51,8 @@ class Keeper {
   };
   // FORMAT for a text that plan() has not made.
   static Result<Plan> read_plan(std::string_view text);
+  // MISMATCH unless the plan is of the step that was told last.
+  Status check_step(const Plan& plan) const;
   // MISMATCH unless the session is one of the same run and ranks.
   Status check_session(std::string_view run, uint32_t rank, uint32_t world_size) const;
   // A save by that plan begins; its outcome will be there.
@@ -89,7 +91,12 @@ class Keeper {
   Status read_time_limit();
   int64_t why_to_stop() const;
   Entry next_entry(std::string label, bool kept) const;
-  void look();  // at the save in flight
+  struct Retention {
+    int64_t keep_last;
+    std::string protect;
+  };
+  Retention retention_for(const Entry& next) const;
+  void look();  // at the saves in flight
 
   const KeeperOptions options_;
   const uint32_t rank_, world_size_;
@@ -109,7 +116,7 @@ class Keeper {
   Clock::time_point saved_at_ = Clock::now();
 
   std::optional<History> history_;
-  std::optional<Flight> flight_;
+  std::vector<Flight> flights_;     // saves that have begun, oldest first
   std::optional<Entry> newest_;     // that this keeper has committed
   std::set<std::string> replaced_;  // labels of checkpoints that turned out to be damaged, or are of later steps
   Tokens tokens_;                   // of the sessions of its saves

@@ -1,6 +1,7 @@
 #include "keeper/signals.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,8 @@ constexpr int kSignals = 65;  // Linux has 64
 // What the handler reads: lock-free, and written before the handler is there.
 std::atomic<uint32_t> counts[kSignals];
 struct sigaction before[kSignals];
+
+std::atomic<pid_t> owner{0};  // who caught the last one
 
 std::mutex mutex;
 int users[kSignals];
@@ -44,8 +47,14 @@ void call_before(int number, siginfo_t* info, void* context) {
 }
 
 void on_signal(int number, siginfo_t* info, void* context) {
-  const bool second = counts[number].fetch_add(1) > 0;
   const struct sigaction& earlier = before[number];
+  const bool by_default = !(earlier.sa_flags & SA_SIGINFO) && earlier.sa_handler == SIG_DFL;
+  const bool second = counts[number].fetch_add(1) > 0;
+  if (by_default && owner != getpid()) {  // a worker that was forked since: nobody asks for its signals
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
   if (earlier.sa_flags & SA_SIGINFO) return call_before(number, info, context);
   if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return call_before(number, info, context);
   if (number != SIGINT || earlier.sa_handler != SIG_DFL || !second) return;
@@ -68,6 +77,7 @@ Status install(int number) {
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;  // Go and others need their own stack for handlers
   sigemptyset(&ours.sa_mask);
   counts[number] = 0;
+  owner = getpid();
   if (sigaction(number, nullptr, &before[number]) != 0 || sigaction(number, &ours, nullptr) != 0) return cannot(number);
   return Ok();
 }

@@ -116,6 +116,8 @@ TEST(Keeper, RanksThatDoNotAgreeRefuseWhatOneAloneWouldDo) {
   Ranks agreed(2);
   (void)agreed.votes({1, 1});
   EXPECT_EQ(agreed.keepers[1]->plan(nullptr).status().code(), CKPT_INVALID) << "rank 0's is for all";
+  EXPECT_TRUE(agreed.keepers[1]->pass_over(Status(CKPT_CORRUPT, "a byte")).ok()) << "rank 0 looks for the next one";
+  EXPECT_EQ(agreed.keepers[1]->pass_over(Status(CKPT_IO, "a cable")).code(), CKPT_IO);
   agreed.keepers[1]->stop(5);
   ranks.keepers[1]->stop(5);
   EXPECT_EQ(ranks.keepers[1]->step(3, false, own.data()).code(), CKPT_INVALID);
@@ -188,6 +190,25 @@ TEST(Keeper, APlanIsTextAndNothingElseIsAPlan) {
     EXPECT_FALSE(keeper->read_plan(text).ok()) << text;
 }
 
+TEST(Keeper, WhatIsInFlightMayBeTheBestOrMayFail) {
+  const auto keeper = make({.keep_last = 1, .keep_best = "loss:min"});
+  keeper->know({{"step-1.1.1", "step-1", 1, {{"loss", 2}}}});
+  const auto outcome = std::make_shared<std::atomic<Outcome>>(Outcome::kRunning);
+  ASSERT_TRUE(keeper->step(2, false, nullptr).ok());
+  ASSERT_TRUE(keeper->tell(CKPT_KEEPER_METRIC, "loss", 1).ok());  // after the step: of its checkpoint
+  const auto plan = Keeper::read_plan(*keeper->plan(nullptr).take()).take();
+  EXPECT_EQ(plan.attributes, (format::StringMap{{"trainer.best", "min loss"}, {"trainer.metrics", "{\"loss\": 1}"}}));
+  keeper->begun(plan, "step-2.1.1", outcome);
+  const auto protect = [&](int64_t step) {
+    EXPECT_TRUE(keeper->step(step, false, nullptr).ok());
+    return keeper->read_plan(*keeper->plan(nullptr).take())->options.back().second;
+  };
+  EXPECT_EQ(protect(3), "step-1,step-2,step-2") << "the best if it is committed, and if it is not";
+  *outcome = Outcome::kCommitted;
+  EXPECT_EQ(protect(4), "step-2");
+  EXPECT_EQ(keeper->check_step(plan).code(), CKPT_MISMATCH) << "a plan of an older step";
+}
+
 TEST(Keeper, OnlyDamageOfTheLatestIsPassedOver) {
   const auto keeper = make({});
   const Status damage(CKPT_CORRUPT, "a byte"), io(CKPT_IO, "a cable");
@@ -238,6 +259,15 @@ TEST(Signals, OneIsNotedAndTheHandlerBeforeIsCalledToo) {
               }
               raise(SIGUSR1);  // the handler before is back
               return earlier_calls == 2 && signal(SIGUSR1, SIG_DFL) == earlier ? 0 : 5;
+            }),
+            0);
+}
+
+TEST(Signals, AWorkerThatWasForkedSinceEndsAsItWould) {
+  EXPECT_EQ(exit_of([] {
+              const auto keeper = make({});
+              if (!keeper->catch_signal(SIGTERM).ok()) return 1;
+              return exit_of([] { return raise(SIGTERM); }) == -SIGTERM ? 0 : 2;
             }),
             0);
 }
