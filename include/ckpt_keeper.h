@@ -53,7 +53,8 @@ enum {
   CKPT_KEEPER_COUNTER = 0, /* "epoch" (epochs that are done), "batch", "sample", "token", …: for `every` and labels */
   CKPT_KEEPER_METRIC = 1   /* kept with the checkpoint, and read by keep_best */
 };
-/* A number of the next step; between ckpt_keeper_step and ckpt_keeper_plan, of that step. Statuses: INVALID (a name without text, a counter that is not finite). */
+/* A number of the next step; between ckpt_keeper_step and ckpt_keeper_plan, of that step. Statuses: INVALID (a name
+ * without text, a counter that is not finite). */
 CKPT_API ckpt_status ckpt_keeper_tell(ckpt_keeper* keeper, int32_t kind, const char* name, double value,
                                       ckpt_error** err);
 
