@@ -247,6 +247,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
     Save save = made_by(call, session, [&](ckpt_save** made) {
       call(ckpt_save_new, made, session.get(), detail::Text{"label", label}, step, options);
     });
+    save.label_ = label;
     return call.result(std::move(save));
   }
   Result<void> add_tensor(const std::string& name, const Tensor& tensor, Memory memory, Device device = {}) {
@@ -334,7 +335,7 @@ class Save : public detail::Handle<ckpt_save, ckpt_save_free> {
   Result<void> add_alias_of(const std::string& name, const std::string& target, const ckpt_tensor_desc* view) {
     return detail::call(ckpt_save_add_alias, get(), detail::Text{"name", name}, detail::Text{"target", target}, view);
   }
-  std::string label_ = "?";  // the id; of a handle that was made in C
+  std::string label_ = "?";  // or the id; of a handle that was made in C
   std::shared_ptr<detail::Saves> saves_ = std::make_shared<detail::Saves>();
 };
 
