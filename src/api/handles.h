@@ -156,6 +156,10 @@ struct ckpt_tree : ckpt::Owned {
 
 namespace ckpt::api {
 
+// The handle of a new save. `job_refused`: what refuse_job says of the caller's options.
+Result<std::unique_ptr<ckpt_save>> make_save(const ckpt_session* session, std::string_view label, int64_t step,
+                                             const Options& bag, Status job_refused);
+
 // Adds something to a save. What fails here ends the save on all ranks if it is freed without being run.
 template <typename Body>
 ckpt_status add_to(ckpt_save* save, ckpt_error** err, Body&& body) {

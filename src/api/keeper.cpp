@@ -119,14 +119,13 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
                                            session->session->plan().world_size));
     Options bag = options_of(options);
     for (const auto& [key, value] : how.options) CKPT_TRY(set_option(&bag, key, value));
-    CKPT_ASSIGN(auto save,
-                save::Save::make(session->session, how.label, how.step, save_options(bag), session_options(bag)));
-    CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
-    for (const auto& [key, value] : how.attributes) CKPT_TRY(save->noted(save->set_attr("", key, value)));
+    CKPT_ASSIGN(auto made, make_save(session, how.label, how.step, bag, refuse_job(options)));
+    save::Save& save = *made->save;
+    for (const auto& [key, value] : how.attributes) CKPT_TRY(save.noted(save.set_attr("", key, value)));
     const auto outcome = std::make_shared<std::atomic<keeper::Outcome>>(keeper::Outcome::kRunning);
-    save->at_end([outcome](bool good) { *outcome = good ? keeper::Outcome::kCommitted : keeper::Outcome::kFailed; });
-    keeper->keeper->begun(how, save->id(), outcome);
-    *out = new ckpt_save{{}, std::move(save), session->mirror};
+    save.at_end([outcome](bool good) { *outcome = good ? keeper::Outcome::kCommitted : keeper::Outcome::kFailed; });
+    keeper->keeper->begun(how, save.id(), outcome);
+    *out = made.release();
     return Ok();
   });
 }
@@ -209,10 +208,7 @@ ckpt_status ckpt_keeper_restored(ckpt_keeper* keeper, const ckpt_reader* reader,
     CKPT_TRY(usable(keeper, "keeper"));
     CKPT_TRY(usable(reader, "reader"));
     const int64_t step = reader->checkpoint->summary().step;
-    const format::Page* page = nullptr;
-    CKPT_ASSIGN(const auto list, reader->checkpoint->attrs_of("", &page));
-    keeper::Attributes attributes;
-    for (const auto& one : list) attributes.emplace(page->text(one.key()), page->text(one.value()));
+    CKPT_ASSIGN(const auto attributes, keeper::read_attributes(*reader->checkpoint));
     using Labels = std::vector<std::string>;
     Labels later;
     if (keeper->keeper->plans() && step >= 0) {

@@ -5,15 +5,20 @@
 using namespace ckpt;
 using namespace ckpt::api;
 
+Result<std::unique_ptr<ckpt_save>> api::make_save(const ckpt_session* session, std::string_view label, int64_t step,
+                                                  const Options& bag, Status job_refused) {
+  CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, save_options(bag), session_options(bag)));
+  CKPT_TRY(save->noted(std::move(job_refused)));  // the attempt counts, so the other ranks are told
+  return std::make_unique<ckpt_save>(ckpt_save{{}, std::move(save), session->mirror});
+}
+
 ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                           const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out || !session || !label) return null_status("out, session or label");
     if (session->forked()) return forked_status();
-    const Options& bag = options_of(options);
-    CKPT_ASSIGN(auto save, save::Save::make(session->session, label, step, save_options(bag), session_options(bag)));
-    CKPT_TRY(save->noted(refuse_job(options)));  // the attempt counts, so the other ranks are told
-    *out = new ckpt_save{{}, std::move(save), session->mirror};
+    CKPT_ASSIGN(auto made, make_save(session, label, step, options_of(options), refuse_job(options)));
+    *out = made.release();
     return Ok();
   });
 }

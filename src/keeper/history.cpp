@@ -58,18 +58,29 @@ Result<std::vector<checkpoint::CheckpointEntry>> list_run(const checkpoint::Plac
   return entries;
 }
 
+Result<Attributes> read_attributes(const checkpoint::Checkpoint& checkpoint) {
+  const format::Page* page = nullptr;
+  CKPT_ASSIGN(const auto list, checkpoint.attrs_of("", &page));
+  Attributes attributes;
+  for (const auto& one : list) attributes.emplace(page->text(one.key()), page->text(one.value()));
+  return attributes;
+}
+
+Numbers numbers_of(const Attributes& attributes, std::string_view key, std::string* problem) {
+  const auto found = attributes.find(key);
+  if (found == attributes.end()) return {};
+  auto numbers = parse_numbers(found->second);
+  if (numbers.ok()) return numbers.take();
+  if (problem) *problem = strformat("attribute {} is left out: {}", key, numbers.status().message());
+  return {};
+}
+
 static Result<Entry> read_one(const checkpoint::Places& places, const checkpoint::CheckpointEntry& listed) {
   CKPT_ASSIGN(const auto open, checkpoint::Checkpoint::open_quietly(places.of(listed), listed));
-  const format::Page* page = nullptr;
-  CKPT_ASSIGN(const auto attributes, open->attrs_of("", &page));
-  Entry entry{listed.id, listed.summary.label, listed.summary.step};
-  for (const auto& one : attributes) {
-    const std::string_view key = page->text(one.key()), value = page->text(one.value());
-    if (key == kKeptAttr) entry.kept = true;
-    if (key == kBestAttr) entry.told_best = value;
-    if (key != kMetricsAttr) continue;
-    if (auto numbers = parse_numbers(value); numbers.ok()) entry.metrics = numbers.take();
-  }
+  CKPT_ASSIGN(const Attributes attributes, read_attributes(*open));
+  Entry entry{listed.id, listed.summary.label, listed.summary.step, numbers_of(attributes, kMetricsAttr),
+              attributes.contains(kKeptAttr)};
+  if (const auto told = attributes.find(kBestAttr); told != attributes.end()) entry.told_best = told->second;
   return entry;
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/select.h"
+#include "checkpoint/checkpoint.h"
 #include "keeper/schedule.h"
 
 namespace ckpt::keeper {
@@ -28,6 +28,10 @@ struct Best {
 };
 
 using Attributes = std::map<std::string, std::string, std::less<>>;
+// Those of an open checkpoint.
+Result<Attributes> read_attributes(const checkpoint::Checkpoint& checkpoint);
+// The numbers of an attribute. What is there and is none of a keeper's is left out, and `problem` says so.
+Numbers numbers_of(const Attributes& attributes, std::string_view key, std::string* problem = nullptr);
 Attributes attributes_of(const Moment& now, bool kept, const std::optional<Best>& best);
 
 // A committed checkpoint.

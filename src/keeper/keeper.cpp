@@ -162,18 +162,18 @@ Status Keeper::catch_signal(int number) {
 // ---- what is saved ----
 
 void Keeper::look() {
-  for (const Flight& flight : flights_) {
-    const Outcome outcome = flight.outcome->load();
-    if (outcome == Outcome::kRunning) continue;
+  std::erase_if(flights_, [this](const Flight& flight) {
+    const Outcome outcome = *flight.outcome;  // once: it may change meanwhile
+    if (outcome == Outcome::kRunning) return false;
     if (outcome == Outcome::kFailed) {
       history_.reset();  // it may have been committed all the same: the store knows
-      continue;
+      return true;
     }
     replaced_.erase(flight.entry.label);
     if (history_) history_->add(flight.entry);
     newest_ = flight.entry;
-  }
-  std::erase_if(flights_, [](const Flight& flight) { return flight.outcome->load() != Outcome::kRunning; });
+    return true;
+  });
 }
 
 const std::string* Keeper::saved() {
@@ -196,16 +196,15 @@ static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kep
 
 // What retention must leave whether the saves in flight are committed or not.
 Keeper::Retention Keeper::retention_for(const Entry& next) const {
-  History with_all = *history_;
-  for (const Flight& flight : flights_) with_all.add(flight.entry);
-  Retention out{std::max(history_->keep_last(options_.keep_last, next), with_all.keep_last(options_.keep_last, next)),
-                history_->protected_labels(best_, next)};
-  const auto add = [&](std::string_view labels) {
-    if (!labels.empty()) out.protect.append(out.protect.empty() ? "" : ",").append(labels);
-  };
+  Retention out{history_->keep_last(options_.keep_last, next), history_->protected_labels(best_, next)};
   if (flights_.empty()) return out;
-  add(with_all.protected_labels(best_, next));
-  for (const Flight& flight : flights_) add(flight.entry.label);
+  History with_all = *history_;
+  for (const Flight& flight : flights_) {
+    with_all.add(flight.entry);
+    out.protect += "," + flight.entry.label;
+  }
+  out.protect += "," + with_all.protected_labels(best_, next);
+  out.keep_last = std::max(out.keep_last, with_all.keep_last(options_.keep_last, next));
   return out;
 }
 
@@ -249,7 +248,7 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
     if (key == kSaved) plan.saved_already = true;
     if (key == kStep) std::from_chars(value.data(), value.data() + value.size(), plan.step);
     if (key.starts_with(kOption)) plan.options.emplace_back(key.substr(kOption.size()), value);
-    if (key.starts_with(kAttribute)) plan.attributes.emplace_back(key.substr(kAttribute.size()), value);
+    if (key.starts_with(kAttribute)) plan.attributes.emplace(key.substr(kAttribute.size()), value);
   }
   if (plan.label.empty() || plan.step < 0)
     return Status(CKPT_FORMAT, strformat("{}: expected a plan of ckpt_keeper_plan", format::shown(text)));
@@ -276,10 +275,7 @@ Status Keeper::check_session(std::string_view run, uint32_t rank, uint32_t world
 }
 
 void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome) {
-  Entry entry{std::move(id), plan.label, plan.step, {}, plan.kept};
-  for (const auto& [key, value] : plan.attributes)
-    if (key == kMetricsAttr)
-      if (auto numbers = parse_numbers(value); numbers.ok()) entry.metrics = numbers.take();
+  Entry entry{std::move(id), plan.label, plan.step, numbers_of(plan.attributes, kMetricsAttr), plan.kept};
   if (const auto name = format::parse_checkpoint_dir(entry.id); name) tokens_.insert(name->token);
   flights_.push_back({std::move(entry), std::move(outcome)});
   saved_at_ = Clock::now();
@@ -314,15 +310,6 @@ Status Keeper::pass_over(const Status& failure) {
   goes_on_ = true;
   damage_ = failure;
   return Ok();
-}
-
-// The numbers of an attribute; what is there and is none of a keeper's is told.
-static Numbers numbers_of(const Attributes& attributes, std::string_view key, std::string* warning) {
-  const auto found = attributes.find(key);
-  if (found == attributes.end()) return {};
-  auto numbers = parse_numbers(found->second);
-  if (!numbers.ok()) *warning = strformat("attribute {} is left out: {}", key, numbers.status().message());
-  return numbers.ok() ? numbers.take() : Numbers();
 }
 
 void Keeper::restored(int64_t step, const Attributes& attributes, const std::vector<std::string>& later) {

@@ -47,7 +47,8 @@ class Keeper {
     std::string label;
     int64_t step = -1;
     bool kept = false, saved_already = false;
-    format::StringMap options, attributes;
+    format::StringMap options{};
+    Attributes attributes{};
   };
   // FORMAT for a text that plan() has not made.
   static Result<Plan> read_plan(std::string_view text);

@@ -18,9 +18,7 @@ constexpr int kSignals = 65;  // Linux has 64
 // What the handler reads: lock-free, and written before the handler is there.
 std::atomic<uint32_t> counts[kSignals];
 struct sigaction before[kSignals];
-
-std::atomic<pid_t> owner{0};  // who caught the last one
-
+std::atomic<pid_t> owner[kSignals];  // the process that caught it last
 std::mutex mutex;
 int users[kSignals];
 
@@ -47,17 +45,13 @@ void call_before(int number, siginfo_t* info, void* context) {
 }
 
 void on_signal(int number, siginfo_t* info, void* context) {
-  const struct sigaction& earlier = before[number];
-  const bool by_default = !(earlier.sa_flags & SA_SIGINFO) && earlier.sa_handler == SIG_DFL;
   const bool second = counts[number].fetch_add(1) > 0;
-  if (by_default && owner != getpid()) {  // a worker that was forked since: nobody asks for its signals
-    signal(number, SIG_DFL);
-    raise(number);
-    return;
-  }
-  if (earlier.sa_flags & SA_SIGINFO) return call_before(number, info, context);
-  if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return call_before(number, info, context);
-  if (number != SIGINT || earlier.sa_handler != SIG_DFL || !second) return;
+  const struct sigaction& earlier = before[number];
+  const auto plain = earlier.sa_flags & SA_SIGINFO ? nullptr : earlier.sa_handler;
+  if (plain == SIG_IGN) return;
+  if (plain != SIG_DFL || earlier.sa_flags & SA_SIGINFO) return call_before(number, info, context);
+  // A worker that was forked since ends as it would: nobody asks for its signals.
+  if (owner[number] == getpid() && !(number == SIGINT && second)) return;
   signal(number, SIG_DFL);
   raise(number);  // comes once this handler returns
 }
@@ -68,16 +62,11 @@ Status cannot(int number) {
 }
 
 Status install(int number) {
-  // After a fault there is nothing to go on with.
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
-    if (number == fault) return cannot(number);
-  if (number <= 0 || number >= kSignals) return cannot(number);
   struct sigaction ours{};
   ours.sa_sigaction = on_signal;
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;  // Go and others need their own stack for handlers
   sigemptyset(&ours.sa_mask);
   counts[number] = 0;
-  owner = getpid();
   if (sigaction(number, nullptr, &before[number]) != 0 || sigaction(number, &ours, nullptr) != 0) return cannot(number);
   return Ok();
 }
@@ -92,8 +81,12 @@ std::string signal_name(int number) {
 
 Status Signals::add(int number) {
   if (std::ranges::any_of(taken_, [&](const Taken& one) { return one.number == number; })) return Ok();
+  // After a fault there is nothing to go on with.
+  constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  if (number <= 0 || number >= kSignals || std::ranges::count(kFaults, number)) return cannot(number);
   const std::lock_guard lock(mutex);
-  if (number <= 0 || number >= kSignals || users[number] == 0) CKPT_TRY(install(number));
+  owner[number] = getpid();
+  if (users[number] == 0) CKPT_TRY(install(number));
   users[number]++;
   taken_.push_back({number, counts[number]});
   return Ok();

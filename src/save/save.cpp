@@ -36,6 +36,7 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
 }
 
 Save::~Save() {
+  if (at_end_ && !ended_) at_end_(false);
   if (begun_) return;
   // The other ranks would wait for a part that never comes.
   std::string why = failure_.ok() ? "the save was freed without being run" : failure_.message();

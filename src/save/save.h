@@ -74,8 +74,8 @@ class Save {
   // begin().
   void fill_from(std::shared_ptr<LateMemory> memory) { settings_.memory = std::move(memory); }
   bool begun() const { return begun_; }
-  // Calls that, on the thread of the work, at its end: whether it has succeeded, as far as this rank knows. Before
-  // begin().
+  // Calls that once, at the end of the work on its thread, or when the save goes without any: whether it has succeeded,
+  // as far as this rank knows. Before begin().
   void at_end(std::function<void(bool good)> told) { at_end_ = std::move(told); }
   // Keeps the first failure of adding something: the reason to give if the save is freed for it.
   Status noted(Status status);

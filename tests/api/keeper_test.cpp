@@ -175,15 +175,18 @@ TEST(Keeper, WhatWasJustSavedIsNotSavedAgain) {
 
 TEST(Keeper, ASaveThatIsFreedOrFailsIsNotRemembered) {
   const Store store = open_store("mem:keeper-given-up");
-  Trainer trainer(store, {});
+  Trainer trainer(store, {{"keep_last", 1}});
   Error e;
   ASSERT_EQ(ckpt_keeper_step(*trainer, 5, 0, nullptr, e), CKPT_OK);
   const char* plan = nullptr;
   ASSERT_EQ(ckpt_keeper_plan(*trainer, nullptr, &plan, e), CKPT_OK);
+  const std::string first = plan;
   {
     const Save freed = trainer.begin(plan);
   }
   EXPECT_EQ(ckpt_keeper_saved(*trainer), nullptr);
+  ASSERT_EQ(ckpt_keeper_plan(*trainer, nullptr, &plan, e), CKPT_OK);
+  EXPECT_EQ(plan, first) << "it is in flight no more";
   EXPECT_EQ(trainer.save(5), "step-5.1.2");
   EXPECT_STREQ(ckpt_keeper_saved(*trainer), "step-5.1.2");
 }

@@ -168,7 +168,7 @@ TEST(Keeper, NumbersAreOfTheNextStepOnly) {
   const auto plan = keeper->read_plan(*keeper->plan(nullptr).take()).take();
   EXPECT_EQ(plan.label, "step-3");
   EXPECT_EQ(plan.attributes,
-            (format::StringMap{{"trainer.counters", "{\"epoch\": 1}"}, {"trainer.metrics", "{\"loss\": NaN}"}}));
+            (Attributes{{"trainer.counters", "{\"epoch\": 1}"}, {"trainer.metrics", "{\"loss\": NaN}"}}));
   Votes votes{};
   EXPECT_EQ(keeper->step(4, false, votes.data()).code(), CKPT_INVALID) << "the epoch was not told again";
 }
@@ -185,7 +185,7 @@ TEST(Keeper, APlanIsTextAndNothingElseIsAPlan) {
   EXPECT_EQ(plan.options,
             (format::StringMap{
                 {"on_existing", "replace"}, {"keep_last", "2"}, {"keep_every", "10"}, {"protect", "mine,step-5"}}));
-  EXPECT_EQ(plan.attributes, (format::StringMap{{"trainer.best", "min loss"}, {"trainer.kept", "1"}}));
+  EXPECT_EQ(plan.attributes, (Attributes{{"trainer.best", "min loss"}, {"trainer.kept", "1"}}));
   for (const char* text : {"", "{}", "[]", "{\"label\": \"x\"}", "{\"step\": \"1\"}", "{\"label\": 1}"})
     EXPECT_FALSE(keeper->read_plan(text).ok()) << text;
 }
@@ -197,7 +197,7 @@ TEST(Keeper, WhatIsInFlightMayBeTheBestOrMayFail) {
   ASSERT_TRUE(keeper->step(2, false, nullptr).ok());
   ASSERT_TRUE(keeper->tell(CKPT_KEEPER_METRIC, "loss", 1).ok());  // after the step: of its checkpoint
   const auto plan = Keeper::read_plan(*keeper->plan(nullptr).take()).take();
-  EXPECT_EQ(plan.attributes, (format::StringMap{{"trainer.best", "min loss"}, {"trainer.metrics", "{\"loss\": 1}"}}));
+  EXPECT_EQ(plan.attributes, (Attributes{{"trainer.best", "min loss"}, {"trainer.metrics", "{\"loss\": 1}"}}));
   keeper->begun(plan, "step-2.1.1", outcome);
   const auto protect = [&](int64_t step) {
     EXPECT_TRUE(keeper->step(step, false, nullptr).ok());
@@ -268,6 +268,20 @@ TEST(Signals, AWorkerThatWasForkedSinceEndsAsItWould) {
               const auto keeper = make({});
               if (!keeper->catch_signal(SIGTERM).ok()) return 1;
               return exit_of([] { return raise(SIGTERM); }) == -SIGTERM ? 0 : 2;
+            }),
+            0);
+}
+
+TEST(Signals, AWorkerThatCatchesASignalItselfIsNotEndedByIt) {
+  EXPECT_EQ(exit_of([] {
+              const auto keeper = make({});
+              if (!keeper->catch_signal(SIGTERM).ok()) return 1;
+              return exit_of([] {
+                const auto own = make({});
+                if (!own->catch_signal(SIGTERM).ok()) return 2;
+                raise(SIGTERM);
+                return one_step(*own, 1) == CKPT_KEEPER_SAVE_AND_STOP ? 0 : 3;
+              });
             }),
             0);
 }

@@ -108,8 +108,7 @@ TEST(Numbers, AreJsonAsPythonWritesIt) {
   EXPECT_EQ(json_of({}), "{}");
   EXPECT_EQ(json_of({{"b", 0.1}, {"a\"", 3}, {"c", -infinity}, {"d", NAN}}),
             R"({"a\"": 3, "b": 0.1, "c": -Infinity, "d": NaN})");
-  const Numbers read = parse_numbers(R"({"NaN": 1, "x": NaN, "y": [)").ok() ? Numbers() : Numbers{{"refused", 1}};
-  EXPECT_EQ(read.count("refused"), 1u);
+  EXPECT_FALSE(parse_numbers(R"({"NaN": 1, "x": NaN, "y": [)").ok());
   const Numbers got = parse_numbers(R"({"NaN \"": -Infinity, "i": Infinity, "n": NaN, "f": 1e-3, "m": -7})").take();
   EXPECT_EQ(got.at("NaN \""), -infinity);
   EXPECT_EQ(got.at("i"), infinity);
