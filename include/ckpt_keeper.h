@@ -34,7 +34,7 @@ extern "C" {
 
 /* A keeper belongs to one thread at a time, but for ckpt_keeper_stop. Every rank makes one and calls the same, with the
  * same steps; of ranks that send each other plans and ids, only rank 0 makes those.
- * Options: run, every, keep_last, keep_every, keep_best, label, on_existing, fresh, ranks_agree, time_limit,
+ * Options: run, every, keep_last, keep_every, keep_best, label, on_existing, continue_from, ranks_agree, time_limit,
  * time_margin_ms, on_damaged, timeout_ms. Statuses: INVALID (what of the policy is wrong). It does not touch the store:
  * restoring takes a run from nobody. */
 typedef struct ckpt_keeper ckpt_keeper;

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
 	"strings"
@@ -269,20 +268,15 @@ func (c *Checkpointer) openSession(ctx context.Context) error {
 	if c.session != nil {
 		return nil
 	}
-	options := c.options
-	if fresh, _ := options.number("fresh"); fresh == 1 {
-		options = maps.Clone(options)
-		options["continue_from"] = "none"
-	}
 	rank, world := c.ranks.Rank()
 	text, err := c.ofFirst(func() (text string, err error) {
-		if c.session, err = OpenSession(ctx, c.store, 0, world, "", options); err == nil {
+		if c.session, err = OpenSession(ctx, c.store, 0, world, "", c.options); err == nil {
 			text = c.session.String()
 		}
 		return text, err
 	})
 	if err == nil && !c.first {
-		c.session, err = OpenSession(ctx, c.store, rank, world, text, options)
+		c.session, err = OpenSession(ctx, c.store, rank, world, text, c.options)
 	}
 	return err
 }

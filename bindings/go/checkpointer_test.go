@@ -130,7 +130,7 @@ func TestWhatIsDamagedIsPassedOverAndSavedAgain(t *testing.T) {
 func TestNumbersLabelsAndFailuresAreTold(t *testing.T) {
 	ctx, store, state := context.Background(), openStore(t), newTraining()
 	keeper := need[*ckpt.Checkpointer](t)(ckpt.NewCheckpointer(store,
-		ckpt.Options{"every": "3 steps", "keep_best": "loss:min", "fresh": true}))
+		ckpt.Options{"every": "3 steps", "keep_best": "loss:min", "continue_from": "none"}))
 	never := func(*ckpt.Save) error { t.Error("this is not due"); return nil }
 	if found, err := keeper.Restore(newTraining().load); found != nil || err != nil {
 		t.Errorf("an empty store has %+v, %v", found, err)

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Keeper>> Keeper::make(KeeperOptions options, uint32_t ran
 Status Keeper::read_policy() {
   CKPT_ASSIGN(schedule_, Schedule::parse(options_.every));
   CKPT_ASSIGN(best_, Best::parse(options_.keep_best));
-  if (options_.fresh) from_ = -1;
+  if (options_.continue_from == "none") from_ = -1;
   return options_.time_limit.empty() ? Ok() : read_time_limit();
 }
 

@@ -32,9 +32,8 @@ end
 
 function Checkpointer(store::Store; rank = 0, world_size = 1, most = identity, first = identity, options...)
     keeper = Keeper(store; rank, world_size, options...)
-    anew = get(options, :fresh, false) == true ? (; continue_from = "none") : (;)
     apart = get(options, :ranks_agree, true) == false ? (; rendezvous = world_size > 1) : (;)
-    settings = (; rank, world_size, anew..., apart..., options...)
+    settings = (; rank, world_size, apart..., options...)
     return Checkpointer(store, keeper, nothing, nothing, nothing, most, first, settings)
 end
 

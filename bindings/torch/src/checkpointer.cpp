@@ -107,13 +107,12 @@ ckpt::Options Checkpointer::Impl::policy() const {
                {"keep_last", options.keep_last},
                {"keep_every", options.keep_every},
                {"on_existing", options.overwrite ? "replace" : "error"},
-               {"fresh", int64_t{options.fresh}},
                {"ranks_agree", int64_t{ranks_agree()}},
                {"time_limit", options.time_limit.text},
                {"time_margin_ms", static_cast<int64_t>(options.time_margin.count() * 1000)}};
   if (const auto& best = options.keep_best)
     out.emplace("keep_best", best->metric + ":" + best->mode + ":" + std::to_string(best->count));
-  for (const char* key : {"on_damaged", "timeout_ms"})
+  for (const char* key : {"continue_from", "on_damaged", "timeout_ms"})
     if (const auto found = options.settings.find(key); found != options.settings.end()) out.insert(*found);
   return options_of(out);
 }

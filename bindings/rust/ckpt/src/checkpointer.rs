@@ -256,11 +256,7 @@ impl<'s> Checkpointer<'s> {
         if self.session.is_some() {
             return Ok(());
         }
-        let mut options = self.options.clone();
-        if options.number("fresh") == Some(1) {
-            options = options.set("continue_from", "none");
-        }
-        let (store, (rank, size)) = (self.store, self.ranks.rank());
+        let (store, options, (rank, size)) = (self.store, self.options.clone(), self.ranks.rank());
         let mut opened = None;
         let string = self.first(|_| {
             let session = opened.insert(Session::open_rank(store, 0, size, None, &options)?);

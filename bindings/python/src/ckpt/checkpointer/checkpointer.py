@@ -113,7 +113,7 @@ class Checkpointer:
         self._store = path if isinstance(path, Store) else Store(path, self._options)
         policy: dict[str, int | str] = {
             "every": schedule, "keep_last": keep_last or 0, "keep_every": keep_every or 0, "label": label,
-            "keep_best": ":".join(map(str, self._best or ())), "fresh": int(fresh),
+            "keep_best": ":".join(map(str, self._best or ())),
             "ranks_agree": int(self._ranks.agree), "time_limit": time_limit_of(time_limit),
             "time_margin_ms": round(1000 * seconds_of(time_margin))}
         with wrong_values():
