@@ -52,7 +52,7 @@ Status read_all(ForeignCheckpoint& content) {
       CKPT_ASSIGN(const Bytes bytes, content.files.bytes(piece.bytes));
       must(bytes.size() == piece.bytes.size);
       if (const ForeignPiece* whole = tensor.whole(); whole && !whole->strides) must(bytes.size() == tensor.bytes());
-      must(format::xxh3_64(bytes) == format::xxh3_64(bytes));
+      must(codec::xxh3_64(bytes) == codec::xxh3_64(bytes));
     }
   }
   return Ok();
