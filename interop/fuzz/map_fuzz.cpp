@@ -58,7 +58,7 @@ Status read_all(ForeignCheckpoint& content) {
   return Ok();
 }
 
-void run(const Mapping& mapping, std::string_view config, Bytes memory) {
+void run(const interop::Mapping& mapping, std::string_view config, Bytes memory) {
   Changes changes;
   for (const auto& [name, expressions] : mapping.variables) changes.variables.define(name, expressions);
   if (!config.empty()) (void)changes.variables.use_config(config, "config");
