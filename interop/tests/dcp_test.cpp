@@ -252,17 +252,6 @@ TEST_F(Dcp, AnyNumberOfFilesGivesTheSameState) {
   }
 }
 
-TEST_F(Dcp, PublicExportWritesIt) {
-  save("a", trained());
-  const Failure out = export_to(path("out"), "a", {{"format", "dcp"}, {"shards", "2"}});
-  ASSERT_EQ(out.code, CKPT_OK) << out.message;
-  ASSERT_EQ(import_from(path("out"), "b").code, CKPT_OK);
-  EXPECT_EQ(differences("a", "main", "b", "import"), std::vector<std::string>());
-  EXPECT_EQ(export_to(path("model"), "a", {{"format", "dcp"}, {"at", "model"}}).code, CKPT_OK);
-  ASSERT_EQ(import_from(path("model"), "m").code, CKPT_OK);
-  EXPECT_EQ(tree_of("m", "import").find(R"({"w":)" + leaf("w")), 0u);
-}
-
 TEST_F(Dcp, ExportRefusesWhatHasNoNameOfItsOwn) {
   Saved state;
   state.tree = R"({"a":{"b":1},"a.b":2})";
@@ -272,42 +261,6 @@ TEST_F(Dcp, ExportRefusesWhatHasNoNameOfItsOwn) {
   save("list", state);
   EXPECT_EQ(export_dcp("list", "out", 1, 100).code, CKPT_MISMATCH);
   EXPECT_FALSE(fs::exists(path("out")));
-}
-
-// ---- in place ----
-
-TEST_F(Dcp, ElementsInPiecesAreReadInPlace) {
-  const TwoRows rows;
-  make("d", rows.metadata(), rows.file);
-  ckpt_file* file = nullptr;
-  must([&](auto** err) { return ckpt_file_open(&file, path("d").c_str(), nullptr, err); });
-  EXPECT_STREQ(ckpt_file_format(file), "dcp");
-  ckpt_file_tensor tensor{};
-  tensor.struct_size = sizeof tensor;
-  must([&](auto** err) { return ckpt_file_tensor_at(file, 0, &tensor, err); });
-  EXPECT_STREQ(tensor.name, "m/w");
-  EXPECT_EQ(tensor.data, nullptr);
-  EXPECT_EQ(tensor.bytes, 32u);
-  const std::string all = pattern(16, 1) + pattern(16, 2);
-  std::string found(32, '\0');
-  ckpt_tensor_desc desc = describe(CKPT_DTYPE_F32, {4, 2});
-  must([&](auto** err) { return ckpt_file_read(file, 0, &desc, found.data(), found.size(), err); });
-  EXPECT_EQ(found, all);
-  // The second column of the rows in the middle; then elements 3 to 6.
-  desc.region_kind = CKPT_REGION_BOX;
-  desc.offset[0] = 1, desc.offset[1] = 1, desc.extent[0] = 2, desc.extent[1] = 1;
-  must([&](auto** err) { return ckpt_file_read(file, 0, &desc, found.data(), 8, err); });
-  EXPECT_EQ(found.substr(0, 8), all.substr(12, 4) + all.substr(20, 4));
-  desc = describe(CKPT_DTYPE_F32, {4, 2});
-  desc.region_kind = CKPT_REGION_FLAT, desc.flat_offset = 3, desc.flat_size = 3;
-  must([&](auto** err) { return ckpt_file_read(file, 0, &desc, found.data(), 12, err); });
-  EXPECT_EQ(found.substr(0, 12), all.substr(12, 12));
-  desc = describe(CKPT_DTYPE_F32, {2, 4});
-  EXPECT_EQ(attempt([&](auto** err) { return ckpt_file_read(file, 0, &desc, found.data(), 32, err); }).code,
-            CKPT_MISMATCH);
-  EXPECT_EQ(attempt([&](auto** err) { return ckpt_file_read(file, 1, &desc, found.data(), 32, err); }).code,
-            CKPT_NOT_FOUND);
-  ckpt_file_free(file);
 }
 
 // ---- what is read ----
@@ -336,30 +289,10 @@ TEST_F(Dcp, AnEntryThatIsToBeConjugatedOrNegatedIsRefused) {
   }
 }
 
-TEST_F(Dcp, MetadataOfEachRankIsOneState) {
-  const TwoRows rows;
-  const std::string seeds[] = {pt_of(pickled::integer(7)), pt_of(pickled::integer(8))};
-  for (int rank = 0; rank < 2; rank++) {
-    const std::string file = strformat("__{}_0.distcp", rank);
-    const std::string entry = rank == 0 ? rows.first : rows.second, same = pt_of(pickled::text("same"));
-    const auto length = TwoRows::size(entry);
-    fs::create_directories(path("d"));
-    write_file(part("d", file), entry + seeds[rank] + same);
-    write_file(
-        part("d", strformat("__{}.metadata", rank)),
-        dcp::metadata({pickled::text("w"), dcp::tensor({4, 2}, {dcp::chunk({2 * rank, 0}, {2, 2})}),
-                       pickled::text("seed"), dcp::value(), pickled::text("same"), dcp::value()},
-                      pickled::none,
-                      {dcp::index("w", dcp::size({2 * rank, 0})), dcp::place(file, 0, length), dcp::index("seed"),
-                       dcp::place(file, length, TwoRows::size(seeds[rank])), dcp::index("same"),
-                       dcp::place(file, length + TwoRows::size(seeds[rank]), TwoRows::size(same))}));
-  }
-  const Failure in = import_from(path("d"), "a");
-  ASSERT_EQ(in.code, CKPT_OK) << in.message;
-  EXPECT_EQ(tree_of("a", "import"), R"({"w":)" + leaf("w") + R"(,"seed":)" +
-                                        record("ckpt.PerRank", R"("rank0":7,"rank1":8)") + R"(,"same":"same"})");
-  fs::remove(part("d", "__0.metadata"));
-  expect_refused("d", CKPT_INCOMPLETE, {"__0.metadata is missing"});
+TEST_F(Dcp, MetadataOfARankThatIsMissingIsNamed) {
+  copy_fixture("no_collectives");
+  fs::remove(part("no_collectives", "__0.metadata"));
+  expect_refused("no_collectives", CKPT_INCOMPLETE, {"__0.metadata is missing"});
 }
 
 // As OLMo-core and Megatron have them.

@@ -122,57 +122,6 @@ TEST_F(PtImport, SafetensorsAreOpenedByTheSameCall) {
   EXPECT_EQ(tensor_at(0).strides[0], 1);
 }
 
-TEST_F(PtImport, BothFormsBecomeTheSameCheckpoint) {
-  const std::string value = dict({text("w"), tensor(storage("0", "FloatStorage", 6), 0, {2, 3}, {3, 1}), text("t"),
-                                  tensor(storage("0", "FloatStorage", 6), 3, {2}, {2})});
-  const std::vector<StorageBytes> one = {{"0", elements<float>({0, 1, 2, 3, 4, 5})}};
-  for (const std::string& bytes : {pt_of(value, one), legacy_of(value, one)}) {
-    must([&](auto** err) { return ckpt_options_set_str(options_, "on_existing", "replace", err); });
-    const Failure failure = import(bytes);
-    ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-    open_reader();
-    EXPECT_EQ(load<float>("w"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
-    EXPECT_EQ(load<float>("t"), (std::vector<float>{3, 5}));
-    ckpt_reader_free(std::exchange(reader_, nullptr));
-  }
-}
-
-TEST_F(PtImport, TensorsAliasesAndStateAreInTheCheckpoint) {
-  const Failure failure = import(pt_of(model(), storages()));
-  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-  open_reader();
-  EXPECT_EQ(load<float>("w"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(load<float>("t"), (std::vector<float>{0, 3, 1, 4, 2, 5}));
-  EXPECT_EQ(load<float>("tied"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(load<int64_t>("gaps"), (std::vector<int64_t>{11, 13}));
-  EXPECT_EQ(alias_of("t"), "w");
-  EXPECT_EQ(alias_of("tied"), "w");
-  EXPECT_EQ(alias_of("gaps"), "");
-  EXPECT_STREQ(ckpt_reader_attr(reader_, nullptr, "import.format"), "pt");
-  EXPECT_EQ(ckpt_reader_attr(reader_, nullptr, "import.unchecked"), nullptr);
-
-  ckpt_tree* tree = nullptr;
-  uint64_t epoch = 0;
-  ckpt_node node{};
-  node.struct_size = sizeof node;
-  must([&](auto** err) { return ckpt_reader_tree(reader_, nullptr, &tree, err); });
-  must([&](auto** err) { return ckpt_tree_find(tree, 0, "epoch", &epoch, err); });
-  must([&](auto** err) { return ckpt_tree_at(tree, epoch, &node, err); });
-  EXPECT_EQ(node.int_value, 3);
-  ckpt_tree_free(tree);
-}
-
-TEST_F(PtImport, OverlappingViewsAreLoadedThroughTheirStorage) {
-  const std::string s = storage("0", "FloatStorage", 6);
-  const Failure failure = import(pt_of(dict({text("a"), tensor(s, 0, {4}, {1}), text("b"), tensor(s, 2, {4}, {1})}),
-                                       {{"0", elements<float>({0, 1, 2, 3, 4, 5})}}));
-  ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
-  open_reader();
-  EXPECT_EQ(load<float>("a"), (std::vector<float>{0, 1, 2, 3}));
-  EXPECT_EQ(load<float>("b"), (std::vector<float>{2, 3, 4, 5}));
-  EXPECT_EQ(alias_of("b"), "~storage/0");
-}
-
 // A byte of torch's float4_e2m1fn_x2 is one of its elements.
 std::string pairs(int64_t offset, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                   int64_t bytes) {
