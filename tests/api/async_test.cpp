@@ -96,28 +96,6 @@ TEST_P(Async, MemoryIsTheCallersOnceStagedAndTheBudgetHolds) {
   }
 }
 
-TEST_P(Async, AStateThatFitsTheBudgetIsStagedAndSurvivesBeingOverwritten) {
-  World world(place.uri(), 2);
-  Bytes data = pattern(3 << 20, 1);
-  std::vector<Bytes> memory(2, data);
-  std::vector<Save> saves;
-  std::vector<Job> jobs;
-  for (uint32_t rank = 0; rank < 2; rank++) {
-    saves.push_back(new_save(world.sessions[rank], "a"));
-    add(saves[rank].get(), "w", whole(CKPT_DTYPE_U8, {3 << 20}), memory[rank]);
-    auto shard = box(CKPT_DTYPE_U8, {2, 3 << 20}, {rank, 0}, {1, 3 << 20});
-    add(saves[rank].get(), "s", shard, memory[rank]);
-  }
-  for (auto& save : saves) jobs.push_back(start(save));
-  for (uint32_t rank = 0; rank < 2; rank++) {
-    EXPECT_EQ(wait(jobs[rank], CKPT_JOB_STAGED), CKPT_OK);
-    std::fill(memory[rank].begin(), memory[rank].end(), static_cast<unsigned char>(0xdd));
-    saves[rank].reset();  // the job does not need it
-  }
-  for (auto& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
-  EXPECT_TRUE(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {3 << 20}), data.size()) == data);
-}
-
 // What the caller waits for is the copy: not the store, nor another rank.
 TEST_P(Async, AStateThatFitsTheBudgetIsStagedBeforeRank0HasBegun) {
   for (const int64_t threads : {1, 2}) {
@@ -415,18 +393,6 @@ TEST_P(Async, FreeingARunningJobCancelsItAndReturnsWhenItIsQuiet) {
   }
   state.memory.clear();  // the sanitizer sees any later read of it
   EXPECT_EQ(committed_count(stuck.world.store), 2u);
-}
-
-TEST_P(Async, ADeadlineEndsASaveWhoseRanksDoNotCome) {
-  Stuck stuck(place, {{"timeout_ms", 50}});
-  Error error;
-  EXPECT_EQ(ckpt_job_wait(stuck.job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_TIMEOUT) << error.text();
-  EXPECT_EQ(error.detail("ranks"), "1");
-  EXPECT_EQ(ckpt_job_state(stuck.job.get()), CKPT_JOB_FAILED);
-  Save other = new_save(stuck.world.sessions[1], "stuck");
-  add(other.get(), "w", whole(CKPT_DTYPE_U8, {100}), stuck.data);
-  EXPECT_EQ(ckpt_save_run(other.get(), error), CKPT_ABORTED) << error.text();
-  stuck.expect_only_good();
 }
 
 TEST_P(Async, TwoSavesInFlightAreBothCommitted) {

@@ -177,25 +177,6 @@ TEST_F(DeadRank, ZombieZeroThatWakesAfterTheOthersGaveUpCannotCommit) {
 
 // ---- a rank fails ----
 
-TEST_F(FailingRank, ThatContradictsTheOthersIsMismatchNamingTensorAndRanksAndAllLearnItAtOnce) {
-  Ranks ranks(uri, 3);
-  save_first(ranks);
-  ranks[0].send(kLongSave);
-  ranks[1].send(kLongSave + " shape=wrong");
-  ranks[2].send(kLongSave);
-  Reply leader = ranks[0].read();
-  EXPECT_EQ(leader.status, "MISMATCH") << leader;
-  EXPECT_NE(leader.text.find("weight"), std::string::npos) << leader;
-  for (size_t rank : {1u, 2u}) {
-    Reply other = ranks[rank].read();
-    EXPECT_EQ(other.status, "ABORTED") << other;
-    EXPECT_NE(other.text.find("weight"), std::string::npos) << other;
-  }
-  expect_only_first();
-  ranks.all_answer("save second 2", "OK");
-  expect_new(2);
-}
-
 TEST_F(FailingRank, WhoseDiskIsFullSaysSoAndTheOthersLearnItAtOnce) {
   CKPT_NEEDS_STRACE();
   Ranks ranks(uri, 3);
@@ -248,21 +229,6 @@ TEST_F(FailingRank, ZeroThatCannotReadTheStoreForAMomentTriesAgain) {
   expect_next_session_works(2);
 }
 
-TEST_F(FailingRank, ThatCancelsIsCancelledAndTheOthersAreAborted) {
-  Ranks ranks(uri, 3);
-  save_first(ranks);
-  ranks[0].send(kLongSave);
-  Reply cancelled = ranks[1].call(kLongSave + " cancel=1");
-  EXPECT_EQ(cancelled.status, "CANCELLED") << cancelled;
-  Reply leader = ranks[0].read();
-  EXPECT_EQ(leader.status, "ABORTED") << leader;
-  EXPECT_EQ(leader.rank, "1");
-  EXPECT_EQ(ranks[2].call(kLongSave).status, "ABORTED");
-  expect_only_first();
-  ranks.all_answer("save second 2 async=1", "OK");
-  expect_new(2);
-}
-
 TEST_F(FailingRank, ThatCannotCloseTheAttemptDoesNotSayThatNothingWasCommitted) {
   CKPT_NEEDS_STRACE();
   // Rank 1's first renameat2 publishes its part, the second its tombstone. Rank 0 sleeps meanwhile; then it finds all
@@ -311,19 +277,6 @@ TEST_F(Commit, WhoseRecordCannotBeMadeDurableIsCommitUnknown) {
     ASSERT_GT(injected, renamed) << log;
     EXPECT_EQ(reply.status, "COMMIT_UNKNOWN") << error << " " << reply;
   }
-}
-
-TEST_F(Commit, LateRankIsWaitedFor) {
-  Ranks ranks(uri, 3);
-  save_first(ranks);
-  ranks[2].send(kLongSave);
-  ranks[0].send(kLongSave);
-  ASSERT_TRUE(await_part("second.1.1", 2));
-  EXPECT_EQ(latest_step(uri), 1);
-  EXPECT_EQ(ranks[1].call(kLongSave).status, "OK");
-  EXPECT_EQ(ranks[0].read().status, "OK");
-  EXPECT_EQ(ranks[2].read().status, "OK");
-  expect_new(2);
 }
 
 TEST_F(Commit, RankThatSkippedAnotherLabelStillAgreesOnTheAttempt) {
@@ -413,17 +366,6 @@ TEST_F(ExistingLabel, IsReplacedOnceTheNewOneIsDurable) {
   EXPECT_EQ(problem_of(uri, "first"), "");
 }
 
-TEST_F(ExistingLabel, OfAReplacementStaysUntilTheCommit) {
-  Ranks ranks(uri, 2);
-  save_first(ranks);
-  ranks[0].send(std::string("save first 2 on_existing=replace") + kLong);
-  ASSERT_TRUE(await_part("first.1.2", 0));
-  expect_only_first();
-  ranks[1].call(std::string("save first 2 on_existing=replace") + kLong);
-  EXPECT_EQ(ranks[0].read().status, "OK");
-  EXPECT_EQ(latest_step(uri), 2);
-}
-
 TEST_F(ExistingLabel, IsKeptBesideTheNewOne) {
   Ranks ranks(uri, 2);
   save_first(ranks);
@@ -432,15 +374,6 @@ TEST_F(ExistingLabel, IsKeptBesideTheNewOne) {
   EXPECT_EQ(problem_of(uri, "first.1.1"), "");
   EXPECT_EQ(problem_of(uri, "first.1.2"), "");
   EXPECT_EQ(entries_of(uri).size(), 2u);
-}
-
-TEST_F(ExistingLabel, OfAnotherRunIsFree) {
-  Ranks ranks(uri, 2);
-  save_first(ranks);
-  Ranks other(uri, 2, " run=other");
-  other.all_answer("save first 2", "OK");
-  EXPECT_EQ(latest_step(uri, "other"), 2);
-  EXPECT_EQ(latest_step(uri), 1);
 }
 
 // ---- list ----

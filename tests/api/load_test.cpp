@@ -96,32 +96,6 @@ TEST_P(Resharding, AnyBoxesOfAnyTilingEqualTheSource) {
   }
 }
 
-TEST_P(Resharding, TilingsOfManyRanksLoadOnAnotherNumberOfRanks) {
-  const uint32_t kWriters = 24, kReaders = 5;
-  const Ints shape = {61, 35, 11};
-  std::mt19937_64 random(7);
-  Bytes data = pattern(static_cast<size_t>(volume(shape)) * 4, 9);
-  auto tiles = random_tiling(random, shape, kWriters);
-  ASSERT_EQ(tiles.size(), kWriters);
-  World world(place.uri(), kWriters, {{"chunk_bytes", 4096}});
-  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
-    add(save, "w", box(CKPT_DTYPE_I32, shape, tiles[rank].offset, tiles[rank].extent),
-        world.keep(take_box(data, 4, shape, tiles[rank].offset, tiles[rank].extent)));
-  });
-  Reader reader = open_reader(world.store);
-  auto others = random_tiling(random, shape, kReaders);
-  std::vector<std::thread> ranks;
-  std::vector<Bytes> loaded(others.size());
-  for (size_t i = 0; i < others.size(); i++)
-    ranks.emplace_back([&, i] {
-      loaded[i] = load_one(reader, "w", box(CKPT_DTYPE_I32, shape, others[i].offset, others[i].extent),
-                           static_cast<size_t>(volume(others[i].extent)) * 4);
-    });
-  for (auto& rank : ranks) rank.join();
-  for (size_t i = 0; i < others.size(); i++)
-    EXPECT_EQ(loaded[i], take_box(data, 4, shape, others[i].offset, others[i].extent)) << i;
-}
-
 TEST_P(Resharding, EveryRankLoadsTheExactIdThatOneResolved) {
   World world(place.uri(), 2);
   Bytes first = pattern(64, 1), second = pattern(64, 2);

@@ -56,15 +56,6 @@ TEST_P(Mirror, HasWhatSeveralRanksCommittedOnceItsJobIsDone) {
   ckpt_report_free(report);
 }
 
-TEST_P(Mirror, IsWholeOnceTheSessionIsFreed) {
-  const StorePlace there("dir");
-  {
-    World world(place.uri(), 2, {}, {{"mirror", there.uri().c_str()}});
-    for (int step : {1, 2}) commit(world, step);
-  }
-  EXPECT_EQ(committed_count(open_store(there.uri())), 2u);
-}
-
 TEST_P(Mirror, IsWhatATrainingOnANewDiskGoesOnFrom) {
   const StorePlace there("dir"), fresh(GetParam());
   const std::vector<Setting> mirrored = {{"mirror", there.uri().c_str()}};

@@ -184,41 +184,7 @@ TEST_F(Recycle, ThePoolIsNoCheckpointAndInNobodysWay) {
   EXPECT_EQ(save(session, "s4", kOld).recycled, 0u) << "deleting it is always fine";
 }
 
-TEST_F(Recycle, SwitchedOffASaveNeitherGivesNorTakes) {
-  {
-    Store store = open_store(uri);
-    Session session = open_session(store);
-    save(session, "s1", kOld);
-    save(session, "s2", kOld);
-  }
-  ckpt_store* raw = nullptr;
-  Error error;
-  ASSERT_EQ(ckpt_store_open(&raw, uri.c_str(), options({{"recycle", "off"}}).get(), error), CKPT_OK) << error.text();
-  Store store(raw);
-  Session session = open_session(store);
-  EXPECT_EQ(save(session, "s3", kOld, {}).recycled, 0u);
-  EXPECT_EQ(names_in(pool()), Names{"PART_000"});
-  EXPECT_EQ(save(session, "s4", kOld).recycled, 0u);
-  EXPECT_EQ(names_in(pool()), Names{}) << "the space is given back";
-}
-
 // ---- readers across a prune ----
-
-TEST_F(Recycle, AMappingOfThisProcessKeepsItsBytesAcrossPruneAndSaves) {
-  Store store = open_store(uri);
-  Session session = open_session(store);
-  save(session, "s1", kOld);
-  int fd = open(part_of("s1.1.1").c_str(), O_RDONLY);
-  size_t size = std::filesystem::file_size(part_of("s1.1.1"));
-  const void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  close(fd);
-  ASSERT_NE(map, MAP_FAILED);
-  const std::string before(static_cast<const char*>(map), size);
-  for (const char* label : {"s2", "s3", "s4"}) save(session, label, pattern(3 << 20, 1));
-  EXPECT_FALSE(exists(uri + "/s1.1.1"));
-  EXPECT_TRUE(before == std::string_view(static_cast<const char*>(map), size));
-  munmap(const_cast<void*>(map), size);
-}
 
 TEST_F(Recycle, AViewOfAReaderKeepsItsBytes) {
   Store store = open_store(uri);
@@ -236,23 +202,4 @@ TEST_F(Recycle, AViewOfAReaderKeepsItsBytes) {
   EXPECT_EQ(names_in(uri + "/.ckpt/trash"), Names{});
   for (const char* label : {"s2", "s3", "s4"}) save(next, label, pattern(3 << 20, 1));
   EXPECT_EQ(Bytes(static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + size), kOld);
-}
-
-TEST_F(Recycle, AReaderInAnotherProcessKeepsItsBytes) {
-  {
-    Ranks first(uri, 1);
-    first.all_answer("save s1 1 large=1", "OK");
-  }
-  Program reader(uri);
-  ASSERT_EQ(reader.call("hold latest").status, "OK");
-  ASSERT_EQ(reader.call("check").status, "OK");  // opens the parts
-  Ranks ranks(uri, 1, " continue_from=latest");
-  for (int step = 2; step <= 4; step++)
-    ranks.all_answer("save s" + std::to_string(step) + " " + std::to_string(step) + " large=1 keep_last=1", "OK");
-  EXPECT_EQ(problem_of(uri, "s1.1.1"), "") << "what is read is passed over";
-  ASSERT_EQ(reader.call("check").status, "OK");
-  ASSERT_EQ(reader.call("release").status, "OK");
-  ranks.all_answer("save s5 5 large=1 keep_last=1", "OK");
-  EXPECT_EQ(entries_of(uri).size(), 1u);
-  EXPECT_EQ(problem_of(uri, "latest"), "");
 }

@@ -73,7 +73,7 @@ Report report_of(const Save& save) {
 
 }  // namespace
 
-TEST_F(Retention, ASaveThatRanOrWasStartedReportsWhatRetentionDid) {
+TEST_F(Retention, ASaveThatRanOrWasStartedAndItsJobReportWhatRetentionDid) {
   World world(uri, 1);
   Save last(nullptr);
   for (int step = 1; step <= 3; step++) {
@@ -85,6 +85,9 @@ TEST_F(Retention, ASaveThatRanOrWasStartedReportsWhatRetentionDid) {
       ckpt_job* job = nullptr;
       ASSERT_EQ(ckpt_save_start(last.get(), &job, error), CKPT_OK) << error.text();
       EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+      ckpt_report* report = nullptr;
+      ASSERT_EQ(ckpt_job_report(job, &report, error), CKPT_OK) << error.text();
+      EXPECT_EQ(names_of(Report(report), CKPT_FINDING_REMOVED), (std::vector<std::string>{"s1.1.1"}));
       ckpt_job_free(job);
     } else {
       EXPECT_EQ(ckpt_save_run(last.get(), error), CKPT_OK) << error.text();
@@ -134,24 +137,6 @@ TEST_F(Retention, RunsAfterEachCommit) {
   save({1, 2, 3, 4, 5, 6}, " keep_last=2 keep_every=3");
   EXPECT_EQ(steps(), (Steps{3, 5, 6}));
   EXPECT_EQ(problem_of(uri, "latest"), "");
-}
-
-TEST_F(Retention, AfterACommitIsToldByTheReportOfTheJob) {
-  save({1, 2});
-  Store store = open_store(uri);
-  Session session = open_session(store, 0, 1, nullptr, {{"continue_from", "latest"}});
-  ckpt_save* raw = nullptr;
-  Error error;
-  ASSERT_EQ(ckpt_save_new(&raw, session.get(), "s3", 3, options({{"keep_last", 1}}).get(), error), CKPT_OK)
-      << error.text();
-  Save owner(raw);
-  ckpt_job* job = nullptr;
-  ASSERT_EQ(ckpt_save_start(raw, &job, error), CKPT_OK) << error.text();
-  Job job_owner(job);
-  ASSERT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
-  ckpt_report* report = nullptr;
-  ASSERT_EQ(ckpt_job_report(job, &report, error), CKPT_OK) << error.text();
-  EXPECT_EQ(names_of(Report(report), CKPT_FINDING_REMOVED), (std::vector<std::string>{"s1.1.1", "s2.1.1"}));
 }
 
 TEST_F(Retention, OrdersBySessionAndNotByStepOrTime) {
@@ -351,16 +336,6 @@ TEST_F(GoneReader, WhosePartAloneWasDeletedIsIncomplete) {
   std::filesystem::remove(part_of(1));
   Reply reply = reader.call("check");
   EXPECT_EQ(reply.status, "INCOMPLETE") << reply;
-}
-
-TEST_F(GoneReader, ThatHasReadOnceKeepsReadingItsOpenFiles) {
-  save({1});
-  Program reader(uri);
-  ASSERT_EQ(reader.call("hold s1.1.1").status, "OK");
-  ASSERT_EQ(reader.call("check").status, "OK");
-  remove_tree(uri + "/s1.1.1");
-  Reply reply = reader.call("check");
-  EXPECT_TRUE(reply.status == "OK" || reply.status == "GONE") << reply;
 }
 
 TEST_F(Remove, TakesOneCheckpointAndNoOther) {

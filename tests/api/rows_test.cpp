@@ -225,20 +225,6 @@ TEST_P(Rows, AreNoRegionOfALoad) {
   EXPECT_NE(error.text().find("a load asks for a box"), std::string::npos) << error.text();
 }
 
-TEST_P(Rows, BesideAWholeTensorOfAnotherRankAreAMismatch) {
-  World world(place.uri(), 2);
-  const Bytes memory = pattern(64, 1);
-  auto outcomes = world.save("a", {}, [&](uint32_t rank, ckpt_save* save) {
-    ckpt_tensor_desc desc = rank ? rows_desc(CKPT_DTYPE_U8, {3, 4}) : whole(CKPT_DTYPE_U8, {3, 4});
-    if (rank == 0) desc.replica_count = 1;
-    add(save, "t", desc, memory);
-  });
-  EXPECT_EQ(outcomes[0].status, CKPT_MISMATCH) << outcomes[0].text;
-  EXPECT_EQ(outcomes[0].tensor, "t");
-  EXPECT_EQ(outcomes[0].ranks, "0, 1");
-  EXPECT_EQ(committed_count(world.store), 0u);
-}
-
 // ---- maintenance ----
 
 ckpt_golden::Contents rows_contents() {
@@ -301,19 +287,6 @@ TEST(RowsOnDisk, AreComparedWithTheSameTensorHoweverItWasSaved) {
   EXPECT_EQ(found[0].name, "t");
   EXPECT_EQ(found[0].first, 5000);
   EXPECT_EQ(found[0].count, 1u);
-}
-
-TEST(RowsOnDisk, AreCopiedWithTheirCheckpoint) {
-  Sample sample(rows_contents());
-  Scratch there;
-  Store to = open_store(there.path());
-  Error error;
-  ASSERT_EQ(ckpt_reader_copy(sample.open().get(), to.get(), nullptr, nullptr, error), CKPT_OK) << error.text();
-  Reader copy = open_reader(to, sample.id());
-  bool right = false;
-  EXPECT_EQ(load_all(copy.get(), sample.contents(), &right), CKPT_OK);
-  EXPECT_TRUE(right);
-  EXPECT_TRUE(verify(copy.get()).empty());
 }
 
 }  // namespace

@@ -146,20 +146,6 @@ TEST_P(Assignment, TensorsThatOnlySomeRanksHoldStayWithThem) {
   EXPECT_TRUE(std::set<uint32_t>({1, 2}).count(segments_of(reader, "stage1")[0].part));
 }
 
-TEST_P(Sharding, UnevenGridOfTwoDimensionsIsOneTensorAgain) {
-  World world(place.uri(), 6, {{"chunk_bytes", 4096}});
-  const Ints shape = {103, 61}, rows = {0, 1, 103}, columns = {0, 20, 41, 61};
-  Bytes data = pattern(103 * 61 * 2, 5);
-  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
-    size_t r = rank / 3, c = rank % 3;
-    Ints offset = {rows[r], columns[c]}, extent = {rows[r + 1] - rows[r], columns[c + 1] - columns[c]};
-    add(save, "w", box(CKPT_DTYPE_BF16, shape, offset, extent), world.keep(take_box(data, 2, shape, offset, extent)));
-  });
-  Reader reader = open_reader(world.store);
-  EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_BF16, shape), data.size()), data);
-  EXPECT_EQ(segments_of(reader, "w").size(), 6u);
-}
-
 // As of a host with several devices: rank r holds tiles r and 5 - r of six.
 TEST_P(Sharding, ARankMayAddSeveralRegionsOfATensor) {
   World world(place.uri(), 3, {{"chunk_bytes", 4096}});

@@ -55,22 +55,6 @@ using Copies = SessionTest;
 
 // ---- the string ----
 
-TEST_F(SessionString, LetsFourProcessesSaveTogether) {
-  Ranks ranks(uri, 4);
-  ranks.all_answer("save a 1", "OK");
-  EXPECT_EQ(latest_step(uri), 1);
-  EXPECT_EQ(problem_of(uri, "latest"), "");
-}
-
-TEST_F(SessionString, SecondClaimOfARanksPlaceIsConflict) {
-  Ranks ranks(uri, 2);
-  Program other(uri);
-  Reply reply = other.call(opening(1, 2, ranks.string));
-  EXPECT_EQ(reply.status, "CONFLICT") << reply;
-  EXPECT_EQ(reply.rank, "1");
-  ranks.all_answer("save a 1", "OK");
-}
-
 TEST_F(SessionString, WorkerRestartedWithItIsConflictWhileTheSessionLives) {
   Ranks ranks(uri, 2);
   ranks[1].kill();
@@ -115,16 +99,6 @@ TEST_F(SessionString, WithOtherWorldSizeRunOrPlanIsMismatch) {
   EXPECT_EQ(rank.call(opening(1, 2, string)).status, "MISMATCH");
   // None of them has taken the place.
   EXPECT_EQ(rank.call(opening(1, 3, string) + " chunk_bytes=8192").status, "OK");
-}
-
-TEST_F(SessionString, ThatIsNoneIsInvalid) {
-  Ranks ranks(uri, 1);
-  for (std::string text : {std::string("x"), ranks.string + ";1", ranks.string.substr(0, ranks.string.size() / 2),
-                           "ckpt2" + ranks.string.substr(5)}) {
-    Program rank(uri);
-    Reply reply = rank.call(opening(1, 2, text));
-    EXPECT_EQ(reply.status, "INVALID") << text << " " << reply;
-  }
 }
 
 // ---- rendezvous ----
@@ -225,14 +199,6 @@ TEST_F(Rendezvous, MissingRankZeroIsTimeoutThatNamesIt) {
   EXPECT_EQ(reply.status, "TIMEOUT") << reply;
   EXPECT_EQ(reply.ranks, "0");
   EXPECT_EQ(hello_count(uri), 0u);  // withdrawn, so that a later rank 0 does not find a rank that has left
-}
-
-TEST_F(Rendezvous, LateRankStillCompletesIt) {
-  Program leader(uri), late(uri);
-  leader.send(opening(0, 2) + " rendezvous=1" + kLong);
-  ASSERT_TRUE(await([&] { return !names_in(uri + "/.ckpt/sessions").empty(); }));
-  EXPECT_EQ(late.call(opening(1, 2) + " rendezvous=1" + kLong).status, "OK");
-  EXPECT_EQ(leader.read().status, "OK");
 }
 
 TEST_F(Rendezvous, DoubledRankIsConflictAndTheOthersStart) {

@@ -150,14 +150,6 @@ TEST(VerifyDamage, PartOfAnotherSaveWithTheSameSizeIsMismatched) {
   }
 }
 
-TEST(VerifyDamage, PartOfAnotherStoreIsMismatched) {
-  Sample sample, stranger;
-  write_file(sample.file("PART_002"), read_file(stranger.file("PART_002")));
-  std::vector<Found> found;
-  expect_blamed(sample, "PART_002", "foreign", &found);
-  expect_only(found, "PART_002", CKPT_FINDING_DAMAGED, CKPT_MISMATCH);
-}
-
 TEST(VerifyDamage, WhatIsNoRegularFileIsNoPart) {
   Sample sample;
   std::string path = sample.file("PART_001"), kept = sample.file("kept");

@@ -115,17 +115,6 @@ TEST_F(Liveness, RankZeroThatIsKilledEndsTheSavesOfTheOthers) {
   expect_gone(save_step(session, 1, kLong), "0");
 }
 
-TEST_F(Liveness, ASlowRankIsWaitedFor) {
-  auto leader = open_session(open_store(), 0, 2), other = open_session(open_store(), 1, 2, leader->string().c_str());
-  std::thread late([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(3500));
-    EXPECT_TRUE(save_step(other, 1, kLong).ok());
-  });
-  const Status told = save_step(leader, 1, kLong);
-  late.join();
-  EXPECT_TRUE(told.ok()) << told.message();
-}
-
 TEST_F(Liveness, ARankThatClosedItsSessionIsGone) {
   auto store = fresh_memory_store();
   auto leader = open_session(store, 0, 2), other = open_session(store, 1, 2, leader->string().c_str());

@@ -201,6 +201,7 @@ TEST_F(FencedRank, IsToldSoWhereverItsFilesVanish) {
     EXPECT_EQ(told.code(), CKPT_FENCED) << operation;
     ASSERT_TRUE(told.detail("run") && told.detail("expected")) << told.message();
     EXPECT_EQ(*told.detail("run"), "main");
+    EXPECT_EQ(*told.detail("expected") + " " + *told.detail("found"), "1 2");
     EXPECT_TRUE(done) << operation;
   }
 }

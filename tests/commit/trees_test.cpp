@@ -78,18 +78,6 @@ TEST(TreesOfRanks, ThatContradictEachOtherAreRefusedByPlaceAndRanks) {
   EXPECT_FALSE(checkpoint::Checkpoint::open(store, {"latest", "main"}).ok());
 }
 
-TEST(TreesOfRanks, MayNameATensorThatOnlyAnotherRankAddedButNoneThatNobodyAdded) {
-  auto naming = [](const char* name) {
-    return [name](uint32_t rank) -> std::string {
-      return rank == 1 ? strformat(R"([{{"$":"tensor","name":"{}"}}])", name) : "";
-    };
-  };
-  EXPECT_TRUE(save_trees(fresh_memory_store(), 3, naming("own/2")).ok());
-  const Status refused = save_trees(fresh_memory_store(), 3, naming("own/3"));
-  EXPECT_EQ(refused.code(), CKPT_MISMATCH);
-  EXPECT_NE(refused.message().find("object \"state\" of rank 1"), std::string::npos) << refused.message();
-}
-
 TEST(TreesOfRanks, WhatIsEachRanksOwnDoesNotMakeTreesDifferent) {
   auto store = fresh_memory_store();
   const Status saved = save_trees(store, 3, [](uint32_t rank) {

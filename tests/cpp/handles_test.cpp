@@ -7,7 +7,6 @@
 #include <complex>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -135,6 +134,7 @@ TEST(CppHandles, ATensorMadeInOneExpressionMayBeKept) {
   EXPECT_EQ(kept.desc().replica_group, 7u);
   EXPECT_EQ(ckpt::Tensor::of<float>({6}).flat(2, 3).desc().flat_size, 3);
   EXPECT_EQ(ckpt::Tensor::of<float>({6}).view_offset(4).desc().flat_offset, 4);
+  EXPECT_EQ(ckpt::Tensor::of<float>({6}).first_replica().desc().flags, CKPT_TENSOR_FIRST_REPLICA);
   ckpt::Tensor same = kept;
   EXPECT_EQ(&same.convert(), &same);
 }
@@ -162,28 +162,6 @@ TEST(CppHandles, HandlesMayEndInAnyOrder) {
   job.wait_committed();
   EXPECT_EQ(job.state(), CKPT_JOB_COMMITTED);
   EXPECT_GT(job.stats().bytes_written, 4000u);
-}
-
-TEST(CppHandles, RanksMeetByTheSessionString) {
-  auto store = memory_store("ranks");
-  auto first = ckpt::Session::open(store, 0, 2);
-  auto second = ckpt::Session::open(store, 1, 2, first.string());
-  const std::vector<float> top = {1, 2}, bottom = {3, 4};
-  std::thread other([&] {
-    auto save = ckpt::Save::create(second, "a");
-    save.add_tensor("w", ckpt::Tensor::of<float>({2, 2}).box({1, 0}, {1, 2}), bottom);
-    save.run();
-  });
-  auto save = ckpt::Save::create(first, "a");
-  save.add_tensor("w", ckpt::Tensor::of<float>({2, 2}).box({0, 0}, {1, 2}), top);
-  save.run();
-  other.join();
-  auto reader = ckpt::Reader::open(store);
-  std::vector<float> all(4);
-  auto load = ckpt::Load::create(reader);
-  load.add_tensor("w", ckpt::Tensor::of<float>({2, 2}), all);
-  load.run();
-  EXPECT_EQ(all, (std::vector<float>{1, 2, 3, 4}));
 }
 
 TEST(CppHandles, StoresListFindCompareVerifyPruneAndRemove) {

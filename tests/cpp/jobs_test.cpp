@@ -113,17 +113,6 @@ TEST(CppJobs, AFailureThatAWaitToldIsNotToldAgain) {
   ranks.session.close();
 }
 
-TEST(CppJobs, AGivenUpSaveTellsTheOtherRanksWhy) {
-  Ranks ranks("why");
-  ranks.save(ranks.other, "a").give_up("the optimizer has no state");
-  try {
-    ranks.save(ranks.session, "a").run();
-    ADD_FAILURE() << "it was committed";
-  } catch (const ckpt::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("the optimizer has no state"), std::string::npos) << error.what();
-  }
-}
-
 TEST(CppJobs, AnExceptionThatLeavesTheSessionCancelsItsSavesAtOnce) {
   Ranks ranks("unwinding");
   try {

@@ -57,28 +57,6 @@ TEST(CppRanks, ARankReadsItsOwnValueAndThatOfRank0WhereThereWereFewerRanks) {
   EXPECT_EQ(reader.tree_of_rank(1, CKPT_TREE_OBJECT).root()["step"].as_int(), 7);
 }
 
-TEST(CppRanks, ARankReadsItsOwnValueOfWhatOneProcessWroteForMany) {
-  auto store = ckpt::Store::open("mem:cpp-ranks-written");
-  auto session = ckpt::Session::open(store);
-  auto save = ckpt::Save::create(session, "a", 7);
-  auto tree = ckpt::Tree::create();
-  tree.begin_dict();
-  tree.key("io");
-  tree.begin_record(CKPT_PER_RANK_CLASS);
-  for (const int64_t rank : {0, 1}) {
-    tree.key("rank" + std::to_string(rank));
-    tree.add_int(100 + rank);
-  }
-  tree.end();
-  tree.end();
-  save.add_tree(tree);
-  save.run();
-  const auto reader = ckpt::Reader::open(store);
-  EXPECT_EQ(reader.tree().root()["io"].child_count, 2u);
-  for (const uint32_t rank : {0U, 1U, 2U})
-    EXPECT_EQ(reader.tree_of_rank(rank).root()["io"].own().as_int(), rank == 1 ? 101 : 100);
-}
-
 TEST(CppRanks, OwnRefusesWhatIsNotTheValueOfOneRank) {
   const ckpt::Tree tree = two_stages("refused").tree();
   for (const char* key : {"rng", "step"}) {
@@ -90,22 +68,6 @@ TEST(CppRanks, OwnRefusesWhatIsNotTheValueOfOneRank) {
       EXPECT_EQ(error.detail("path"), key);
     }
   }
-}
-
-TEST(CppRanks, OfAFirstReplicaTheValuesOfMember0Count) {
-  auto store = ckpt::Store::open("mem:cpp-ranks-first");
-  auto first = ckpt::Session::open(store, 0, 2), second = ckpt::Session::open(store, 1, 2, first.string());
-  const std::vector<float> values[] = {{1, 2}, {3, 4}};
-  auto save = [&](const ckpt::Session& session, uint32_t rank) {
-    auto made = ckpt::Save::create(session, "a");
-    made.add_tensor("w", ckpt::Tensor::of<float>({2}).first_replica(), values[rank]);
-    return made.start();
-  };
-  save(first, 0);
-  save(second, 1);
-  first.close();
-  second.close();
-  EXPECT_EQ(ckpt::Reader::open(store).read<float>("w"), values[0]);
 }
 
 TEST(CppRanks, ABufferIsZeroedMemoryToLoadInto) {
