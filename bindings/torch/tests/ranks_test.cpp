@@ -154,35 +154,6 @@ TEST(Ranks, WhereThereIsNoCheckpointLoadIfAnyIsEmptyOnAll) {
   });
 }
 
-TEST(Ranks, ReplicasThatDifferInShapeAreRefusedByName) {
-  StorePlace place;
-  ThreadGroup two(2);
-  two.run([&](ct::Ranks ranks) {
-    auto module = std::make_shared<torch::nn::LinearImpl>(ranks.rank == 0 ? 2 : 3, 2);
-    expect_error([&] { ct::save(place.uri(), module, {}, {}, {}, ranks); }, CKPT_MISMATCH, "model/weight");
-  });
-}
-
-TEST(Ranks, SaveInTheBackgroundTogether) {
-  StorePlace place;
-  ThreadGroup two(2);
-  two.run([&](ct::Ranks ranks) {
-    Trainer trainer;
-    ct::Session keeper(place.uri(), ranks);
-    ct::SaveOptions options;
-    options.step = 4;
-    auto handle = keeper.save_async({trainer.net, trainer.adam, {}}, options);
-    {
-      at::NoGradGuard no_grad;
-      trainer.net->a->weight.zero_();
-    }
-    handle.wait();
-    Net net;
-    EXPECT_EQ(keeper.load(net).step, 4);
-    expect_same(*Trainer().net, *net);
-  });
-}
-
 // Rank 0 of two, of which the other one never saves.
 TEST(RanksWithoutAGroup, OneThatAnExceptionUnwindsCancelsItsSaveAtOnce) {
   StorePlace place;
@@ -237,39 +208,6 @@ TEST(RanksWithoutAGroup, MeetThroughTheStore) {
   Net net;
   EXPECT_EQ(ct::load(place.uri(), net).world_size, 2u);
   expect_same(*Trainer().net, *net);
-}
-
-TEST(RanksWithoutAGroup, JoinByTheSessionString) {
-  StorePlace place;
-  ct::Session first(place.uri(), ct::Ranks::with_session(0, 2, ""));
-  std::string session = first.string();
-  std::thread second([&] {
-    Trainer trainer;
-    ct::save(place.uri(), trainer.net, {}, {}, {}, ct::Ranks::with_session(1, 2, session));
-  });
-  Trainer trainer;
-  first.save({trainer.net, {}, {}});
-  second.join();
-  Net net;
-  EXPECT_EQ(ct::load(place.uri(), net).world_size, 2u);
-}
-
-TEST(RanksWithoutAGroup, OneThatFailsTellsTheOthers) {
-  StorePlace place;
-  ct::Settings patience{{"timeout_ms", 60000}};
-  ct::Session first(place.uri(), ct::Ranks::with_session(0, 2, ""), patience);
-  std::string session = first.string();
-  std::thread second([&] {
-    auto ghost = std::make_shared<torch::nn::LinearImpl>(2, 2);
-    ghost->register_parameter("extra", at::empty({2}, at::device(at::kMeta)));
-    ct::Session keeper(place.uri(), ct::Ranks::with_session(1, 2, session));
-    expect_error([&] { keeper.save({ghost, {}, {}}); }, CKPT_INVALID, "extra");
-  });
-  auto linear = std::make_shared<torch::nn::LinearImpl>(2, 2);
-  const auto error =
-      expect_error([&] { first.save({linear, {}, {}}); }, CKPT_ABORTED, "tensor 'model/extra' is a meta");
-  EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
-  second.join();
 }
 
 TEST(RanksWithoutAGroup, OneWithAWrongSettingTellsTheOthersAndTheyMeetAgain) {

@@ -155,20 +155,6 @@ TEST(SparseTables, OfEveryShapeAndTypeComeBackAndMayBeEmpty) {
   EXPECT_EQ(ct::load_table(reader, "none").columns.at("x").sizes(), at::IntArrayRef({0, 4}));
 }
 
-TEST(SparseTables, WithAnIdTwiceAreRefusedOnOneRankByTheSaveOnTwoByTheLoad) {
-  StorePlace place;
-  const ct::SparseTable twice{at::tensor({5, 7, 5}, at::kLong), {}};
-  ct::Session keeper(place.uri());
-  expect_error([&] { keeper.save({{}, {}, {}, {}, {{"t", twice}}}); }, CKPT_MISMATCH, "id 5");
-  ThreadGroup(2).run([&](ct::Ranks ranks) {
-    const at::Tensor ids = at::tensor({static_cast<int64_t>(ranks.rank), int64_t{7}}, at::kLong);
-    ct::Session(place.uri(), ranks).save({{}, {}, {}, {}, {{"t", {ids, {}}}}});
-  });
-  const auto reader = newest(place.uri());
-  const auto error = expect_error([&] { ct::load_table(reader, "t"); }, CKPT_MISMATCH, "id 7");
-  EXPECT_EQ(error.detail("ranks"), "0, 1");
-}
-
 TEST(SparseTables, WhoseTensorsDoNotFitAreRefusedAndNamed) {
   StorePlace place;
   ct::Session keeper(place.uri());

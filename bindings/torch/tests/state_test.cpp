@@ -318,32 +318,4 @@ TEST(Damage, ThatOneRankMeetsIsToldByAllWithTheirOwnUndefinedTensors) {
   });
 }
 
-// A part that holds nothing but a rank's random state: of one tensor on three ranks at least one is such a part.
-TEST(Damage, AMissingPartIsFoundBeforeTheModuleChanges) {
-  auto make = [] { return std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(3, 3).bias(false)); };
-  for (uint32_t lost : {1u, 2u}) {
-    StorePlace place(true);
-    ThreadGroup three(3);
-    three.run([&](ct::Ranks ranks) {
-      auto saved = make();
-      at::NoGradGuard no_grad;
-      saved->weight.fill_(5);
-      ct::save(place.uri(), saved, {}, {}, {}, ranks);
-    });
-    std::vector<std::filesystem::path> parts;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(place.uri()))
-      if (entry.path().filename() == "PART_00" + std::to_string(lost)) parts.push_back(entry.path());
-    ASSERT_EQ(parts.size(), 1u);
-    std::filesystem::remove(parts[0]);
-    three.run([&](ct::Ranks ranks) {
-      auto loaded = make();
-      at::Tensor before = loaded->weight.detach().clone();
-      ct::Session keeper(place.uri(), ranks);
-      auto error = expect_error([&] { keeper.load(loaded); }, CKPT_INCOMPLETE, "");
-      EXPECT_TRUE(same_bits(loaded->weight, before)) << lost;
-      EXPECT_EQ(error.detail("undefined"), "");
-    });
-  }
-}
-
 }  // namespace
