@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "interop/src/pt/dtype.h"
 #include "pt_fixture.h"
 
 namespace ckpt::interop {
@@ -29,6 +30,20 @@ void expect_refused(const std::string& value, const char* reason, ckpt_status co
   const Status status = opened.tensor().status();
   EXPECT_EQ(status.code(), code) << reason << "\n" << status.message();
   EXPECT_NE(status.message().find(reason), std::string::npos) << "expected: " << reason << "\n" << status.message();
+}
+
+// What no tensor of the zoo shows: a storage's own dtype where the elements are quantized, and names nobody has.
+TEST(PtTensor, EveryStorageTypeHasItsDtype) {
+  const std::pair<const char*, int32_t> rows[] = {{"torch.QInt8Storage", CKPT_DTYPE_I8},
+                                                  {"torch QInt8Storage", CKPT_DTYPE_I8},
+                                                  {"torch QUInt8Storage", CKPT_DTYPE_U8},
+                                                  {"torch QInt32Storage", CKPT_DTYPE_I32},
+                                                  {"torch QUInt4x2Storage", CKPT_DTYPE_U4},
+                                                  {"torch UntypedStorage", CKPT_DTYPE_U8},
+                                                  {"torch OddStorage", 0},
+                                                  {"mytorch FloatStorage", 0}};
+  for (const auto& [name, dtype] : rows) EXPECT_EQ(torch_dtype_of_storage(name).dtype, dtype) << name;
+  EXPECT_EQ(torch_dtype_of_name("numpy float32").dtype, 0);
 }
 
 TEST(PtTensor, ScalarsAndEmptyTensorsAreTensors) {
@@ -144,6 +159,18 @@ TEST(PtTensor, PairsOfFourBitsAreElementsOfTheLastDimension) {
   expect_refused(rebuilt_v3("float4_e2m1fn_x2", 0, {11}, {1}), "past its 10 elements");
 }
 
+TEST(PtTensor, DtypesThatAreTorchsOnlyKeepTheirNames) {
+  const std::pair<const char*, int32_t> rows[] = {{"bits8", CKPT_DTYPE_U8},   {"bits16", CKPT_DTYPE_U16},
+                                                  {"bits1x8", CKPT_DTYPE_U8}, {"bits2x4", CKPT_DTYPE_U8},
+                                                  {"bits4x2", CKPT_DTYPE_U8}, {"bcomplex32", CKPT_DTYPE_U32}};
+  for (const auto& [name, dtype] : rows) {
+    const auto found = Opened(pt_of(rebuilt_v3(name, 0, {2}, {1}), {{"0", kTen}})).tensor();
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_EQ(found->dtype, dtype) << name;
+    EXPECT_STREQ(found->torch_dtype, name);
+  }
+}
+
 TEST(PtTensor, PackedElementsMustLieInARow) {
   const std::string four = storage("0", "QUInt4x2Storage", 10);
   auto found = Opened(pt_of(tensor(four, 0, {4, 5}, {5, 1}), {{"0", kTen}})).tensor();
@@ -182,6 +209,20 @@ std::string array(const std::string& dtype, const std::vector<int64_t>& shape, c
       tuple({integer(1), integers(shape), dtype, boolean(fortran), data}));
 }
 
+TEST(PtTensor, NumpyArraysAreTensors) {
+  const Opened opened(pt_of(array(numpy_dtype("i2"), {2, 2}, bytes("01234567"))));
+  ASSERT_EQ(opened.kind(), PtObjectKind::kNumpyArray);
+  auto found = opened.tensor();
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->dtype, CKPT_DTYPE_I16);
+  EXPECT_TRUE(found->contiguous());
+  EXPECT_EQ(as_text(found->bytes()), "01234567");
+  auto fortran = Opened(pt_of(array(numpy_dtype("i2"), {2, 2}, bytes("01234567"), true))).tensor();
+  ASSERT_TRUE(fortran.ok()) << fortran.status().message();
+  EXPECT_EQ(fortran->strides[0], 1);
+  EXPECT_EQ(fortran->strides[1], 2);
+}
+
 TEST(PtTensor, NumpyArraysThatLieAreRefused) {
   expect_refused(array(numpy_dtype("i2"), {2, 3}, bytes("01234567")), "shape [2, 3] in 8 bytes");
   expect_refused(array(numpy_dtype("i2"), {INT64_MAX, 4}, bytes("01234567")), "numpy: an array of shape");
@@ -207,6 +248,13 @@ TEST(PtTensor, NumpyArraysOfAnyOrderOfAxesAreTensors) {
   expect_refused(from_buffer("K", {integers({0, 1})}), "no order of 3 dimensions");
   expect_refused(from_buffer("K", {integers({0, 1, 1})}), "no order of 3 dimensions");
   expect_refused(from_buffer("K", {integers({0, 1, 3})}), "no order of 3 dimensions");
+}
+
+TEST(PtTensor, NumpyArraysOfOtherThingsAreNotTensors) {
+  EXPECT_EQ(Opened(pt_of(array(numpy_dtype("i2", ">"), {4}, bytes("01234567")))).kind(), PtObjectKind::kNotOurs);
+  EXPECT_EQ(Opened(pt_of(array(numpy_dtype("O8", "|"), {1}, list({text("x")})))).kind(), PtObjectKind::kNotOurs);
+  EXPECT_EQ(Opened(pt_of(array(numpy_dtype("M8"), {1}, bytes("01234567")))).kind(), PtObjectKind::kNotOurs);
+  EXPECT_EQ(Opened(pt_of(array(numpy_dtype("U2"), {1}, bytes("01234567")))).kind(), PtObjectKind::kNotOurs);
 }
 
 TEST(PtTensor, NumpyScalarsAreNumbersOfTheirWidth) {

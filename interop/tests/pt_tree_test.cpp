@@ -65,6 +65,11 @@ TEST(PtTree, AKeyGivenTwiceCountsTheLastTime) {
   expect_tree(dict({integer(1), integer(1), integer(1), integer(2)}), R"({"$":"dict","items":[[1,2]]})");
 }
 
+TEST(PtTree, KeysOfOtherKindsMakePairs) {
+  expect_tree(dict({tuple({integer(1), integer(2)}), integer(3)}),
+              record("builtins.dict", R"("items":[{"$":"tuple","items":[{"$":"tuple","items":[1,2]},3]}])"));
+}
+
 TEST(PtTree, ModulesOfLibTorchAreNestedRecords) {
   const std::string inner = with_state(make(global("__torch__.___torch_mangle_0", "Module"), {}),
                                        dict({text("weight"), some_tensor(), text("training"), boolean(true)}));
