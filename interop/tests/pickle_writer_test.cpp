@@ -24,6 +24,31 @@ struct Read {
 
 #define ASSERT_PICKLE(read) ASSERT_TRUE((read).document.ok()) << (read).document.status().message()
 
+TEST(PickleWriter, NumbersComeBackExactly) {
+  const std::vector<int64_t> integers = {0,           1,           -1,        255,        256,
+                                         65535,       65536,       -65536,    2147483647, 2147483648,
+                                         -2147483648, -2147483649, 1LL << 40, INT64_MAX,  INT64_MIN};
+  const std::vector<double> reals = {0.0, -0.0, 0.1, -1e300, 5e-324, std::numeric_limits<double>::infinity()};
+  PickleWriter writer;
+  writer.begin_list();
+  for (int64_t value : integers) writer.integer(value);
+  for (double value : reals) writer.real(value);
+  writer.real(std::nan(""));
+  writer.end_list();
+  const Read read(writer);
+  ASSERT_PICKLE(read);
+  ASSERT_EQ(read.root().items.size(), integers.size() + reals.size() + 1);
+  for (size_t i = 0; i < integers.size(); i++) {
+    EXPECT_EQ(read.item(i).kind, PickleKind::kInt);
+    EXPECT_EQ(read.item(i).integer, integers[i]);
+  }
+  for (size_t i = 0; i < reals.size(); i++) {
+    EXPECT_EQ(read.item(integers.size() + i).real, reals[i]);
+    EXPECT_EQ(std::signbit(read.item(integers.size() + i).real), std::signbit(reals[i]));
+  }
+  EXPECT_TRUE(std::isnan(read.item(integers.size() + reals.size()).real));
+}
+
 TEST(PickleWriter, BigIntegersComeBackInTheirDigits) {
   const std::vector<std::string> digits = {"9223372036854775808",
                                            "-9223372036854775809",

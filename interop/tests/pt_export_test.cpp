@@ -35,6 +35,18 @@ TEST_F(PtExport, PlainValuesComeBack) {
                      R"("keys":{"$":"dict","items":[[0,1],["0",2],[-5,3]]}})"});
 }
 
+TEST_F(PtExport, ElementsOfFourBitsComeBackInPairs) {
+  expect_round_trip({{{"w", CKPT_DTYPE_F4_E2M1FN, {2, 6}, pattern(6)},
+                      {"none", CKPT_DTYPE_F4_E2M1FN, {3, 0}, ""},
+                      {"rest", CKPT_DTYPE_F4_E2M1FN, {4}, pattern(2, 5)}},
+                     {{"same", "w", {}, {}, 0}},
+                     R"({"w":)" + leaf("w") + R"(,"none":)" + leaf("none") + R"(,"rest":)" + leaf("rest") +
+                         R"(,"same":)" + leaf("same") + "}"});
+  EXPECT_EQ(storage_count(path("a.pt")), 3u);
+  const std::string bytes = read_file(path("a.pt"));
+  EXPECT_NE(bytes.find("float4_e2m1fn_x2"), std::string::npos);
+}
+
 TEST_F(PtExport, AViewKeepsItsMemoryFormatIfNotItsMemory) {
   const auto last = [](const std::string& name) {
     return record("torch.Tensor", R"("data":)" + leaf(name) + R"(,"memory_format":"torch.channels_last")");
