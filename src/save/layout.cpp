@@ -40,12 +40,10 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
     if (replica.count == 1) continue;
     auto [entry, fresh] = groups.try_emplace({replica.group, replica.count});
     if (fresh) entry->second.index = replica.index;
-    if (entry->second.index != replica.index) {
-      std::string name(tensor.name);
-      return tensor_error(CKPT_INVALID, name,
+    if (entry->second.index != replica.index)
+      return tensor_error(CKPT_INVALID, tensor.name,
                           strformat("replica index {}, but {} for other tensors of replica group {}", replica.index,
                                     entry->second.index, replica.group));
-    }
     entry->second.tensors.push_back(i);
   }
   return groups;

@@ -88,7 +88,7 @@ Status Save::noted(Status status) {
 }
 
 static Status taken(std::string_view name) {
-  return Status(CKPT_EXISTS, "\"" + std::string(name) + "\" was added already").with("tensor", std::string(name));
+  return error_about(CKPT_EXISTS, name, quoted(name) + " was added already");
 }
 
 // A rank may add several regions of one tensor. `first`: the one that was added first; null if the name is an alias's.
@@ -109,8 +109,7 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   CKPT_ASSIGN(device::RegionRequest request, device::request_of(name, desc, data, data_bytes, where, &transfers_));
-  if (desc.flags & CKPT_TENSOR_CONVERT)
-    return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
+  if (desc.flags & CKPT_TENSOR_CONVERT) return tensor_error(CKPT_INVALID, name, "conversion is for loads");
   bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
     return tensor_error(CKPT_INVALID, name, "rows are of one rank only, and have no replicas");
@@ -207,8 +206,7 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
 Status Save::check_attr_owners() const {
   for (const auto& [owner, values] : content_.attrs)
     if (!owner.empty() && !names_.contains(owner))
-      return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added")
-          .with("tensor", owner);
+      return error_about(CKPT_NOT_FOUND, owner, "an attribute of tensor " + quoted(owner) + ", which was not added");
   return Ok();
 }
 
