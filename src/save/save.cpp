@@ -1,8 +1,6 @@
 // Collects what a rank saves, and runs the steps of a save in order.
 #include "save/save.h"
 
-#include <sys/time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -110,29 +108,25 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   CKPT_TRY(format::check_tensor_name(name));
   CKPT_ASSIGN(device::RegionRequest request, device::request_of(name, desc, data, data_bytes, where, &transfers_));
   if (desc.flags & CKPT_TENSOR_CONVERT) return tensor_error(CKPT_INVALID, name, "conversion is for loads");
-  bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
+  const bool given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
     return tensor_error(CKPT_INVALID, name, "rows are of one rank only, and have no replicas");
   Replica replica{
       .group = desc.replica_group,
-      .index = given   ? desc.replica_index
-               : whole ? session_->rank()
-                       : 0,
-      .count = given   ? desc.replica_count
-               : whole ? session_->world_size()
-                       : 1,
+      .index = given ? desc.replica_index : 0,
+      .count = given ? desc.replica_count : 1,
       .first_only = settings_.replicas == ReplicaCheck::kFirst || (desc.flags & CKPT_TENSOR_FIRST_REPLICA) != 0,
-      .assumed = whole && !given};
+      .assumed = desc.region_kind == CKPT_REGION_WHOLE && !given};
+  if (replica.assumed) replica.index = session_->rank(), replica.count = session_->world_size();
   if (replica.index >= replica.count || replica.count > session_->world_size())
     return tensor_error(
         CKPT_INVALID, name,
         strformat("replica {} of {} in a world of {}", replica.index, replica.count, session_->world_size()));
-  std::string_view kept = names_.insert(name);
-  const SaveTensor* first = kept.empty() ? names_.tensor_of(name) : nullptr;
-  if (kept.empty()) CKPT_TRY(check_another(name, first, request));
-  SaveTensor* tensor = keep_tensor(first ? first->name : kept, request, replica, &content_.memory);
+  const auto [cell, fresh] = names_.insert(name);
+  if (!fresh) CKPT_TRY(check_another(name, cell.tensor, request));
+  SaveTensor* const tensor = keep_tensor(cell.name(), request, replica, &content_.memory);
   content_.tensors.push_back(tensor);
-  if (!first) names_.note(kept, tensor);
+  if (fresh) cell.tensor = tensor;
   return Ok();
 }
 
@@ -188,7 +182,7 @@ Status Save::add_alias(std::string_view name, std::string_view target, const ckp
     for (const Shape& numbers : {shape, strides})
       alias.view.insert(alias.view.end(), numbers.span().begin(), numbers.span().end());
   }
-  if (names_.insert(name).empty()) return taken(name);
+  if (!names_.insert(name).second) return taken(name);
   content_.aliases.try_emplace(std::string(name), std::move(alias));
   return Ok();
 }
