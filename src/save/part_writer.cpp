@@ -411,9 +411,9 @@ Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch)
     stager_->hash_in_place(block);
     state.data = stager_->source_of(block);
   } else if (block.encoded && !copies_) {
-    state.data = stager_->encode(block, buffer, scratch);
+    CKPT_ASSIGN(state.data, stager_->encode(block, nullptr, buffer, scratch));
   } else {
-    state.data = stager_->copy(block, buffer);
+    CKPT_ASSIGN(state.data, stager_->copy(block, buffer));
     if (block.encoded) state.phase = Phase::kCopied;
   }
   if (buffer && settings_.memory) settings_.memory->done(index);
@@ -442,7 +442,7 @@ Status PartWriter::arrive(size_t index, StageScratch& scratch) {
 Status PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch) {
   CKPT_TRY(populate(buffer));
   std::byte* copied = blocks_[index].buffer;
-  Bytes data = stager_->encode_copy(layout_.blocks[index], copied, buffer, scratch);
+  CKPT_ASSIGN(const Bytes data, stager_->encode(layout_.blocks[index], copied, buffer, scratch));
   {
     std::lock_guard lock(mutex_);
     buffers_.give(copied);

@@ -13,10 +13,9 @@
 #include "device/transfers.h"
 #include "format/summary.h"
 #include "format/tree.h"
-#include "save/content.h"
-#include "save/late_memory.h"
 #include "save/name_set.h"
 #include "save/replica_values.h"
+#include "save/source.h"
 
 namespace ckpt::save {
 
@@ -27,9 +26,8 @@ struct SaveSettings {
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
-  std::shared_ptr<LateMemory> memory =
-      nullptr;                 // what fills the caller's memory as it is wanted; null: it is all there
   bool staging_grows = false;  // nobody set staging_bytes: a save that copies takes more where much memory is free
+  std::shared_ptr<LateMemory> memory = nullptr;  // null: the caller's memory is all there
 };
 
 struct SaveIdentity;

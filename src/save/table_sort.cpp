@@ -243,8 +243,7 @@ void TableSort::use_order() {
     source.order = in_order ? nullptr : table_.order.data();
     if (!in_order || source.positions || source.rows_per_block < table_.row_count) return;
     tensor->data = const_cast<std::byte*>(source.blocks[0]);
-    tensor->contiguous = true;
-    tensor->gathered = false;
+    tensor->arrangement = Arrangement::kRow;
   };
   use(table_.id_source, table_.tensors[0]);
   for (size_t i = 0; i < table_.column_sources.size(); i++) use(table_.column_sources[i], table_.tensors[1 + i]);
