@@ -298,18 +298,25 @@ Status Save::find_holders(Job& job) {
 }
 
 Status Save::write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
-  Status written = call_guarded([&] { return write_with_devices(identity, copies, open, job); });
+  Status written = call_guarded([&]() -> Status {
+    CKPT_TRY(sort_tables(content_, settings_.threads, job));
+    if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
+    CKPT_TRY(transfers_.open(
+        std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
+    CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
+    const PartInput input{.session = *session_,
+                          .identity = identity,
+                          .content = content_,
+                          .settings = settings_,
+                          .values = values,
+                          .transfers = transfers_,
+                          .copies = copies,
+                          .open_attempt = open,
+                          .job = job};
+    return write_part(input, &unfinished_);
+  });
   Status copied = transfers_.close();
   return written.ok() ? copied : written;
-}
-
-Status Save::write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
-  CKPT_TRY(sort_tables(content_, settings_.threads, job));
-  if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
-  CKPT_TRY(transfers_.open(
-      std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
-  CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
-  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, open, job, &unfinished_);
 }
 
 // A save that copies opens the attempt beside the copies, so that its caller waits neither for the store nor for other

@@ -105,7 +105,6 @@ class Save {
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
-  Status write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;
