@@ -14,9 +14,8 @@ another layout that [`import_checkpoint`](@ref) takes. No code in it is run, and
 one piece can be mapped ([`map_tensor`](@ref)). One that is cut into several pieces, as those of DCP are, has no
 address: [`load_tensor`](@ref) and [`read_tensor!`](@ref) give the elements of any. Of an address
 (`"https://host/model.pt"`) the bytes of all tensors are fetched, unless `tensor_data` is 0: then only what is read is.
-Options: `verify`, `threads`, `timeout_ms`, `tensor_data`, `map`, `map_at`, `map_back`, `config`, `prefixes`, `only`,
-`exclude`, `cast`, `strict`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND,
-FORMAT, UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, GONE, IO.
+Options: those used by `file`. Throws NOT_FOUND, FORMAT, UNSUPPORTED (the error names the function that a pickle
+calls), CORRUPT, GONE, IO.
 """
 struct File <: Resource
     handle::Handle{ckpt_file}

@@ -3,7 +3,7 @@
 """
 An option that calls take as a keyword: `key`; `kind`, `:INT` or `:STR`; `min` and `max` of an INT; `fallback`, its
 value if it is not set, as text; `choices` of a STR ("error|replace|keep", empty if any text will do); `used_by`, the
-calls that take it; `help`, one sentence.
+calls that take it, by the words that docstrings say ("Options: those used by `load`."); `help`, one sentence.
 """
 struct OptionInfo
     key::String

@@ -158,7 +158,7 @@ end
 # ---- shares ----
 
 """
-    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, threads, timeout_ms)
+    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, options…)
 
 The rows of a sparse table that this rank wants, counted before arrays are made for them. Without a keyword these are
 all rows; or
@@ -171,8 +171,8 @@ all rows; or
 
 Rows come in windows of at most `window_rows` rows, so that a table larger than memory can be passed through; with 0 in
 one. Fields: `row_count`, `window_count` (at least 1), `most_rows` of the largest window, `missing_ids` of `ids`. Then
-[`add_table!`](@ref) loads a window. Throws NOT_FOUND (no such table), MISMATCH (two ranks saved one of `ids`), INVALID,
-INCOMPLETE, CORRUPT, FORMAT, GONE, IO.
+[`add_table!`](@ref) loads a window. Options: those used by `share`. Throws NOT_FOUND (no such table), MISMATCH (two
+ranks saved one of `ids`), INVALID, INCOMPLETE, CORRUPT, FORMAT, GONE, IO.
 """
 struct Share <: Resource
     handle::Handle{ckpt_share}

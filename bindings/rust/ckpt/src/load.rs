@@ -75,7 +75,7 @@ impl<'a> Load<'a> {
         Load::new_with(reader, &Options::new())
     }
 
-    /// Options: `timeout_ms`, `verify`, `strict`, `object_policy`, `own_part`, `threads`, `staging_bytes`.
+    /// Options: those used by `load`.
     pub fn new_with(reader: &Reader, options: &Options) -> Result<Self> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns; the load keeps the reader alive.

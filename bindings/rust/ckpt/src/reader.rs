@@ -34,7 +34,7 @@ impl Reader {
         Reader::open_with(store, selector, &Options::new())
     }
 
-    /// Options: `timeout_ms`, `run`, `threads`, `on_damaged`.
+    /// Options: those used by `reader`.
     pub fn open_with(store: &Store, selector: &str, options: &Options) -> Result<Self> {
         let (selector, bag) = (c_text(selector)?, options.bag()?);
         let handle = Handle::make(|out, err| {
@@ -151,8 +151,7 @@ impl Reader {
     }
 
     /// A read-only view of a whole tensor, without a copy. `UNSUPPORTED` unless its bytes are stored raw and in one
-    /// piece. Checksums are verified first unless `verify=0`. Options: `timeout_ms`, `verify`,
-    /// `map_unlocked`, `threads`.
+    /// piece. Checksums are verified first unless `verify=0`. Options: those used by `map`.
     ///
     /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`] cannot.
     ///
@@ -187,7 +186,7 @@ impl Reader {
     }
 
     /// Checks the checkpoint in the background. Damage does not fail the job: its report lists every damage, and an
-    /// empty report means a sound checkpoint. Options: `timeout_ms`, `verify_mode`, `sample_k`, `sample_n`, `threads`.
+    /// empty report means a sound checkpoint. Options: those used by `verify`.
     pub fn verify(&self, options: &Options) -> Result<Job> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns; the job keeps the reader alive.
@@ -197,7 +196,7 @@ impl Reader {
     }
 
     /// Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (`values=1`) the elements. An
-    /// empty report means equal content. Options: `timeout_ms`, `values`, `threads`.
+    /// empty report means equal content. Options: those used by `diff`.
     pub fn diff(&self, other: &Reader, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         Report::make(|out, err| {
@@ -208,9 +207,9 @@ impl Reader {
 
     /// Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
     /// is no checkpoint; the next call goes on with it. One that is there already is fine; the report says what was
-    /// there, and whether the copy is foreign in that store. Options: `timeout_ms`, `check`, `staging_bytes`,
-    /// `threads`. Errors: `EXISTS` (another checkpoint has its name there), `CORRUPT`, `FORMAT`, `INCOMPLETE`, `GONE`,
-    /// `MISMATCH`, `CONFLICT`, `ABORTED`, `COMMIT_UNKNOWN` (copy again).
+    /// there, and whether the copy is foreign in that store. Options: those used by `copy`. Errors: `EXISTS` (another
+    /// checkpoint has its name there), `CORRUPT`, `FORMAT`, `INCOMPLETE`, `GONE`, `MISMATCH`, `CONFLICT`, `ABORTED`,
+    /// `COMMIT_UNKNOWN` (copy again).
     pub fn copy(&self, to: &Store, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         Report::make(|out, err| {
@@ -221,8 +220,7 @@ impl Reader {
 
     /// Writes the checkpoint to `path`, which must not exist, as option `format` says: safetensors, `.pt`, DCP, hfai,
     /// Composer, OLMo, torchtune or RecIS.
-    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `timeout_ms`, `map`, `map_at`,
-    /// `map_back`, `config`, `only`, `exclude`, `cast`, `strict`, `verify_after`.
+    /// Options: those used by `export`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.

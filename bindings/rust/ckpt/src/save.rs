@@ -109,8 +109,7 @@ impl<'a> Save<'a> {
     /// Also fails, and tells the other ranks, if an earlier save of the session failed in the background and nobody was
     /// told of it.
     ///
-    /// Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`, `wait`,
-    /// `keep_last`, `keep_every`, `protect`.
+    /// Options: those used by `save`.
     pub fn new_with(session: &Session, label: &str, step: Option<u64>, options: &Options) -> Result<Self> {
         let (label, step, bag) = (c_text(label)?, step_number(step)?, options.bag()?);
         let handle = Handle::make(|out, err| {

@@ -92,7 +92,7 @@ impl Reader {
         self.share_with(table, rows, &Options::new())
     }
 
-    /// The same with options, such as a job that cancels it. Options: `timeout_ms`, `threads`.
+    /// The same with options, such as a job that cancels it. Options: those used by `share`.
     pub fn share_with(&self, table: &str, rows: &Rowset, options: &Options) -> Result<Share> {
         let bag = options.bag()?;
         let columns = self.columns(table)?.iter().map(|column| (column.name().to_owned(), column.dtype())).collect();
