@@ -13,6 +13,7 @@ if the comment begins with a constant or CKPT_PREFIX_*; `bool` for "1 where"; `n
 `none` for "-1 for none" or "-1 where none". `group` of a value is the comment above it, which is about those that
 follow, too.
 """
+import difflib
 import json
 import os
 import re
@@ -223,6 +224,31 @@ def interface():
     """For the generators: the api.json that CKPT_API names, or that of this tree."""
     named = os.environ.get("CKPT_API")
     return json.loads(Path(named).read_text()) if named else of_sources(Path(__file__).resolve().parents[1])
+
+
+def packed(items, indent, between=", "):
+    """Lines with as many items as fit."""
+    line = indent
+    for item in items:
+        if len(line) + len(item) > 112:
+            yield line.rstrip()
+            line = indent
+        line += item + between
+    yield line.rstrip()
+
+
+def write_or_check(files):
+    """What a generator does with its (path, text): `--check` shows how the files differ, and exits with 1 if so."""
+    wrong = False
+    for path, text in files:
+        before = path.read_text() if path.exists() else ""
+        if sys.argv[1:] != ["--check"]:
+            path.write_text(text)
+        elif before != text:
+            wrong = True
+            lines = before.splitlines(True), text.splitlines(True)
+            sys.stdout.writelines(difflib.unified_diff(*lines, path.name, "from the headers", n=1))
+    sys.exit(wrong)
 
 
 if __name__ == "__main__":

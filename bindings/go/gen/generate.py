@@ -7,7 +7,6 @@ constants for the conformance runner. Needs gofmt.
 
 CKPT_API names the api.json of an installed library; without it the headers of this repository are read.
 """
-import difflib
 import itertools
 import re
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "cmake"))
-from api import interface  # noqa: E402
+from api import interface, packed, write_or_check  # noqa: E402
 
 # enum: Go's type, what its values begin with, how String shows a value: as C spells it ("UPPER"), in lower case, or a
 # function that is written by hand (None).
@@ -77,17 +76,6 @@ def commented(code, text, names):
     if len(words) > 76 or len(code) + len(words) > 104:
         return [*textwrap.wrap(words, 110, initial_indent="\t// ", subsequent_indent="\t// "), code]
     return [f"{code} // {words}" if words else code]
-
-
-def packed(items, indent):
-    """As many on a line as fit."""
-    line = indent
-    for item in items:
-        if len(line) + len(item) > 112:
-            yield line.rstrip()
-            line = indent
-        line += item + ", "
-    yield line.rstrip()
 
 
 def enum_lines(enum, names):
@@ -172,18 +160,5 @@ def generate():
                                                  check=True).stdout
 
 
-def main():
-    wrong = False
-    for path, text in generate():
-        before = path.read_text() if path.exists() else ""
-        if sys.argv[1:] != ["--check"]:
-            path.write_text(text)
-        elif before != text:
-            wrong = True
-            sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), text.splitlines(True), path.name,
-                                                       "from the headers", n=1))
-    sys.exit(wrong)
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check(generate())

@@ -74,21 +74,7 @@ the name of that one, and `alias_offset` the place (from 0) of its first element
 borrowed from the file; [`map_tensor`](@ref) returns it as an array. It is null where the tensor has no address, since
 it lies in several pieces or `tensor_data` is 0: [`load_tensor`](@ref) gives its elements.
 """
-struct FileTensor
-    name::String
-    dtype::DType
-    shape::Vector{Int}
-    strides::Vector{Int}
-    bytes::UInt64
-    data_bytes::UInt64
-    alias_of::Union{String,Nothing}
-    alias_offset::Int64
-    data::Ptr{Cvoid}
-end
-
-FileTensor(raw::ckpt_file_tensor) =
-    FileTensor(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), extents(raw.strides, raw.ndim),
-               raw.bytes, raw.data_bytes, text(raw.alias_of), raw.alias_offset, raw.data)
+FileTensor
 
 Base.size(tensor::FileTensor) = Tuple(reverse(tensor.shape))
 

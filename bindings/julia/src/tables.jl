@@ -104,34 +104,13 @@ end
 A sparse table of a checkpoint: `name`, `id_dtype` (`i64` or `u64`), `row_count` of all ranks, `bucket_count`,
 `column_count`, `bytes` of ids and columns, `stored_bytes` in the parts.
 """
-struct TableInfo
-    name::String
-    id_dtype::DType
-    row_count::Int
-    bucket_count::Int
-    column_count::Int
-    bytes::UInt64
-    stored_bytes::UInt64
-end
-
-TableInfo(raw::ckpt_table_info) =
-    TableInfo(text(raw.name), DType(raw.id_dtype), Int(raw.row_count), Int(raw.bucket_count), Int(raw.column_count),
-              raw.bytes, raw.stored_bytes)
+TableInfo
 
 """
 A column of a sparse table: `name`, `dtype`, `shape` of one row (row-major, as in C; empty for one element),
 `row_bytes`, `stored_bytes` in the parts.
 """
-struct ColumnInfo
-    name::String
-    dtype::DType
-    shape::Vector{Int}
-    row_bytes::Int
-    stored_bytes::UInt64
-end
-
-ColumnInfo(raw::ckpt_column_info) =
-    ColumnInfo(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), Int(raw.row_bytes), raw.stored_bytes)
+ColumnInfo
 
 "All sparse tables, in the order of their names. Their tensors are among `tensors` too."
 function tables(reader::Reader)
