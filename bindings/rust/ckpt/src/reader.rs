@@ -5,18 +5,14 @@ use std::path::Path;
 
 use ckpt_sys as sys;
 
-use crate::dtype::{bytes_of_mut, wrong_elements, AnyBits};
 use crate::error::{check, Result};
 use crate::handle::{c_path, c_text, c_text_or_null, lent, lent_or_none, or_null, sized, Handle, Items};
 use crate::info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, TensorInfo};
 use crate::job::{Job, JobState};
-use crate::load::{Buffers, Load};
-use crate::memory::zeros;
+use crate::memory::Buffers;
 use crate::options::Options;
-use crate::owned::OwnedTensor;
 use crate::report::Report;
 use crate::store::{CheckpointInfo, Store};
-use crate::tensor::{Region, TensorDesc};
 use crate::tree::Tree;
 use crate::view::View;
 
@@ -244,41 +240,6 @@ impl Reader {
             unsafe { sys::ckpt_reader_tree_of_rank(self.handle.get(), or_null(&name), rank, out, err) }
         })
         .map(Tree::from)
-    }
-
-    /// Loads one whole tensor of elements `E`. For many tensors use [`Load`], which plans them together. `MISMATCH` if
-    /// the tensor has other elements, `NOMEM` if it does not fit in memory.
-    pub fn read<E: AnyBits>(&self, name: &str) -> Result<Vec<E>> {
-        let info = self.tensor(name)?;
-        if info.dtype() != E::DTYPE {
-            return Err(wrong_elements::<E>(name, info.dtype()));
-        }
-        let mut data = zeros(info.bytes() as usize / size_of::<E>()).map_err(|error| error.with("tensor", name))?;
-        self.read_whole(&info, bytes_of_mut(&mut data))?;
-        Ok(data)
-    }
-
-    /// Loads one whole tensor of any dtype. `NOMEM` as for [`read`](Self::read).
-    pub fn read_tensor(&self, name: &str) -> Result<OwnedTensor> {
-        let info = self.tensor(name)?;
-        let mut data = zeros(info.bytes() as usize).map_err(|error| error.with("tensor", name))?;
-        self.read_whole(&info, &mut data)?;
-        Ok(OwnedTensor { dtype: info.dtype(), shape: info.shape().to_vec(), data })
-    }
-
-    fn read_whole(&self, info: &TensorInfo<'_>, data: &mut [u8]) -> Result<()> {
-        let mut load = Load::new(self)?;
-        load.add_tensor(info.name(), &TensorDesc::new(info.dtype(), info.shape()).region(Region::Whole), data)?;
-        load.run()
-    }
-
-    /// Loads the shared object `name`, or `rank`'s own. `NOMEM` as for [`read`](Self::read).
-    pub fn read_object(&self, name: &str, rank: u32) -> Result<Vec<u8>> {
-        let mut data = zeros(self.object(name, rank)?.size() as usize)?;
-        let mut load = Load::new(self)?;
-        load.add_object(name, rank, &mut data)?;
-        load.run()?;
-        Ok(data)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::background::{end_and_print, Saves};
 use crate::error::Result;
 use crate::handle::{c_text_or_null, lent, or_null, Handle};
 use crate::job::{Job, JobState};
-use crate::load::Buffers;
+use crate::memory::Buffers;
 use crate::options::Options;
 use crate::store::Store;
 

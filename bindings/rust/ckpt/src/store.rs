@@ -6,8 +6,8 @@ use std::path::Path;
 use ckpt_sys as sys;
 
 use crate::error::{check, Result};
-use crate::handle::{c_path, c_text, sized, text_of, Handle, Items};
-use crate::numbers::{getters, numbers};
+use crate::handle::{c_path, c_text, sized, Handle, Items};
+use crate::numbers::{getters, numbers, text_of};
 use crate::options::Options;
 use crate::report::Report;
 
