@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The interface as data: functions, structs, enums, constants, options, from the headers and options.def.
+"""The interface as data: functions, structs, enums, constants, options, dtypes, from the headers, options.def and
+dtypes.def.
 
-  api.py api.json OPTIONS_DEF HEADER...
+  api.py api.json FOLDER HEADER...        FOLDER has options.def and dtypes.def
 
 The build makes api.json and installs it as share/ckpt/api.json. The bindings generate their raw layers and lists from
 it; tests/abi compares it with what the compiler says. C is read as the headers of ckpt are written: a comment belongs
@@ -12,6 +13,7 @@ if the comment begins with a constant or CKPT_PREFIX_*; `bool` for "1 where"; `n
 `none` for "-1 for none" or "-1 where none". `group` of a value is the comment above it, which is about those that
 follow, too.
 """
+import difflib
 import json
 import os
 import re
@@ -182,7 +184,15 @@ def options_of(text, functions):
         yield option
 
 
-def read(options, *headers):
+def dtypes_of(text):
+    """The rows of dtypes.def: each dtype's names by who calls it so."""
+    for row in re.findall(r"^CKPT_DTYPE_ROW\((.*?)\)", text, flags=re.M):
+        constant, *_, torch, storage, safetensors, numpy = (cell.strip('"') for cell in row.split(", "))
+        names = {"torch": torch, "storage": storage, "safetensors": safetensors, "numpy": numpy}
+        yield {"name": constant, **{whose: name for whose, name in names.items() if name}}
+
+
+def read(folder, *headers):
     """All of it as one dict, as api.json has it."""
     sections = ("constants", "enums", "handles", "callbacks", "structs", "functions")
     api = {"version": "", "headers": [path.name for path in headers], **{section: [] for section in sections}}
@@ -193,7 +203,8 @@ def read(options, *headers):
     number = {constant["name"]: constant["value"] for constant in api["constants"]}
     api["version"] = ".".join(str(number[f"CKPT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
     name_meanings(api)
-    api["options"] = list(options_of(options.read_text(), api["functions"]))
+    api["options"] = list(options_of((folder / "options.def").read_text(), api["functions"]))
+    api["dtypes"] = list(dtypes_of((folder / "dtypes.def").read_text()))
     return api
 
 
@@ -206,13 +217,38 @@ def headers_of(root, of_layers=False):
 
 def of_sources(root):
     """What api.json of a tree of sources has."""
-    return read(root / "src/base/options.def", *headers_of(root))
+    return read(root / "src/base", *headers_of(root))
 
 
 def interface():
     """For the generators: the api.json that CKPT_API names, or that of this tree."""
     named = os.environ.get("CKPT_API")
     return json.loads(Path(named).read_text()) if named else of_sources(Path(__file__).resolve().parents[1])
+
+
+def packed(items, indent, between=", "):
+    """Lines with as many items as fit."""
+    line = indent
+    for item in items:
+        if len(line) + len(item) > 112:
+            yield line.rstrip()
+            line = indent
+        line += item + between
+    yield line.rstrip()
+
+
+def write_or_check(files):
+    """What a generator does with its (path, text): `--check` shows how the files differ, and exits with 1 if so."""
+    wrong = False
+    for path, text in files:
+        before = path.read_text() if path.exists() else ""
+        if sys.argv[1:] != ["--check"]:
+            path.write_text(text)
+        elif before != text:
+            wrong = True
+            lines = before.splitlines(True), text.splitlines(True)
+            sys.stdout.writelines(difflib.unified_diff(*lines, path.name, "from the headers", n=1))
+    sys.exit(wrong)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ enum {
   CKPT_INVALID = 10,     /* an argument, a name or an option is wrong */
   CKPT_UNSUPPORTED = 11, /* valid, but not possible in this build, on this store or for this dtype */
   CKPT_FORKED = 12,      /* called in a child of the process that made the object */
-  CKPT_CANCELLED = 13,   /* ckpt_job_cancel, or freed before its end */
+  CKPT_CANCELLED = 13,   /* the job was cancelled, or freed before its end */
   /* the store */
   CKPT_NOT_FOUND = 20, /* no such checkpoint, tensor, object or file */
   CKPT_EXISTS = 21,    /* it is there already */

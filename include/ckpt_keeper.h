@@ -109,9 +109,10 @@ CKPT_API const char* ckpt_keeper_saved(ckpt_keeper* keeper);
  * is NULL if there is none for "latest". Borrowed until the next call. Statuses: NOT_FOUND, INVALID ("best" of what?),
  * CORRUPT, IO, … */
 CKPT_API ckpt_status ckpt_keeper_find(ckpt_keeper* keeper, const char* selector, const char** id, ckpt_error** err);
-/* The load of what _find gave has failed, with that status and message (nullable). OK: it is damaged, and the next
- * ckpt_keeper_find gives the one before, or this failure if there is none; its step can be saved again. Else the same
- * failure, also if anything but "latest" was asked for, or on_damaged is error. */
+/* The load of what _find gave has failed, with that status and message (nullable). OK: it is damaged, as
+ * GONE and the statuses of the bytes (30 to 39) say, and the next ckpt_keeper_find gives the one before, or this
+ * failure if there is none; its step can be saved again. Else the same failure, also if anything but "latest" was asked
+ * for, or on_damaged is error. */
 CKPT_API ckpt_status ckpt_keeper_pass_over(ckpt_keeper* keeper, ckpt_status status, const char* message,
                                            ckpt_error** err);
 /* The training goes on from this checkpoint. What the run has of later steps stays, until a save has its label.

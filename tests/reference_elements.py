@@ -3,7 +3,9 @@
 Pure functions of bytes and numbers; LZ4 blocks and both filters are decoded here, slowly and without a library.
 """
 import itertools
+import re
 from math import prod
+from pathlib import Path
 
 import xxhash
 
@@ -14,16 +16,22 @@ MAX_IN_MEMORY = 1 << 32  # of this program, not of the format: a view may repeat
 
 # ---- elements and geometry, FORMAT §4 and §5 ----
 
-DTYPES = {0: "i{}", 1: "u{}", 2: "f{}", 4: "bf{}", 5: "c{}", 6: "bool", 7: "f8_e3m4", 8: "f8_e4m3", 9: "f8_e4m3b11fnuz",
-          10: "f8_e4m3fn", 11: "f8_e4m3fnuz", 12: "f8_e5m2", 13: "f8_e5m2fnuz", 14: "f8_e8m0fnu", 15: "f6_e2m3fn",
-          16: "f6_e3m2fn", 17: "f4_e2m1fn"}
-DTYPE_BITS = {0: (4, 8, 16, 32, 64), 1: (4, 8, 16, 32, 64), 2: (16, 32, 64), 4: (16,), 5: (32, 64, 128), 6: (8,),
-              **{code: (8,) for code in range(7, 15)}, 15: (6,), 16: (6,), 17: (4,)}
+def dtypes_of(page):
+    """code -> (the name, the widths that it has), from the table of FORMAT §5."""
+    table = page.partition("| code | bits | dtype |")[2].partition("\n\n")[0]
+    names = {"signed integer": "i{}", "unsigned integer": "u{}", "IEEE float": "f{}", "bfloat16": "bf{}",
+             "complex": "c{}", "bool": "bool"}
+    for code, bits, words in re.findall(r"\| (\d+) \| ([\d ]+?) \| ([^|(]+?) (?=[|(])", table):
+        yield int(code), (names.get(words, words.replace("float", "f").replace(" ", "_")), [*map(int, bits.split())])
+
+
+DTYPES = dict(dtypes_of((Path(__file__).resolve().parents[1] / "schemas" / "FORMAT.md").read_text()))
 
 
 def dtype_name(dtype):
     code, bits = divmod(dtype, 256)
-    return DTYPES[code].format(bits) if bits in DTYPE_BITS.get(code, ()) else f"opaque{code}_{bits}"
+    name, widths = DTYPES.get(code, ("", ()))
+    return name.format(bits) if bits in widths else f"opaque{code}_{bits}"
 
 
 def bytes_of(elements, bits):

@@ -125,11 +125,10 @@ const (
 )
 
 func howBad(err error) int64 {
-	if err == nil {
+	switch status := statusOf(err); {
+	case err == nil:
 		return fine
-	}
-	switch statusOf(err) {
-	case ErrCorrupt, ErrFormat, ErrRevision, ErrIncomplete, ErrGone:
+	case status/10 == ErrCorrupt/10 || status == ErrGone: // as ckpt_keeper_pass_over says
 		return damaged
 	}
 	return failed

@@ -19,9 +19,7 @@ type File struct{ h owned[*C.ckpt_file] }
 // if it calls a function that ckpt does not know, the error is ErrUnsupported and names the function. If somebody
 // truncates the file while it is open, SIGBUS can end the process. Of an address ("https://host/model.pt") the bytes of
 // all tensors are fetched into memory, unless tensor_data is 0: then none are.
-// Options: verify (1, the default: first checks the CRC-32 of every zip entry, which reads the whole file), threads,
-// timeout_ms, tensor_data; map, map_at, map_back, config, prefixes, only, exclude, cast, strict (docs/mappings.md);
-// endpoint, region, path_style, profile (s3); ca_file, http_header (https).
+// Options: those used by file.
 // Errors: ErrNotFound, ErrFormat, ErrUnsupported, ErrCorrupt, ErrGone (https, s3), ErrIO.
 func OpenFile(path string, options Options) (*File, error) {
 	if err := checkLibrary(); err != nil {

@@ -18,9 +18,7 @@ type Votes [C.CKPT_KEEPER_VOTES]int64
 func (v *Votes) c() *C.int64_t { return (*C.int64_t)(unsafe.Pointer(v)) }
 
 // NewKeeper makes the keeper of rank `rank` of `worldSize`; every rank makes one and calls the same, with the same
-// steps. It does not touch the store. Options: run, every, keep_last, keep_every, keep_best, label, on_existing,
-// continue_from, ranks_agree, time_limit, time_margin_ms, on_damaged, timeout_ms. Errors: ErrInvalid (what of the
-// policy is wrong).
+// steps. It does not touch the store. Options: those used by keeper. Errors: ErrInvalid (what of the policy is wrong).
 func NewKeeper(store *Store, rank, worldSize uint32, options Options) (*Keeper, error) {
 	if store == nil {
 		return nil, nilError("store")

@@ -14,7 +14,7 @@ const (
 	// valid, but not possible in this build, on this store or for this dtype
 	ErrUnsupported Status = C.CKPT_UNSUPPORTED
 	ErrForked      Status = C.CKPT_FORKED     // called in a child of the process that made the object
-	ErrCancelled   Status = C.CKPT_CANCELLED  // ckpt_job_cancel, or freed before its end
+	ErrCancelled   Status = C.CKPT_CANCELLED  // the job was cancelled, or freed before its end
 	ErrNotFound    Status = C.CKPT_NOT_FOUND  // no such checkpoint, tensor, object or file
 	ErrExists      Status = C.CKPT_EXISTS     // it is there already
 	ErrGone        Status = C.CKPT_GONE       // the checkpoint was removed while it was being read

@@ -14,7 +14,7 @@ type Load struct {
 	memory *memory
 }
 
-// NewLoad makes a load. Options: timeout_ms, verify, strict, object_policy, own_part, threads, staging_bytes.
+// NewLoad makes a load. Options: those used by load.
 func NewLoad(reader *Reader, options Options) (*Load, error) {
 	if reader == nil {
 		return nil, nilError("reader")

@@ -13,8 +13,9 @@ import (
 )
 
 // Options are the named settings of one call: {"keep_last": 3, "compression": "auto"}. Values are integers of any Go
-// type, bools (1 and 0) and strings. A call reads the keys that its comment lists and ignores the others; unknown keys
-// and values out of range are ErrInvalid. nil means the defaults. [KnownOptions] lists all options.
+// type, bools (1 and 0) and strings. nil means the defaults. Unknown keys and values out of range are ErrInvalid. A
+// call reads its own keys and ignores the others: "Options: those used by save" are those of [KnownOptions] whose
+// UsedBy has that word; `ckpt help options` prints them.
 type Options map[string]any
 
 // bag is the C object for one call.

@@ -13,8 +13,8 @@ import (
 type Reader struct{ h owned[*C.ckpt_reader] }
 
 // OpenReader opens the checkpoint that `selector` names, as in [Store.Find]. It reads and checks the manifest, no
-// tensor data. [Reader.Report] says which newer checkpoints were passed over. Options: timeout_ms, run, threads,
-// on_damaged. Errors: ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision, ErrAborted, ErrGone, ErrIO.
+// tensor data. [Reader.Report] says which newer checkpoints were passed over. Options: those used by reader. Errors:
+// ErrNotFound, ErrIncomplete, ErrCorrupt, ErrFormat, ErrRevision, ErrAborted, ErrGone, ErrIO.
 func OpenReader(store *Store, selector string, options Options) (*Reader, error) {
 	if store == nil {
 		return nil, nilError("store")
@@ -177,8 +177,8 @@ func (r *Reader) ReadObject(ctx context.Context, name string, rank uint32) ([]by
 
 // Map returns a view of a whole tensor without a copy. It verifies the checksums first unless verify=0. A mapped file
 // on a failing disk can end the process with SIGBUS; a Load cannot. Nor is a store mapped where locks are not seen by
-// other machines, unless map_unlocked=1. Options: timeout_ms, verify, map_unlocked, threads. Errors: ErrNotFound,
-// ErrUnsupported (the bytes are not stored raw and in one piece, or no lock keeps them), ErrCorrupt, ErrGone, ErrIO.
+// other machines, unless map_unlocked=1. Options: those used by map. Errors: ErrNotFound, ErrUnsupported (the bytes are
+// not stored raw and in one piece, or no lock keeps them), ErrCorrupt, ErrGone, ErrIO.
 func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*MappedTensor, error) {
 		var data unsafe.Pointer
@@ -194,8 +194,8 @@ func (r *Reader) Map(tensor string, options Options) (*MappedTensor, error) {
 // Verify checks the checkpoint in the background: verify_mode "full" reads every byte of every part, "quick" only
 // sizes, headers, trailers and indexes, "sample" every sample_n-th chunk, beginning with number sample_k. Damage does
 // not end the job: it ends well, and [Job.Report] lists every damage. An empty report means a sound checkpoint.
-// Cancelling the context cancels the job; if it is done already, Verify returns ErrCancelled. Options: timeout_ms,
-// verify_mode, sample_k, sample_n, threads. Errors of the job: ErrIO, ErrGone, ErrCancelled.
+// Cancelling the context cancels the job; if it is done already, Verify returns ErrCancelled. Options: those used by
+// verify. Errors of the job: ErrIO, ErrGone, ErrCancelled.
 func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 	return withOptions(&r.h, options, func(reader *C.ckpt_reader, bag *C.ckpt_options, _ cTexts) (*Job, error) {
 		if err := beforehand(ctx, "verification"); err != nil {
@@ -211,8 +211,8 @@ func (r *Reader) Verify(ctx context.Context, options Options) (*Job, error) {
 }
 
 // Diff compares two checkpoints: names, dtypes, shapes, objects and attributes, then (values=1) the elements. An empty
-// report means equal content. The context cancels it. Options: timeout_ms, values, threads. Errors: ErrCorrupt, ErrIO,
-// ErrGone, ErrCancelled.
+// report means equal content. The context cancels it. Options: those used by diff. Errors: ErrCorrupt, ErrIO, ErrGone,
+// ErrCancelled.
 func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Report, error) {
 	if other == nil {
 		return Report{}, nilError("other reader")
@@ -243,9 +243,9 @@ func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Repo
 
 // Copy makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
 // is no checkpoint; the next call goes on with it. One that is there already is fine. The report says what was there,
-// and whether the copy is foreign in that store. The context cancels it. Options: timeout_ms, check, staging_bytes,
-// threads. Errors: ErrExists (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone,
-// ErrMismatch, ErrConflict, ErrAborted, ErrCommitUnknown (copy again), ErrNoSpace, ErrIO, ErrCancelled.
+// and whether the copy is foreign in that store. The context cancels it. Options: those used by copy. Errors: ErrExists
+// (another checkpoint has its name there), ErrCorrupt, ErrFormat, ErrIncomplete, ErrGone, ErrMismatch, ErrConflict,
+// ErrAborted, ErrCommitUnknown (copy again), ErrNoSpace, ErrIO, ErrCancelled.
 func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, error) {
 	if to == nil {
 		return Report{}, nilError("store")
@@ -268,9 +268,8 @@ func (r *Reader) Copy(ctx context.Context, to *Store, options Options) (Report, 
 // `path`): "safetensors", "pt" (its main tree, for torch.load(weights_only=True)), "hfai", "dcp", "composer", "olmo",
 // "olmo-safetensors", "torchtune", "meta" or "recis". It leaves out what the format cannot hold. The context cancels
 // it; then nothing is at `path`.
-// Options: format, shards, shard_bytes, at, opaque, threads, timeout_ms, map, map_at, map_back, config, only, exclude,
-// cast, strict (docs/mappings.md), verify_after. Errors: ErrExists, ErrNotFound (at), ErrUnsupported (a dtype, or an
-// object's class, in detail "found"), ErrMismatch, ErrFormat, ErrInvalid, ErrCorrupt, ErrCancelled, ErrIO, ErrNoSpace.
+// Options: those used by export. Errors: ErrExists, ErrNotFound (at), ErrUnsupported (a dtype, or an object's class, in
+// detail "found"), ErrMismatch, ErrFormat, ErrInvalid, ErrCorrupt, ErrCancelled, ErrIO, ErrNoSpace.
 func (r *Reader) Export(ctx context.Context, path string, options Options) error {
 	call := func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (struct{}, error) {
 		var cerr *C.ckpt_error

@@ -16,9 +16,7 @@ type Store struct{ h owned[*C.ckpt_store] }
 // opened by their ids), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends
 // with the last of them). It returns ErrUnsupported if the loaded library does
 // not have the API of the headers; so do the functions that make a File or a Tree.
-// Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store on a server: a directory of this
-// machine that keeps what loads read, which is made then); endpoint, region, path_style, profile, conditional_puts,
-// prune_grace_ms (s3); ca_file (s3, https); http_header (https); timeout_ms (also of lists and removals).
+// Options: those used by store.
 func OpenStore(uri string, options Options) (*Store, error) {
 	if err := checkLibrary(); err != nil {
 		return nil, err
@@ -108,7 +106,7 @@ func (s *Store) Runs() ([]RunInfo, error) {
 // foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
 // give every rank the resulting ID: a later call may find a newer checkpoint. Newer checkpoints that cannot be loaded
 // are passed over and counted in PassedOver. With on_damaged=error the error is what is wrong with the newest.
-// Options: timeout_ms, run, on_damaged. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
+// Options: those used by find. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
 func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
@@ -141,9 +139,8 @@ func (s *Store) Remove(id string) error {
 // Prune applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
 // ("step-100"); others ("best") stay. It keeps the newest keep_last, every step that keep_every divides, the labels in
 // protect, whatever a reader holds, and always the newest one that is sound. The report lists what was removed, and
-// what was kept and why; with dry_run, what would be. The context cancels it between two checkpoints. Options:
-// timeout_ms, run, keep_last, keep_every, protect, dry_run. Errors: ErrInvalid (keep_every or protect without
-// keep_last), ErrCancelled, ErrIO.
+// what was kept and why; with dry_run, what would be. The context cancels it between two checkpoints. Options: those
+// used by prune. Errors: ErrInvalid (keep_every or protect without keep_last), ErrCancelled, ErrIO.
 func (s *Store) Prune(ctx context.Context, options Options) (Report, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		_ cTexts) (Report, error) {
@@ -155,9 +152,9 @@ func (s *Store) Prune(ctx context.Context, options Options) (Report, error) {
 }
 
 // Repair rebuilds a lost or damaged manifest of directory `id` from its parts, byte for byte. It never replaces a
-// readable one. An attempt that never committed needs force=1. By default it is a dry run. Options: timeout_ms, dry_run
-// (default 1 here), force. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted,
-// ErrCancelled (by the context), ErrIO.
+// readable one. An attempt that never committed needs force=1. By default it is a dry run. Options: those used by
+// repair. Errors: ErrExists (sound already), ErrIncomplete, ErrMismatch, ErrCorrupt, ErrAborted, ErrCancelled (by the
+// context), ErrIO.
 func (s *Store) Repair(ctx context.Context, id string, options Options) (Report, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,
 		in cTexts) (Report, error) {
@@ -173,9 +170,7 @@ func (s *Store) Repair(ctx context.Context, id string, options Options) (Report,
 // import: then of run "import". The content decides what it is; no code is run. A `step` of -1 means none. Imports
 // into one run take turns. If somebody truncates the file meanwhile, SIGBUS can end the process. The path may be the
 // address of a file on a web server ("https://host/model.safetensors"), or of a file or directory on an object store
-// ("s3://bucket/run7/checkpoint-500"). Options: run, verify, on_existing, compression, threads, timeout_ms,
-// verify_after; map, map_at, map_back, config, prefixes, only, exclude, cast, strict (docs/mappings.md); endpoint,
-// region, path_style, profile (s3); ca_file, http_header (https). Errors: ErrNotFound, ErrFormat, ErrUnsupported,
+// ("s3://bucket/run7/checkpoint-500"). Options: those used by import. Errors: ErrNotFound, ErrFormat, ErrUnsupported,
 // ErrCorrupt, ErrExists, ErrTimeout, ErrFenced, ErrCancelled (by the context), ErrGone (https, s3), ErrIO, ErrNoSpace.
 func (s *Store) Import(ctx context.Context, path, label string, step int64, options Options) (CheckpointInfo, error) {
 	return withContextAndOptions(ctx, &s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options,

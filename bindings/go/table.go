@@ -314,7 +314,7 @@ type Share struct {
 }
 
 // Share finds and counts rows of a sparse table. It reads what tells where buckets begin; of RowsMod all ids, of
-// RowsByID those near to what is looked for. The context cancels it. Options: timeout_ms, threads. Errors: ErrNotFound
+// RowsByID those near to what is looked for. The context cancels it. Options: those used by share. Errors: ErrNotFound
 // (no such table), ErrMismatch (two ranks saved an id of the list), ErrInvalid, ErrIncomplete, ErrCorrupt, ErrFormat,
 // ErrGone, ErrIO, ErrCancelled.
 func (r *Reader) Share(ctx context.Context, table string, rows Rowset, options Options) (*Share, error) {

@@ -45,10 +45,7 @@ Attributes attributes_of(const Moment& now, bool kept, const std::optional<Best>
 
 // ---- what the store has ----
 
-bool is_damage(ckpt_status code) {
-  return code == CKPT_CORRUPT || code == CKPT_FORMAT || code == CKPT_REVISION || code == CKPT_INCOMPLETE ||
-         code == CKPT_GONE;
-}
+bool is_damage(ckpt_status code) { return code / 10 == CKPT_CORRUPT / 10 || code == CKPT_GONE; }
 
 Result<std::vector<checkpoint::CheckpointEntry>> list_run(const checkpoint::Places& places, std::string_view run) {
   auto listed = checkpoint::list_places(places);

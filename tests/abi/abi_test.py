@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "cmake"))
 from api import headers_of, read  # noqa: E402
 
 HEADERS = headers_of(ROOT, of_layers=True)
-API = read(ROOT / "src/base/options.def", *HEADERS)
+API = read(ROOT / "src/base", *HEADERS)
 LAYOUT = Path(__file__).with_name("layout.txt")
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Compares every list of options with src/base/options.def, and tables of dtypes and statuses with the enums of ckpt.h.
+"""Compares lists of options with src/base/options.def, and tables of dtypes and statuses with the enums of ckpt.h.
 
-  lists_test.py options     the "Options:" lines of headers and bindings, documents, the conformance scenario, and
-                            whether each call uses what its rows give it
-  lists_test.py dtypes      the engine's table
-  lists_test.py statuses    the engine's table, Python's exceptions, the conformance scenario
+  lists_test.py options     the "Options:" lines of headers and bindings, documents, and whether each call uses what its
+                            rows give it
+  lists_test.py dtypes      the engine's table and FORMAT.md's
+  lists_test.py statuses    the engine's table
   lists_test.py self-test   proves that a key or dtype that is missing, extra or wrong is found
 
-Which call an "Options:" line is about: the first one after it in the file that takes options. That a call reads no
-more than options.def says is proved by the compiler (cmake/call_options.py).
+Which call an "Options:" line is about: the first one after it in the file that takes options. Bindings name the call
+in it as options.def does: "Options: those used by save". That a call reads no more than options.def says is proved by
+the compiler (cmake/call_options.py).
 """
 import re
 import sys
@@ -18,9 +19,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "cmake"))
 from api import headers_of, of_sources, read  # noqa: E402
-
-SCENARIOS = "tests/conformance/scenarios"
-
 
 def differences(where, expected, found, what):
     """One line for each key that only one side has, or whose values differ."""
@@ -43,38 +41,22 @@ def calls_of(api):
 
 
 def listed_options(text, calls):
-    """(C function, keys) of every "Options:" line, and of the keywords in signatures of Julia's documentation."""
+    """(C function, keys or call) of every "Options:" line."""
     plain = re.sub(r"\n[ \t]*(?:\*|//[/!]?)[ \t]?", "\n", text)
-    found, known = [], {key for keys in calls.values() for key in keys}
-    for match in re.finditer(r"\bOptions:(?=\s+[`a-z])(?! as those)", plain):
-        sentence = re.sub(r"\([^()]*\)", "", plain[match.end():match.end() + 900]).split(".")[0]
-        found.append((match.end(), re.findall(r"\w+", sentence)))
-    for match in re.finditer(r"^    [\w.]+\([^;()\n]*; ([^()\n]*)\)", plain, flags=re.M):
-        found.append((match.end(), [key for key in re.findall(r"(\w+)(?: = [^,]+)?", match.group(1)) if key in known]))
     pattern = re.compile(r"\b(" + "|".join(calls) + r")\(")
-    for end, keys in found:
-        call = pattern.search(plain, end)
-        if call and keys:
-            yield call.group(1), keys
+    for match in re.finditer(r"\bOptions:(?=\s+[`a-z])(?! as those)(?!\s+those\s+of)", plain):
+        sentence = re.sub(r"\([^()]*\)", "", plain[match.end():match.end() + 900]).split(".")[0]
+        if call := pattern.search(plain, match.end()):
+            yield call.group(1), re.findall(r"\w+", re.sub(r"^\s+those\s+used\s+by\s", "", sentence))
 
 
 def check_lists(where, text, calls, complete):
-    """`complete`: the calls that this file must have a list for."""
+    """`calls`: what the line of each has to say; `complete`: those that this file must have a line for."""
     seen = set()
     for call, keys in listed_options(text, calls):
         seen.add(call)
         yield from differences(where, calls[call], dict.fromkeys(keys, True), f"{call}: option")
     yield from (f"{where}: {call}: no \"Options:\" line" for call in sorted(set(complete) - seen))
-
-
-def check_scenario(where, text, options):
-    def word(value):
-        return str(value).replace(" ", "%20") or "%"
-    found = dict(re.findall(r"^option (\w+) (.*)$", text, flags=re.M))
-    fields = ("kind", "min", "max", "fallback", "choices", "used_by")
-    expected = {option["key"]: " ".join(f"{f}={word({'choices': '', **option}[f])}" for f in fields
-                                        if f in option or f == "choices") for option in options}
-    yield from differences(where, expected, found, "option")
 
 
 def parts_of(root):
@@ -131,28 +113,24 @@ def check_options():
     for header in headers_of(ROOT):
         complete = {f["name"] for f in api["functions"] if f["header"] == header.name} & set(calls)
         yield from check_lists(header.relative_to(ROOT), header.read_text(), calls, complete)
-    languages = {".go", ".rs", ".jl", ".hpp", ".h", ".cpp", ".py"}
+    words = {call: {word: True} for option in api["options"]
+             for word, call in zip(option["used_by"].split(), option["calls"])}
     for path in sorted((ROOT / "bindings").rglob("*")):
-        if path.suffix in languages and not {"tests", "test", "target"} & set(path.parts):
+        if path.suffix in {".go", ".rs", ".jl"} and not {"tests", "test", "target"} & set(path.parts):
             text = path.read_text()
-            # Go, Rust and Julia list the keys of each call; C++ and Python refer to the header.
             complete = re.findall(rf"(?:\bC\.|\bsys::|-> )({'|'.join(calls)})\(", text)
-            yield from check_lists(path.relative_to(ROOT), text, calls, complete)
+            yield from check_lists(path.relative_to(ROOT), text, words, complete)
     for path in [ROOT / "README.md", *ROOT.glob("*/*.md"), *ROOT.glob("*/*/*.md")]:
         for key in re.findall(r"\boptions? `(\w+)", path.read_text()):
             if key not in keys:
                 yield f"{path.relative_to(ROOT)}: option {key} is extra"
-    scenario = f"{SCENARIOS}/options.txt"
-    yield from check_scenario(scenario, (ROOT / scenario).read_text(), api["options"])
     yield from check_used("src/base/options.def", api["options"], list(parts_of(ROOT)))
 
 
 # ---- dtypes and statuses ----
-# Where each language has its table, and what its rows look like: the name of the constant, then its number or the C
-# constant that it stands for.
-DTYPE_TABLES = {
-    "src/base/dtypes.def": r'^CKPT_DTYPE_ROW\((?P<number>\w+), "(?P<name>\w+)"',
-}
+# Where each table is, and what its rows look like: the name, then the number or the constant that it stands for.
+DTYPES_DEF = r'^CKPT_DTYPE_ROW\((?P<number>\w+), "(?P<name>\w+)"'
+STATUS_NAMES = r"CKPT_NAME\((?P<name>(?P<number>[A-Z_]+))\)"
 
 
 def constants_of(api, kind):
@@ -161,12 +139,12 @@ def constants_of(api, kind):
     return {value["name"].removeprefix(enum["prefix"]): value["value"] for value in enum["values"]}
 
 
-# The conformance scenario compares the constants of each language with its lines.
-STATUS_TABLES = {
-    "src/base/status.cpp": r"CKPT_NAME\((?P<name>(?P<number>[A-Z_]+))\)",
-    "bindings/python/src/ckpt/errors.py": r"^    Status\.(?P<name>(?P<number>\w+)): \w+,$",
-    f"{SCENARIOS}/status.txt": r"^status (?P<name>(?!UNKNOWN)\w+) (?P<number>\d+)$",
-}
+def check_format(where, text, dtypes):
+    """The table of FORMAT.md: codes with the widths that they have, two in a row."""
+    table = text.partition("| code | bits | dtype |")[2].partition("\n\n")[0]
+    found = {int(code) * 256 + int(bits): True for code, widths in re.findall(r"\| (\d+) \| ([\d ]+?) \|", table)
+             for bits in widths.split()}
+    yield from differences(where, dict.fromkeys(dtypes.values(), True), found, "dtype")
 
 
 def plain_name(name):
@@ -188,16 +166,15 @@ def check_table(where, text, pattern, constants, what="dtype"):
 
 def check_dtypes():
     dtypes = constants_of(of_sources(ROOT), "dtype")
-    for where, pattern in DTYPE_TABLES.items():
-        yield from check_table(where, (ROOT / where).read_text(), pattern, dtypes)
+    where, page = "src/base/dtypes.def", "schemas/FORMAT.md"
+    yield from check_table(where, (ROOT / where).read_text(), DTYPES_DEF, dtypes)
+    yield from check_format(page, (ROOT / page).read_text(), dtypes)
 
 
 def check_statuses():
     statuses = constants_of(of_sources(ROOT), "status")
-    for where, pattern in STATUS_TABLES.items():
-        # No exception is for OK.
-        expected = {name: number for name, number in statuses.items() if name != "OK" or not where.endswith(".py")}
-        yield from check_table(where, (ROOT / where).read_text(), pattern, expected, "status")
+    where = "src/base/status.cpp"
+    yield from check_table(where, (ROOT / where).read_text(), STATUS_NAMES, statuses, "status")
 
 
 # ---- self-test ----
@@ -213,10 +190,8 @@ CKPT_API ckpt_status ckpt_save_run(ckpt_save *save);
  * run. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_options *options);
 """
-SCENARIO = """option wait kind=INT min=0 max=1 fallback=1 choices=% used_by=save
-option run kind=STR fallback=main choices=% used_by=save%20find
-"""
-JULIA = '"""\n    find_it(store, selector = "latest"; run = "main")\n"""\nf() = ckpt_store_find(1)\n'
+JULIA = '"""\nFinds one. Options: those used\nby `find`. Throws IO.\n"""\nf() = ckpt_store_find(1)\n'
+FORMAT = "| code | bits | dtype | code | bits | dtype |\n| 0 | 4 | integer | 12 | 8 | float |\n\n| 1 | 8 |\n"
 HELD = """struct Request {
   SaveOptions options;
 };
@@ -234,25 +209,26 @@ UNREADABLE = ("#define CKPT_X 0xff\n", "#define CKPT_X (1 << 3)\n", "int32_t ckp
               "typedef struct ckpt_x {\n  int32_t a : 3;\n} ckpt_x;\n")
 DTYPES = {"I4": 0x0004, "F8_E5M2": 0x0c08}
 STATUSES = {"OK": 0, "IO": 50}
-STATUS_ROWS = "status OK 0\nstatus IO 50\nstatus UNKNOWN 1\n"
+STATUS_ROWS = "    CKPT_NAME(OK);\n    CKPT_NAME(IO);\n"
 ROWS = 'CKPT_DTYPE_ROW(I4, "i4", 0)\nCKPT_DTYPE_ROW(F8_E5M2, "f8_e5m2", 0)\n'
 
 
 def api_of(options, header):
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "options.def").write_text(options)
+        (Path(folder) / "dtypes.def").write_text("")
         (Path(folder) / "ckpt.h").write_text(header)
-        return read(Path(folder) / "options.def", Path(folder) / "ckpt.h")
+        return read(Path(folder), Path(folder) / "ckpt.h")
 
 
 def self_test():
-    def problems(options=DEF, header=HEADER, scenario=SCENARIO, julia=JULIA, table=ROWS, statuses=STATUS_ROWS,
-                 parts=PARTS):
+    def problems(options=DEF, header=HEADER, julia=JULIA, table=ROWS, page=FORMAT, statuses=STATUS_ROWS, parts=PARTS):
         api = api_of(options, VERSION + HEADER)
-        calls, pattern = calls_of(api), DTYPE_TABLES["src/base/dtypes.def"]
-        return [*check_lists("header", header, calls, calls), *check_lists("julia", julia, calls, ()),
-                *check_scenario("scenario", scenario, api["options"]), *check_table("table", table, pattern, DTYPES),
-                *check_table("statuses", statuses, STATUS_TABLES[f"{SCENARIOS}/status.txt"], STATUSES, "status"),
+        calls = calls_of(api)
+        return [*check_lists("header", header, calls, calls),
+                *check_lists("julia", julia, {"ckpt_store_find": {"find": True}}, {"ckpt_store_find"}),
+                *check_table("table", table, DTYPES_DEF, DTYPES), *check_format("page", page, DTYPES),
+                *check_table("statuses", statuses, STATUS_NAMES, STATUSES, "status"),
                 *check_used("def", api["options"], parts)]
 
     def changed(old, new):
@@ -260,8 +236,7 @@ def self_test():
     cases = [
         ({}, []),
         ({"options": DEF + 'CKPT_OPTION_INT(more, 1, 0, 1, "find", "")\n'},
-         ["header: ckpt_store_find: option more is missing", "julia: ckpt_store_find: option more is missing",
-          "scenario: option more is missing", "def: find: option more is not used"]),
+         ["header: ckpt_store_find: option more is missing", "def: find: option more is not used"]),
         ({"options": DEF + DEF.split("\n")[1] + "\n"}, ["def: option run has two rows"]),
         (changed("r.options.wait", "Other{.wait = 1}"), ["def: save: option wait is not used"]),
         (changed("r.options.wait", "given.wait"), ["def: save: option wait is not used"]),
@@ -271,15 +246,16 @@ def self_test():
          ["header: ckpt_save_new: option run is missing", "header: ckpt_save_new: option what is extra"]),
         ({"header": HEADER.replace("Options:\n", "Options are many\n")},
          ['header: ckpt_store_find: no "Options:" line']),
-        ({"julia": JULIA.replace("; run", "; run, wait")}, ["julia: ckpt_store_find: option wait is extra"]),
-        ({"scenario": SCENARIO.replace("min=0", "min=2")},
-         ["scenario: option wait is kind=INT min=2 max=1 fallback=1 choices=% used_by=save, "
-          "expected kind=INT min=0 max=1 fallback=1 choices=% used_by=save"]),
+        ({"julia": JULIA.replace("find`", "save`")},
+         ["julia: ckpt_store_find: option find is missing", "julia: ckpt_store_find: option save is extra"]),
+        ({"julia": JULIA.replace("Options:", "Options")}, ['julia: ckpt_store_find: no "Options:" line']),
+        ({"page": FORMAT.replace("| 4 |", "| 4 16 |")}, ["page: dtype 16 is extra"]),
+        ({"page": FORMAT.replace("| 12 |", "| 13 |")}, ["page: dtype 3080 is missing", "page: dtype 3336 is extra"]),
         ({"table": ROWS.replace("(I4", "(I8")}, ["table: dtype I4 is None, expected 4"]),
         ({"table": ROWS * 2}, ["table: dtype I4 is there twice", "table: dtype F8E5M2 is there twice"]),
         ({"table": ROWS.replace("I4", "U4").replace("i4", "u4")},
          ["table: dtype I4 is missing", "table: dtype U4 is extra"]),
-        ({"statuses": STATUS_ROWS.replace("IO 50", "INPUT 51")},
+        ({"statuses": STATUS_ROWS.replace("IO", "INPUT")},
          ["statuses: status INPUT is extra", "statuses: status IO is missing"]),
     ]
     for text in UNREADABLE:

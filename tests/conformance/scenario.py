@@ -1,15 +1,29 @@
 """The lines of scenarios: checked against the table of commands in commands.md, and ready to be sent to a runner."""
 import functools
 import re
+import sys
 import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Variables of all scenarios: the folder of PyTorch's files, the folder of tests, and the longest valid name.
-VARIABLES = {"FILES": str(HERE.parents[1] / "bindings" / "torch" / "tests" / "files"), "TESTS": str(HERE.parent),
-             "LONG": "n" * 4096}
-HEADER = HERE.parents[1] / "include" / "ckpt.h"
+ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "cmake"))
+from api import of_sources  # noqa: E402
+
+API = of_sources(ROOT)
+
+
+def values_of(kind):
+    """(name without its prefix, number) of an enum's values."""
+    enum = next(enum for enum in API["enums"] if enum["name"] == kind)
+    return [(value["name"].removeprefix(enum["prefix"]), value["value"]) for value in enum["values"]]
+
+
+# Variables of all scenarios: the folder of PyTorch's files, the folder of tests, the longest valid name, and how many
+# tensors there are with one for each dtype and 4 or 14 others.
+VARIABLES = {"FILES": str(ROOT / "bindings" / "torch" / "tests" / "files"), "TESTS": str(HERE.parent),
+             "LONG": "n" * 4096, **{f"DTYPES{more}": str(len(values_of("dtype")) + more) for more in (4, 14)}}
 SENT = {"equal": "same", "differ": "same", "store.list": "store.states"}  # commands that ask a runner for another one
 INTEGERS = set("N BITS BYTES COUNT INDEX NODE NUMBER OFFSET PARENT RANK SEED SIZE STEP WORLD".split())
 
@@ -201,15 +215,24 @@ def read_line(source, folder, variables):
     return Line(words, folder, dict(variables)) if words else None
 
 
+def seven_elements(number):
+    """Their bytes, as hexadecimal digits. Packed ones end in the middle of a byte, whose other bits are 0."""
+    bits = 7 * (number % 256)
+    value = sum((number + 89 * at) % 256 << 8 * at for at in range(-(-bits // 8))) % 2**bits
+    return value.to_bytes(-(-bits // 8), "little").hex()
+
+
 @functools.lru_cache
 def lists():
     """What `each` goes through: its name, then the variables of each turn."""
-    found = re.findall(r"CKPT_DTYPE_(\w+) = (0x\w+)", HEADER.read_text(encoding="utf-8"))
-    dtypes = [{"D": name.lower(), "CODE": str(int(number, 16)), "BITS": str(int(number, 16) % 256)}
-              for name, number in found]
-    for dtype in dtypes:  # the bytes of 7 and of 64 elements
-        dtype.update({f"BYTES{count}": str(-(-count * int(dtype["BITS"]) // 8)) for count in (7, 64)})
-    return {"dtype": dtypes, "whole": [dtype for dtype in dtypes if int(dtype["BITS"]) % 8 == 0]}
+    return {
+        "dtype": [{"D": name.lower(), "CODE": str(number), "BITS": str(number % 256), "SEVEN": seven_elements(number),
+                   **{f"BYTES{count}": str(-(-count * (number % 256) // 8)) for count in (7, 64)}}
+                  for name, number in values_of("dtype")],
+        "status": [{"NAME": name, "NUMBER": str(number)} for name, number in values_of("status")],
+        **{kind: [{key.upper(): str(value) for key, value in option.items()} for option in API["options"]
+                  if option["kind"] == kind] for kind in ("INT", "STR")},
+    }
 
 
 def without_each(words):

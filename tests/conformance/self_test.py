@@ -24,6 +24,7 @@ MISTAKES = {
     "memory c -9223372036854775809 1": "an integer", "memory c 007 1": "an integer", "job.stats j threads>=x": "'x'",
     "memory.hex c 0": "hex", "memory.hex c 0g": "hex", "tree.float t 1.5.": "1.5.", "load.tensors l 1 w u8 2y m": "2y",
     "save.tensor s w u8 4 m box=4": "expected SHAPE:SHAPE, found '4'", "save.tensor s w u8 4 m flat=1:-": "an integer",
+    "each colour free a": "each dtype or status or INT or STR", "each dtype": "and a line; found 'each dtype'",
     "free a ->": "a status", "free a -> GONE tensor": "found 'tensor'",
 }
 SCENARIO_TEXT = """# $A has a blank, $B is decoded where it stands

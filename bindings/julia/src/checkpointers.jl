@@ -169,8 +169,9 @@ end
 
 const FINE, DAMAGED, FAILED = 0, 1, 2  # what became of a load, in all ranks the worst
 
+# As ckpt_keeper_pass_over says.
 is_damage(failed) =
-    failed isa CkptError && failed.status in (:CORRUPT, :FORMAT, :REVISION, :INCOMPLETE, :GONE)
+    failed isa CkptError && (failed.code ÷ 10 == CKPT_CORRUPT ÷ 10 || failed.code == CKPT_GONE)
 
 # The step of this checkpoint; nothing if it is damaged and the one before may do. The same on all ranks.
 function load_found(load, checkpointer, found)

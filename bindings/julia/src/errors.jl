@@ -61,6 +61,9 @@ function name_of(table, number::Integer)
     return Int(number)
 end
 
+# The flags that a number has.
+names_of(table, flags) = [name for (name, bit) in table if flags & UInt32(bit) != 0]
+
 function number_of(table, name::Symbol)
     for (known, number) in table
         known === name && return number

@@ -14,9 +14,8 @@ another layout that [`import_checkpoint`](@ref) takes. No code in it is run, and
 one piece can be mapped ([`map_tensor`](@ref)). One that is cut into several pieces, as those of DCP are, has no
 address: [`load_tensor`](@ref) and [`read_tensor!`](@ref) give the elements of any. Of an address
 (`"https://host/model.pt"`) the bytes of all tensors are fetched, unless `tensor_data` is 0: then only what is read is.
-Options: `verify`, `threads`, `timeout_ms`, `tensor_data`, `map`, `map_at`, `map_back`, `config`, `prefixes`, `only`,
-`exclude`, `cast`, `strict`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND,
-FORMAT, UNSUPPORTED (the error names the function that a pickle calls), CORRUPT, GONE, IO.
+Options: those used by `file`. Throws NOT_FOUND, FORMAT, UNSUPPORTED (the error names the function that a pickle
+calls), CORRUPT, GONE, IO.
 """
 struct File <: Resource
     handle::Handle{ckpt_file}
@@ -75,21 +74,7 @@ the name of that one, and `alias_offset` the place (from 0) of its first element
 borrowed from the file; [`map_tensor`](@ref) returns it as an array. It is null where the tensor has no address, since
 it lies in several pieces or `tensor_data` is 0: [`load_tensor`](@ref) gives its elements.
 """
-struct FileTensor
-    name::String
-    dtype::DType
-    shape::Vector{Int}
-    strides::Vector{Int}
-    bytes::UInt64
-    data_bytes::UInt64
-    alias_of::Union{String,Nothing}
-    alias_offset::Int64
-    data::Ptr{Cvoid}
-end
-
-FileTensor(raw::ckpt_file_tensor) =
-    FileTensor(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), extents(raw.strides, raw.ndim),
-               raw.bytes, raw.data_bytes, text(raw.alias_of), raw.alias_offset, raw.data)
+FileTensor
 
 Base.size(tensor::FileTensor) = Tuple(reverse(tensor.shape))
 

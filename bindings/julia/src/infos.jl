@@ -23,58 +23,14 @@ One checkpoint of a store, or an attempt at one.
   clock
 * `passed_over`: found or opened by a selector, how many newer checkpoints of the run cannot be loaded
 """
-struct CheckpointInfo
-    id::String
-    label::String
-    run::String
-    step::Union{Int64,Nothing}
-    state::Union{Symbol,Int}
-    flags::Vector{Symbol}
-    revision::Int
-    token::UInt64
-    attempt::UInt64
-    sequence::UInt64
-    bytes::UInt64
-    tensor_count::Int
-    object_count::Int
-    part_count::Int
-    world_size::Int
-    created_unix_ms::UInt64
-    save_id::String
-    store_id::String
-    session_id::String
-    writer::String
-    passed_over::Int
-end
-
-function CheckpointInfo(raw::ckpt_checkpoint_info)
-    flags = [name for (name, bit) in CHECKPOINT_FLAGS if raw.flags & UInt32(bit) != 0]
-    return CheckpointInfo(text(raw.id), text(raw.label), text(raw.run), raw.step < 0 ? nothing : raw.step,
-                          name_of(CHECKPOINT_STATES, raw.state), flags, Int(raw.revision), raw.token, raw.attempt,
-                          raw.sequence, raw.bytes, Int(raw.tensor_count), Int(raw.object_count), Int(raw.part_count),
-                          Int(raw.world_size), raw.created_unix_ms, text(raw.save_id), text(raw.store_id),
-                          text(raw.session_id), text(raw.writer), Int(raw.passed_over))
-end
+CheckpointInfo
 
 """
 One run of a store: `name`; `token` of the session that owns it (0: no record of one); `checkpoint_count`, without
 foreign ones and copies; `newest_id`, `newest_label` and `newest_step` of the newest of these, or `nothing`. Whether
 that one can be loaded, [`find_checkpoint`](@ref) tells.
 """
-struct RunInfo
-    name::String
-    token::UInt64
-    checkpoint_count::Int
-    newest_id::Union{String,Nothing}
-    newest_label::Union{String,Nothing}
-    newest_step::Union{Int64,Nothing}
-end
-
-function RunInfo(raw::ckpt_run_info)
-    none = raw.newest_id[1] == 0
-    return RunInfo(text(raw.name), raw.token, Int(raw.checkpoint_count), none ? nothing : text(raw.newest_id),
-                   none ? nothing : text(raw.newest_label), raw.newest_step < 0 ? nothing : raw.newest_step)
-end
+RunInfo
 
 Base.show(io::IO, info::CheckpointInfo) =
     print(io, "CheckpointInfo(\"", info.id, "\", ", info.state, ", ", info.tensor_count, " tensors)")
@@ -84,19 +40,7 @@ A tensor of a checkpoint: `name`, `dtype`, `shape` (row-major, as in C; `size(in
 it), `bytes` of its elements, `stored_bytes` in the parts, `segment_count`; `alias_of`, the tensor that an alias
 stands for.
 """
-struct TensorInfo
-    name::String
-    dtype::DType
-    shape::Vector{Int}
-    bytes::UInt64
-    stored_bytes::UInt64
-    segment_count::Int
-    alias_of::Union{String,Nothing}
-end
-
-TensorInfo(raw::ckpt_tensor_info) =
-    TensorInfo(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), raw.bytes, raw.stored_bytes,
-               Int(raw.segment_count), text(raw.alias_of))
+TensorInfo
 
 Base.size(info::TensorInfo) = Tuple(reverse(info.shape))
 
@@ -125,27 +69,10 @@ SegmentInfo(raw::ckpt_segment_info) =
                 raw.part_offset, raw.stored_bytes)
 
 "Named bytes of a checkpoint: `scope` is `:SHARED`, `:PER_RANK` or `:TREE`, `rank` is `nothing` if shared."
-struct ObjectInfo
-    name::String
-    scope::Union{Symbol,Int}
-    rank::Union{Int,Nothing}
-    size::UInt64
-    media_type::String
-end
-
-ObjectInfo(raw::ckpt_object_info) =
-    ObjectInfo(text(raw.name), name_of(OBJECT_SCOPES, raw.scope),
-               raw.scope == CKPT_OBJECT_SHARED ? nothing : Int(raw.rank), raw.size, text(raw.media_type))
+ObjectInfo
 
 "A file of a checkpoint: `name` (\"PART_003\"), the `rank` that wrote it, `bytes`, and the save it belongs to."
-struct PartInfo
-    name::String
-    rank::Int
-    bytes::UInt64
-    save_id::String
-end
-
-PartInfo(raw::ckpt_part_info) = PartInfo(text(raw.name), Int(raw.rank), raw.bytes, text(raw.save_id))
+PartInfo
 
 """
 What a job has done so far: bytes (`bytes_total` of work, `bytes_done`, `bytes_read`, `bytes_written`,
@@ -155,41 +82,7 @@ requests to the servers of stores (0 for local ones) by the classes that provide
 `put_count` (PUT and POST), `list_count`, `delete_count`, `retry_count` (of all these, sent again), and `bytes_sent` and
 `bytes_received` in their bodies.
 """
-struct JobStats
-    state::Union{Symbol,Int}
-    bytes_total::UInt64
-    bytes_done::UInt64
-    bytes_read::UInt64
-    bytes_written::UInt64
-    bytes_requested::UInt64
-    chunk_count::UInt64
-    run_count::UInt64
-    io_count::UInt64
-    staging_peak_bytes::UInt64
-    stage_us::UInt64
-    write_us::UInt64
-    commit_us::UInt64
-    total_us::UInt64
-    arena_us::UInt64
-    threads::Int
-    io_engine::Union{Symbol,Int}
-    direct_io::Bool
-    recycled::Bool
-    get_count::UInt64
-    put_count::UInt64
-    list_count::UInt64
-    delete_count::UInt64
-    retry_count::UInt64
-    bytes_sent::UInt64
-    bytes_received::UInt64
-end
-
-JobStats(raw::ckpt_job_stats) =
-    JobStats(name_of(JOB_STATES, raw.state), raw.bytes_total, raw.bytes_done, raw.bytes_read, raw.bytes_written,
-             raw.bytes_requested, raw.chunk_count, raw.run_count, raw.io_count, raw.staging_peak_bytes, raw.stage_us,
-             raw.write_us, raw.commit_us, raw.total_us, raw.arena_us, Int(raw.threads),
-             name_of(IO_ENGINES, raw.io_engine), raw.direct_io != 0, raw.recycled != 0, raw.get_count, raw.put_count,
-             raw.list_count, raw.delete_count, raw.retry_count, raw.bytes_sent, raw.bytes_received)
+JobStats
 
 """
 One line of a report by verify, diff, prune, repair, a save, a load or a reader. `kind`: `:DAMAGED`, `:MISSING`,

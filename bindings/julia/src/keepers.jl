@@ -4,9 +4,7 @@
     Keeper(store; rank = 0, world_size = 1, options…)
 
 The policy of a run, and what it knows of its checkpoints. [`Checkpointer`](@ref) has the loop around it. Only one task
-at a time may use a keeper, but any may call [`Ckpt.stop`](@ref). Options: `run`, `every`, `keep_last`, `keep_every`,
-`keep_best`, `label`, `on_existing`, `continue_from`, `ranks_agree`, `time_limit`, `time_margin_ms`, `on_damaged`,
-`timeout_ms`. Throws INVALID.
+at a time may use a keeper, but any may call [`Ckpt.stop`](@ref). Options: those used by `keeper`. Throws INVALID.
 """
 mutable struct Keeper <: Resource
     handle::Handle{ckpt_keeper}

@@ -1,9 +1,10 @@
 # Loads: many requests that the library plans and reads together.
 
 """
-    Load(reader; verify, strict, object_policy, own_part, threads, staging_bytes, timeout_ms)
+    Load(reader; options…)
 
-Make a load, add requests, then `run` or `start` it once. Only one task at a time may use it.
+Make a load, add requests, then `run` or `start` it once. Only one task at a time may use it. Options: those used by
+`load`.
 """
 struct Load <: Resource
     handle::Handle{ckpt_load}

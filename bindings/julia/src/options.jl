@@ -3,28 +3,16 @@
 """
 An option that calls take as a keyword: `key`; `kind`, `:INT` or `:STR`; `min` and `max` of an INT; `fallback`, its
 value if it is not set, as text; `choices` of a STR ("error|replace|keep", empty if any text will do); `used_by`, the
-calls that take it; `help`, one sentence.
+calls that take it, by the words that docstrings say ("Options: those used by `load`."); `help`, one sentence.
 """
-struct OptionInfo
-    key::String
-    kind::Union{Symbol,Int}
-    min::Int64
-    max::Int64
-    fallback::String
-    choices::String
-    used_by::String
-    help::String
-end
+OptionInfo
 
 "All options that the library knows. A call uses those that concern it and ignores the others."
 function options()
     return map(0:ckpt_option_count()-1) do index
         out = sized(ckpt_option_info)
         checked(err -> ckpt_option_at(index, out, err))
-        raw = out[]
-        OptionInfo(unsafe_string(raw.key), name_of(OPTION_KINDS, raw.kind), raw.min, raw.max,
-                   unsafe_string(raw.fallback), unsafe_string(raw.choices), unsafe_string(raw.used_by),
-                   unsafe_string(raw.help))
+        OptionInfo(out[])
     end
 end
 

@@ -1,12 +1,12 @@
 # Readers: each is an immutable view of one committed checkpoint.
 
 """
-    Reader(store, selector = "latest"; run, threads, on_damaged = "pass", timeout_ms)
+    Reader(store, selector = "latest"; options…)
 
 Opens a committed checkpoint; `selector` as in [`find_checkpoint`](@ref). It reads and checks the manifest, but no
 tensor data. It warns of newer checkpoints that cannot be loaded; [`report`](@ref) lists them. While the reader is open,
-pruning keeps the checkpoint. Several tasks may use it at once. Throws NOT_FOUND, INCOMPLETE, CORRUPT, FORMAT, REVISION,
-ABORTED, GONE, IO.
+pruning keeps the checkpoint. Several tasks may use it at once. Options: those used by `reader`. Throws NOT_FOUND,
+INCOMPLETE, CORRUPT, FORMAT, REVISION, ABORTED, GONE, IO.
 """
 struct Reader <: Resource
     handle::Handle{ckpt_reader}
@@ -114,12 +114,12 @@ function attr(reader::Reader, key::AbstractString; tensor = nothing)
 end
 
 """
-    map_tensor(reader, name; order = :reversed, bits = false, verify = true, map_unlocked, threads, timeout_ms)
+    map_tensor(reader, name; order = :reversed, bits = false, options…)
 
 A whole tensor without a copy, as a `MappedTensor`. Its bytes must be stored uncompressed and in one piece, where locks
 keep them (or `map_unlocked = 1`); otherwise it throws UNSUPPORTED. Checksums are verified first unless
-`verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes without a Julia type. Throws
-NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO.
+`verify = false`. `bits = true` returns the bits as unsigned integers, for dtypes without a Julia type. Options: those
+used by `map`. Throws NOT_FOUND, UNSUPPORTED, CORRUPT, GONE, IO.
 """
 function map_tensor(reader::Reader, name::AbstractString; order = :reversed, bits = false, options...)
     held = Use(reader.handle)
@@ -142,10 +142,10 @@ function map_bytes(reader::Reader, name::AbstractString; options...)
 end
 
 """
-    verify(reader; verify_mode = "full", sample_k, sample_n, threads, timeout_ms) -> Job
+    verify(reader; options…) -> Job
 
 Checks a checkpoint in the background. `wait` for the job; then [`report`](@ref) lists all damage, of which there may be
-none.
+none. Options: those used by `verify`.
 """
 function verify(reader::Reader; options...)
     return with_options(options) do bag
@@ -156,10 +156,10 @@ function verify(reader::Reader; options...)
 end
 
 """
-    diff(a, b; values = true, threads, timeout_ms) -> Vector{Finding}
+    diff(a, b; options…) -> Vector{Finding}
 
-Compares two checkpoints: names, dtypes, shapes, objects and attributes, then the elements. If all are equal the
-result is empty. Blocks this thread, but not the garbage collector. Throws CORRUPT, IO, GONE.
+Compares two checkpoints: names, dtypes, shapes, objects and attributes, then the elements. If all are equal the result
+is empty. Blocks this thread, but not the garbage collector. Options: those used by `diff`. Throws CORRUPT, IO, GONE.
 """
 function Base.diff(a::Reader, b::Reader; options...)
     return with_options(options) do bag
@@ -172,13 +172,13 @@ function Base.diff(a::Reader, b::Reader; options...)
 end
 
 """
-    copy_checkpoint(reader, store; check = "index", staging_bytes, threads, timeout_ms) -> Vector{Finding}
+    copy_checkpoint(reader, store; options…) -> Vector{Finding}
 
 Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy is no
 checkpoint; the next call goes on with it. One that is there already is fine. Returns what was there, and whether the
-copy is foreign in that store. Blocks this thread, but not the garbage collector. Throws EXISTS (another checkpoint has
-its name there), CORRUPT, FORMAT, INCOMPLETE, GONE, MISMATCH, CONFLICT, ABORTED, COMMIT_UNKNOWN (copy again), NO_SPACE,
-IO.
+copy is foreign in that store. Blocks this thread, but not the garbage collector. Options: those used by `copy`. Throws
+EXISTS (another checkpoint has its name there), CORRUPT, FORMAT, INCOMPLETE, GONE, MISMATCH, CONFLICT, ABORTED,
+COMMIT_UNKNOWN (copy again), NO_SPACE, IO.
 """
 function copy_checkpoint(reader::Reader, store::Store; options...)
     return with_options(options) do bag
@@ -195,9 +195,7 @@ end
 
 Writes the checkpoint as `format` "safetensors", "pt", "hfai", "dcp", "composer", "olmo", "olmo-safetensors",
 "torchtune", "meta" or "recis" to a path that must not exist yet. Blocks this thread, but not the garbage collector.
-Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `timeout_ms`, `map`, `map_at`, `map_back`,
-`config`, `only`, `exclude`, `cast`, `strict`, `verify_after`. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT,
-IO, NO_SPACE.
+Options: those used by `export`. Throws EXISTS, UNSUPPORTED, MISMATCH, FORMAT, CORRUPT, IO, NO_SPACE.
 """
 function export_checkpoint(reader::Reader, path::AbstractString; options...)
     with_options(options) do bag

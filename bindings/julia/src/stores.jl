@@ -6,9 +6,7 @@
 A directory that holds checkpoints (`"/data/run7"`, `"file:///data/run7"`), a prefix in a bucket of an object store
 (`"s3://bucket/run7"`), a directory that a web server shows (`"https://host/run7"`; read-only, and checkpoints are
 opened by their ids), or a store in the memory of this process (`"mem:NAME"`). Opening it creates nothing. Several
-tasks may use it at once. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `cache`, `cache_bytes`, `endpoint`,
-`region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `prune_grace_ms`, `http_header`,
-`timeout_ms` (also of lists and `remove`).
+tasks may use it at once. Options: those used by `store`.
 """
 struct Store <: Resource
     handle::Handle{ckpt_store}
@@ -41,12 +39,12 @@ runs(store::Store) = use(store.handle) do pointer
 end
 
 """
-    find_checkpoint(store, selector = "latest"; run, on_damaged = "pass", timeout_ms) -> CheckpointInfo
+    find_checkpoint(store, selector = "latest"; options…) -> CheckpointInfo
 
 One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. With several ranks let
 one find it and send its `id` to the others. Newer checkpoints that cannot be loaded are passed over and counted in
-`passed_over`; with `on_damaged = "error"` it throws what is wrong with the newest. Throws NOT_FOUND, CORRUPT, FORMAT,
-REVISION, IO.
+`passed_over`; with `on_damaged = "error"` it throws what is wrong with the newest. Options: those used by `find`.
+Throws NOT_FOUND, CORRUPT, FORMAT, REVISION, IO.
 """
 function find_checkpoint(store::Store, selector::AbstractString = "latest"; options...)
     out = sized(ckpt_checkpoint_info)
@@ -63,12 +61,12 @@ function remove_checkpoint(store::Store, id::AbstractString)
 end
 
 """
-    prune(store; keep_last, keep_every, protect, run, dry_run, timeout_ms) -> Vector{Finding}
+    prune(store; options…) -> Vector{Finding}
 
 Removes what the retention policy does not keep of the numbered checkpoints, whose label has their step in it
-("step-100"; "best" stays), but never the newest sound one. Returns what it removed (or,
-with `dry_run = true`, would remove) and what it kept because it is in use. Throws INVALID
-(`keep_every` or `protect` without `keep_last`), IO.
+("step-100"; "best" stays), but never the newest sound one. Returns what it removed (or, with `dry_run = true`, would
+remove) and what it kept because it is in use. Options: those used by `prune`. Throws INVALID (`keep_every` or `protect`
+without `keep_last`), IO.
 """
 function prune(store::Store; options...)
     return with_options(options) do bag
@@ -79,10 +77,10 @@ function prune(store::Store; options...)
 end
 
 """
-    repair(store, id; dry_run = true, force, timeout_ms) -> Vector{Finding}
+    repair(store, id; options…) -> Vector{Finding}
 
-Rebuilds a lost or damaged manifest from the parts; only reports what it would do unless `dry_run = false`. Throws
-EXISTS (the manifest is sound), INCOMPLETE, MISMATCH, CORRUPT, ABORTED, IO.
+Rebuilds a lost or damaged manifest from the parts; only reports what it would do unless `dry_run = false`. Options:
+those used by `repair`. Throws EXISTS (the manifest is sound), INCOMPLETE, MISMATCH, CORRUPT, ABORTED, IO.
 """
 function repair(store::Store, id::AbstractString; options...)
     return with_options(options) do bag
@@ -97,11 +95,8 @@ end
 
 Saves a PyTorch `.pt` file, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint of a run
 of its own. `path` may be the address of a file on a web server, or of a file or directory of `s3://`. Runs no code in
-the file. Imports into one run take turns. Blocks this thread, but not the garbage collector. Options:
-`map`, `map_at`, `map_back`, `config`, `prefixes`, `only`, `exclude`, `cast`, `strict`, `run`, `verify`,
-`verify_after`, `on_existing`, `compression`,
-`threads`, `timeout_ms`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`. Throws NOT_FOUND,
-FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE, IO, NO_SPACE.
+the file. Imports into one run take turns. Blocks this thread, but not the garbage collector. Options: those used by
+`import`. Throws NOT_FOUND, FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE, IO, NO_SPACE.
 """
 function import_checkpoint(store::Store, path::AbstractString, label::AbstractString; step = nothing, options...)
     out = sized(ckpt_checkpoint_info)
@@ -119,9 +114,8 @@ end
 One start of all ranks of a run. A new session of a run fences its older ones: they can no longer save. Rank 0 opens
 its session without `string` and sends [`session_string`](@ref) to the other ranks, which pass it as `string`. Or all
 pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
-the last one comes. Options: `run`, `purpose`, `continue_from`, `timeout_ms`, `rendezvous`, `chunk_bytes`,
-`large_tensor_bytes`, `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT,
-UNSUPPORTED, IO, NO_SPACE.
+the last one comes. Options: those used by `session`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED, IO,
+NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}

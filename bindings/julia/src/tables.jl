@@ -104,34 +104,13 @@ end
 A sparse table of a checkpoint: `name`, `id_dtype` (`i64` or `u64`), `row_count` of all ranks, `bucket_count`,
 `column_count`, `bytes` of ids and columns, `stored_bytes` in the parts.
 """
-struct TableInfo
-    name::String
-    id_dtype::DType
-    row_count::Int
-    bucket_count::Int
-    column_count::Int
-    bytes::UInt64
-    stored_bytes::UInt64
-end
-
-TableInfo(raw::ckpt_table_info) =
-    TableInfo(text(raw.name), DType(raw.id_dtype), Int(raw.row_count), Int(raw.bucket_count), Int(raw.column_count),
-              raw.bytes, raw.stored_bytes)
+TableInfo
 
 """
 A column of a sparse table: `name`, `dtype`, `shape` of one row (row-major, as in C; empty for one element),
 `row_bytes`, `stored_bytes` in the parts.
 """
-struct ColumnInfo
-    name::String
-    dtype::DType
-    shape::Vector{Int}
-    row_bytes::Int
-    stored_bytes::UInt64
-end
-
-ColumnInfo(raw::ckpt_column_info) =
-    ColumnInfo(text(raw.name), DType(raw.dtype), extents(raw.shape, raw.ndim), Int(raw.row_bytes), raw.stored_bytes)
+ColumnInfo
 
 "All sparse tables, in the order of their names. Their tensors are among `tensors` too."
 function tables(reader::Reader)
@@ -158,7 +137,7 @@ end
 # ---- shares ----
 
 """
-    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, threads, timeout_ms)
+    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, options…)
 
 The rows of a sparse table that this rank wants, counted before arrays are made for them. Without a keyword these are
 all rows; or
@@ -171,8 +150,8 @@ all rows; or
 
 Rows come in windows of at most `window_rows` rows, so that a table larger than memory can be passed through; with 0 in
 one. Fields: `row_count`, `window_count` (at least 1), `most_rows` of the largest window, `missing_ids` of `ids`. Then
-[`add_table!`](@ref) loads a window. Throws NOT_FOUND (no such table), MISMATCH (two ranks saved one of `ids`), INVALID,
-INCOMPLETE, CORRUPT, FORMAT, GONE, IO.
+[`add_table!`](@ref) loads a window. Options: those used by `share`. Throws NOT_FOUND (no such table), MISMATCH (two
+ranks saved one of `ids`), INVALID, INCOMPLETE, CORRUPT, FORMAT, GONE, IO.
 """
 struct Share <: Resource
     handle::Handle{ckpt_share}

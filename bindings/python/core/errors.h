@@ -1,4 +1,4 @@
-// Failures of the engine as ckpt.Error and its subclasses (ckpt/errors.py).
+// Failures of the engine as ckpt.Error and its subclasses (gen/errors.py).
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -60,6 +60,14 @@ class DType(OpenEnum):
         return cls(number)
 
 
+NUMPY: dict[DType, str] = {
+    # @numpy
+}
+TORCH: dict[DType, str] = {  # an older torch lacks some
+    # @torch
+}
+
+
 class Device(OpenEnum):
     """Where memory is, as DLPack numbers it."""
 

@@ -34,7 +34,7 @@ pub fn generate(api: &Value) -> String {
     out += &format!("}}\n#[doc(hidden)]\npub const FUNCTIONS: [&str; {}] = {names:?};\n", names.len());
     list(api, "enums").iter().for_each(|one| out += &each_value(one));
     list(api, "structs").iter().for_each(|one| out += &each_field(one));
-    out
+    out + &safetensors_dtypes(list(api, "dtypes"))
 }
 
 fn get<'a>(of: &'a Value, key: &str) -> Option<&'a Value> {
@@ -122,6 +122,16 @@ fn each_value(of: &Value) -> String {
         .map(|one| format!("{} {} = {};", doc(one), text(one, "name").trim_start_matches(prefix), text(one, "name")))
         .collect();
     macro_of(&format!("each_{}", text(of, "name")), &format!("{{ {} }}", values.join(" ")))
+}
+
+/// Each dtype that safetensors has: `BF16 = BF16;`
+fn safetensors_dtypes(all: &[Value]) -> String {
+    let pairs: Vec<String> = all
+        .iter()
+        .filter(|one| get(one, "safetensors").is_some())
+        .map(|one| format!("{} = {};", text(one, "name"), text(one, "safetensors")))
+        .collect();
+    macro_of("each_safetensors_dtype", &pairs.join(" "))
 }
 
 fn each_field(of: &Value) -> String {

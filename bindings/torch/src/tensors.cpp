@@ -4,7 +4,9 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
+#include <string_view>
 
 // Whether this LibTorch has at least that version.
 #define CKPT_TORCH_AT_LEAST(major, minor) \
@@ -13,40 +15,36 @@
 namespace ckpt_torch {
 namespace internal {
 
-static const std::pair<at::ScalarType, int32_t> kTypes[] = {
-    {at::kByte, CKPT_DTYPE_U8},
-    {at::kChar, CKPT_DTYPE_I8},
-    {at::kShort, CKPT_DTYPE_I16},
-    {at::kInt, CKPT_DTYPE_I32},
-    {at::kLong, CKPT_DTYPE_I64},
-    {at::kHalf, CKPT_DTYPE_F16},
-    {at::kFloat, CKPT_DTYPE_F32},
-    {at::kDouble, CKPT_DTYPE_F64},
-    {at::kBFloat16, CKPT_DTYPE_BF16},
-    {at::kComplexHalf, CKPT_DTYPE_C32},
-    {at::kComplexFloat, CKPT_DTYPE_C64},
-    {at::kComplexDouble, CKPT_DTYPE_C128},
-    {at::kBool, CKPT_DTYPE_BOOL},
-#if CKPT_TORCH_AT_LEAST(2, 1)
-    {at::ScalarType::Float8_e5m2, CKPT_DTYPE_F8_E5M2},
-    {at::ScalarType::Float8_e4m3fn, CKPT_DTYPE_F8_E4M3FN},
-#endif
-#if CKPT_TORCH_AT_LEAST(2, 2)
-    {at::ScalarType::Float8_e5m2fnuz, CKPT_DTYPE_F8_E5M2FNUZ},
-    {at::ScalarType::Float8_e4m3fnuz, CKPT_DTYPE_F8_E4M3FNUZ},
-#endif
-#if CKPT_TORCH_AT_LEAST(2, 3)
-    {at::ScalarType::UInt16, CKPT_DTYPE_U16},
-    {at::ScalarType::UInt32, CKPT_DTYPE_U32},
-    {at::ScalarType::UInt64, CKPT_DTYPE_U64},
-#endif
-#if CKPT_TORCH_AT_LEAST(2, 7)
-    {at::ScalarType::Float8_e8m0fnu, CKPT_DTYPE_F8_E8M0FNU},
-#endif
-#if CKPT_TORCH_AT_LEAST(2, 8)
-    {at::ScalarType::Float4_e2m1fn_x2, CKPT_DTYPE_F4_E2M1FN},  // a byte of two
-#endif
+struct DtypeRow {
+  int32_t dtype;
+  std::string_view torch, storage;  // "float8_e5m2", "BFloat16Storage"; empty: torch has none
 };
+static constexpr DtypeRow kDtypes[] = {
+#define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, torch, storage, safetensors, numpy) \
+  {CKPT_DTYPE_##constant, torch, storage},
+#include "base/dtypes.def"
+#undef CKPT_DTYPE_ROW
+};
+
+// Whether LibTorch's name, "Float8_e5m2" or "BFloat16", is that of a row.
+static bool is_called(const DtypeRow& row, const std::string& name) {
+  const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
+  return row.storage == name + "Storage" ||
+         std::equal(name.begin(), name.end(), row.torch.begin(), row.torch.end(), same);
+}
+
+// Those that this LibTorch has, which may be older.
+static const std::vector<std::pair<at::ScalarType, int32_t>>& types() {
+  static const auto found = [] {
+    std::vector<std::pair<at::ScalarType, int32_t>> made;
+    for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); i++)
+      for (const DtypeRow& row : kDtypes)
+        if (const auto type = static_cast<at::ScalarType>(i); is_called(row, c10::toString(type)))
+          made.emplace_back(type, row.dtype);
+    return made;
+  }();
+  return found;
+}
 
 const std::vector<NamedType> kNamedTypes{
 #if CKPT_TORCH_AT_LEAST(2, 3)
@@ -81,13 +79,13 @@ const std::vector<NamedType> kNamedTypes{
 };
 
 int32_t dtype_of(at::ScalarType type) {
-  for (const auto& [scalar, dtype] : kTypes)
+  for (const auto& [scalar, dtype] : types())
     if (scalar == type) return dtype;
   return 0;
 }
 
 std::optional<at::ScalarType> scalar_type_of(int32_t dtype) {
-  for (const auto& [scalar, known] : kTypes)
+  for (const auto& [scalar, known] : types())
     if (known == dtype) return scalar;
   return std::nullopt;
 }

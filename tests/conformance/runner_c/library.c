@@ -18,20 +18,12 @@ typedef struct constant {
   int32_t number;
 } constant;
 
+/* The build defines STATUSES and DTYPES: S(OK), S(INVALID), … and D(I4), … of ckpt.h. */
 #define S(name) {#name, CKPT_##name}
-static const constant kStatuses[] = {
-    S(OK),      S(INVALID),        S(UNSUPPORTED), S(FORKED),     S(CANCELLED), S(NOT_FOUND), S(EXISTS), S(GONE),
-    S(CORRUPT), S(FORMAT),         S(REVISION),    S(INCOMPLETE), S(MISMATCH),  S(CONFLICT),  S(FENCED), S(ABORTED),
-    S(TIMEOUT), S(COMMIT_UNKNOWN), S(IO),          S(NO_SPACE),   S(NOMEM),     S(INTERNAL),  {NULL, 0}};
+static const constant kStatuses[] = {STATUSES, {NULL, 0}};
 #undef S
-
 #define D(name) {#name, CKPT_DTYPE_##name}
-static const constant kDtypes[] = {
-    D(I4),        D(I8),          D(I16),     D(I32),         D(I64),        D(U4),        D(U8),
-    D(U16),       D(U32),         D(U64),     D(F16),         D(F32),        D(F64),       D(BF16),
-    D(C32),       D(C64),         D(C128),    D(BOOL),        D(F8_E3M4),    D(F8_E4M3),   D(F8_E4M3B11FNUZ),
-    D(F8_E4M3FN), D(F8_E4M3FNUZ), D(F8_E5M2), D(F8_E5M2FNUZ), D(F8_E8M0FNU), D(F6_E2M3FN), D(F6_E3M2FN),
-    D(F4_E2M1FN), {NULL, 0}};
+static const constant kDtypes[] = {DTYPES, {NULL, 0}};
 #undef D
 
 static void say_constants(runner* r, const constant* list, int32_t number) {

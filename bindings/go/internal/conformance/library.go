@@ -14,7 +14,7 @@ var _ = list(map[string]func(r *runner) any{
 	},
 	"status": func(r *runner) any {
 		number := ckpt.Status(r.int(0))
-		return fields{"name": number.Name(), "constants": constants(statuses, number)}
+		return fields{"name": number.Name(), "constants": constants(statusConstants, number)}
 	},
 	"dtype": func(r *runner) any {
 		number, found := ckpt.DType(r.int(0)), int32(-1)
@@ -22,7 +22,7 @@ var _ = list(map[string]func(r *runner) any{
 			found = int32(dtype)
 		}
 		return fields{
-			"name": number.Name(), "bits": number.Bits(), "found": found, "constants": constants(dtypes, number),
+			"name": number.Name(), "bits": number.Bits(), "found": found, "constants": constants(dtypeConstants, number),
 		}
 	},
 	"option": func(r *runner) any {
@@ -84,24 +84,4 @@ func generated(size, seed uint64) []byte {
 		binary.LittleEndian.PutUint64(out[at:], z^z>>31)
 	}
 	return out[:size]
-}
-
-var statuses = map[string]ckpt.Status{
-	"OK": ckpt.StatusOK, "INVALID": ckpt.ErrInvalid, "UNSUPPORTED": ckpt.ErrUnsupported, "FORKED": ckpt.ErrForked,
-	"CANCELLED": ckpt.ErrCancelled, "NOT_FOUND": ckpt.ErrNotFound, "EXISTS": ckpt.ErrExists, "GONE": ckpt.ErrGone,
-	"CORRUPT": ckpt.ErrCorrupt, "FORMAT": ckpt.ErrFormat, "REVISION": ckpt.ErrRevision,
-	"INCOMPLETE": ckpt.ErrIncomplete, "MISMATCH": ckpt.ErrMismatch, "CONFLICT": ckpt.ErrConflict,
-	"FENCED": ckpt.ErrFenced, "ABORTED": ckpt.ErrAborted, "TIMEOUT": ckpt.ErrTimeout,
-	"COMMIT_UNKNOWN": ckpt.ErrCommitUnknown, "IO": ckpt.ErrIO, "NO_SPACE": ckpt.ErrNoSpace, "NOMEM": ckpt.ErrNoMem,
-	"INTERNAL": ckpt.ErrInternal,
-}
-
-var dtypes = map[string]ckpt.DType{
-	"i4": ckpt.I4, "i8": ckpt.I8, "i16": ckpt.I16, "i32": ckpt.I32, "i64": ckpt.I64, "u4": ckpt.U4, "u8": ckpt.U8,
-	"u16": ckpt.U16, "u32": ckpt.U32, "u64": ckpt.U64, "f16": ckpt.F16, "f32": ckpt.F32, "f64": ckpt.F64,
-	"bf16": ckpt.BF16, "c32": ckpt.C32, "c64": ckpt.C64, "c128": ckpt.C128, "bool": ckpt.Bool,
-	"f8_e3m4": ckpt.F8E3M4, "f8_e4m3": ckpt.F8E4M3, "f8_e4m3b11fnuz": ckpt.F8E4M3B11FNUZ,
-	"f8_e4m3fn": ckpt.F8E4M3FN, "f8_e4m3fnuz": ckpt.F8E4M3FNUZ, "f8_e5m2": ckpt.F8E5M2,
-	"f8_e5m2fnuz": ckpt.F8E5M2FNUZ, "f8_e8m0fnu": ckpt.F8E8M0FNU, "f6_e2m3fn": ckpt.F6E2M3FN,
-	"f6_e3m2fn": ckpt.F6E3M2FN, "f4_e2m1fn": ckpt.F4E2M1FN,
 }

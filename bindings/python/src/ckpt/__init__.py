@@ -9,17 +9,14 @@ it is closed raises InvalidError. Every failure is an Error with status, message
 neither numpy nor torch.
 """
 
+from . import errors
 from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,
                     options, status_name, version, version_number)
 from .background import SaveHandle
 from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
                     KeyKind, NodeKind, OptionKind, Scope, Status)
-from .errors import (AbortedError, CallError, CancelledError, CommitUnknownError, ConflictError, CorruptError,
-                     DataError, Error, ExistsError, FencedError, ForkedError, FormatError, GoneError, IncompleteError,
-                     InternalError, InvalidError, IoError, LaterStepsWarning, MachineError, MismatchError,
-                     MissingWarning, NoMemoryError, NoSpaceError, NotFoundError, PassedOverWarning, RankError,
-                     RanksWarning, RevisionError, StoreError, TimeoutError, UnsupportedError)
+from .errors import *
 from .handles import Reader, Session, Store
 from .loading import load
 from .opening import Checkpoint, LazyTensor, Listing, ls
@@ -43,11 +40,7 @@ __all__ = [
     "OptionInfo", "PartInfo", "Report", "RunInfo", "SegmentInfo", "TableInfo", "TensorInfo",
     "CheckpointFlags", "CheckpointState", "Codec", "Device", "DType", "Filter", "FindingKind", "IoEngine", "JobState",
     "KeyKind", "NodeKind", "OptionKind", "Scope", "Status",
-    "Error", "CallError", "StoreError", "DataError", "RankError", "MachineError",
-    "InvalidError", "UnsupportedError", "ForkedError", "CancelledError", "NotFoundError", "ExistsError", "GoneError",
-    "CorruptError", "FormatError", "RevisionError", "IncompleteError", "MismatchError", "ConflictError", "FencedError",
-    "AbortedError", "TimeoutError", "CommitUnknownError", "IoError", "NoSpaceError", "NoMemoryError", "InternalError",
-    "LaterStepsWarning", "MissingWarning", "PassedOverWarning", "RanksWarning",
     "options", "version", "version_number", "status_name", "dtype_name", "dtype_bits", "dtype_find",
     "FORMAT_REVISION", "__version__",
 ]
+__all__ += errors.__all__

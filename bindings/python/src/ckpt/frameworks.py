@@ -6,26 +6,10 @@ import importlib.util
 import sys
 from typing import Any, Literal, Protocol
 
-from .enums import DType, Status
+from .enums import NUMPY, TORCH, DType, Status
 from .errors import Error, error_of, value_error
 
 FrameworkName = Literal["numpy", "torch"]
-
-_NUMPY = {
-    DType.I8: "int8", DType.I16: "int16", DType.I32: "int32", DType.I64: "int64",
-    DType.U8: "uint8", DType.U16: "uint16", DType.U32: "uint32", DType.U64: "uint64",
-    DType.F16: "float16", DType.F32: "float32", DType.F64: "float64",
-    DType.C64: "complex64", DType.C128: "complex128", DType.BOOL: "bool",
-}
-_ML_DTYPES = {
-    DType.BF16: "bfloat16", DType.F8_E3M4: "float8_e3m4", DType.F8_E4M3: "float8_e4m3",
-    DType.F8_E4M3B11FNUZ: "float8_e4m3b11fnuz", DType.F8_E4M3FN: "float8_e4m3fn",
-    DType.F8_E4M3FNUZ: "float8_e4m3fnuz", DType.F8_E5M2: "float8_e5m2", DType.F8_E5M2FNUZ: "float8_e5m2fnuz",
-    DType.F8_E8M0FNU: "float8_e8m0fnu",
-}
-# An older torch lacks some of these.
-_TORCH = _NUMPY | _ML_DTYPES | {DType.C32: "complex32", DType.F4_E2M1FN: "float4_e2m1fn_x2"}
-
 
 # torch's orders of memory other than row-major, by the number of dimensions.
 MEMORY_FORMATS = {4: "torch.channels_last", 5: "torch.channels_last_3d"}
@@ -85,15 +69,15 @@ class Numpy:
         self._numpy = numpy
 
     def dtype(self, name: str, dtype: DType) -> Any:
-        if dtype in _NUMPY:
-            return self._numpy.dtype(_NUMPY[dtype])
-        if dtype not in _ML_DTYPES:
+        if dtype in NUMPY:
+            return self._numpy.dtype(NUMPY[dtype])
+        if not str(dtype).startswith(("bf16", "f8_")):
             raise _no_dtype(name, dtype, "numpy")
         try:
             import ml_dtypes
         except ImportError as error:
             raise _no_dtype(name, dtype, "numpy", " without the package ml_dtypes") from error
-        return self._numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return self._numpy.dtype(getattr(ml_dtypes, str(dtype).replace("f", "float", 1)))
 
     def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
         return self._numpy.empty(shape, self.dtype(name, dtype))
@@ -138,7 +122,7 @@ class Torch:
 
 def torch_dtype(torch: Any, dtype: DType) -> Any:
     """torch's dtype, or None."""
-    return getattr(torch, _TORCH.get(dtype, ""), None)
+    return getattr(torch, TORCH.get(dtype, ""), None)
 
 
 def framework_of(name: str) -> Framework:

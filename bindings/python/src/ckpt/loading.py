@@ -27,7 +27,8 @@ from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
 from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
-from .stateful import AsSaved, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful, templates_of
+from .stateful import AsSaved, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful
+from .states import templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
 from .tied import Ties, memory_key
 from .trees import Record, TreeReader, TreeSet, to_native

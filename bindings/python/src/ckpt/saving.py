@@ -18,11 +18,13 @@ from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
 from .hints import local_path, shown
 from .progress import Progress, follow
-from .ranks import Team, alone, team as team_of
+from .ranks import alone, team as team_of
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
 from .sharing import Alias, Span
-from .stateful import is_stateful, states_of
+from .stateful import is_stateful
+from .states import states_of
 from .tables import TABLE, Table, add_rows, frameworks_in
+from .team import Team
 from .trees import Record, TensorName, TreeWriter, place
 
 Target: TypeAlias = str | os.PathLike[str] | Store | Session

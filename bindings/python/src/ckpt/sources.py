@@ -15,6 +15,7 @@ from .errors import Error, NotFoundError, error_of, value_error, warn_of
 from .hints import shown
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
+from .overlap import check_apart
 from .records import AliasInfo, FileTensor, TableInfo, TensorInfo
 from .tables import Rowset, Table
 
@@ -215,7 +216,6 @@ class FileRequest:
 
     def run(self) -> None:
         """Copies all, unless one would write over another."""
-        from .tied import check_apart  # which knows this module
         check_apart(self._reader, self._wanted)
         for copy in self._copies:
             copy()

@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from .enums import Status
 from .errors import error_of
-from .frameworks import loaded
 from .objects import record_of_object
 from .regions import PerRank, Regions, Shard
 
@@ -175,24 +173,4 @@ def _collect(value: Any, path: tuple[str, ...], out: Found, seen: set[int]) -> N
             _collect(child, (*path, str(key)), out, seen)
 
 
-def states_of(state: Any, team: Any) -> dict[int, Any]:
-    """What a save writes for each object in a state, by the object's id."""
-    objects = objects_in(state)
-    torch = loaded("torch")
-    if torch is not None:
-        from .torch import states_of as torch_states_of
-        return torch_states_of(objects, team)
-    return {id(value): value.state_dict() for _, value in objects}
-
-
 Parameter: TypeAlias = tuple[str, str]  # the path of its module, "model.0", and its name there
-
-
-def templates_of(into: Any, called: Mapping[Parameter, Parameter] = MappingProxyType({})) -> dict[int, StateObject]:
-    """The objects in `into`, by their ids. `called`: what the checkpoint calls parameters that are called so here."""
-    objects = objects_in(into)
-    torch = loaded("torch")
-    if torch is not None:
-        from .torch import templates_of as torch_templates_of
-        return torch_templates_of(objects, called)
-    return {id(value): PlainObject(value) for _, value in objects}

@@ -3,14 +3,15 @@ names, or under each with equal values; ckpt's own has one tensor, and other nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ._core import Memory
 from .enums import Status
 from .errors import Error, error_of
 from .frameworks import Framework, framework_name_of, is_array, loaded
 from .regions import Regions, Shard
+from .overlap import place_of
 from .saved import AnyReader
 
 
@@ -40,22 +41,6 @@ def memory_key(like: Any) -> object:
     return (memory.address, memory.dtype, memory.shape, memory.strides) if memory.nbytes else None
 
 
-Place: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int]
-
-
-def _place(reader: AnyReader, name: str) -> Place:
-    """Identifies the elements of a tensor: names with equal places are one tensor. The tensor that they lie in, and the
-    shape, strides and first element there."""
-    info = reader.tensor(name)
-    if info.alias_of is None:
-        strides = [1] * len(info.shape)
-        for i in range(len(strides) - 1, 0, -1):
-            strides[i - 1] = strides[i] * info.shape[i]
-        return name, info.shape, tuple(strides), 0
-    view = reader.alias(name)
-    return info.alias_of, view.shape, view.strides, view.offset
-
-
 class Ties:
     """Tensors of a load that are wanted in one memory. `memory`: the names of arrays that are filled, by where these
     lie."""
@@ -73,7 +58,7 @@ class Ties:
 
     def add(self, first: str, second: str, shard: Shard | None, same_marks: bool = True) -> None:
         """Two tensors are wanted in one memory; of a Shard in that of a region."""
-        if same_marks and _place(self._reader, first) == _place(self._reader, second):
+        if same_marks and place_of(self._reader, first) == place_of(self._reader, second):
             return
         one, other = (self._reader.tensor(name) for name in (first, second))
         if not same_marks or (one.dtype, one.shape) != (other.dtype, other.shape) or one.dtype.bits < 8:
@@ -95,69 +80,6 @@ class Ties:
                     request.add_tensor(name, made[name], **where)
                 request.run()
             _check_equal(first, second, made[first].reshape(-1), made[second].reshape(-1))
-
-
-# ---- memory that several tensors of a file are wanted in ----
-
-
-def check_apart(reader: AnyReader, wanted: Iterable[tuple[str, Memory]]) -> None:
-    """INVALID, as of a load of a checkpoint, where two tensors of a file would write the same memory, or one an element
-    over another: before any array changes. Views that overlap in the file as they do in memory may."""
-    import numpy
-    ahead: list[tuple[str, Memory, Any]] = []  # whose memory may reach to that of the next
-    for name, memory in sorted(wanted, key=lambda each: each[1].address):
-        if memory.dtype.bits < 8:
-            continue
-        array = numpy.asarray(_Elements(memory))
-        if _repeats(array):
-            raise _overlap(name, "overlaps itself", name)
-        ahead = [each for each in ahead if each[1].address + each[1].nbytes > memory.address]
-        for other, its, made in ahead:
-            if not _agree(reader, (name, memory), (other, its)) and numpy.shares_memory(array, made):
-                raise _overlap(name, f"overlaps that for '{other}'", other)
-        ahead.append((name, memory, array))
-
-
-class _Elements:
-    """Memory as numpy takes it; nothing reads it."""
-
-    def __init__(self, memory: Memory) -> None:
-        width = memory.dtype.bits // 8
-        self.__array_interface__ = {"version": 3, "typestr": f"|V{width}", "shape": memory.shape, "data": (
-            memory.address, False), "strides": tuple(stride * width for stride in memory.strides)}
-
-
-def _repeats(array: Any) -> bool:
-    """Whether it has an element twice."""
-    import numpy
-    reach = array.itemsize
-    for stride, extent in sorted((stride, extent) for stride, extent in zip(array.strides, array.shape) if extent > 1):
-        if stride < reach:
-            places = sum(numpy.ix_(*(numpy.arange(extent) * stride for stride, extent in zip(array.strides,
-                                                                                            array.shape))))
-            return bool(len(numpy.unique(places)) < array.size)
-        reach += stride * (extent - 1)
-    return False
-
-
-def _agree(reader: AnyReader, *views: tuple[str, Memory]) -> bool:
-    """Whether two lie in memory as they do in the file, so that both write the same where they meet."""
-    (target, beginning), (other, its) = ((place[0], _origin(place, memory)) for place, memory in (
-        (_place(reader, name), memory) for name, memory in views))
-    return (target, views[0][1].dtype) == (other, views[1][1].dtype) and beginning == its is not None
-
-
-def _origin(place: Place, memory: Memory) -> int | None:
-    """Where the first element of the tensor that it is a view of would be; None if it does not lie as that does."""
-    _, shape, strides, offset = place
-    alike = memory.shape == shape and all(
-        one == other for one, other, extent in zip(memory.strides, strides, shape) if extent > 1)
-    return memory.address - offset * (memory.dtype.bits // 8) if alike else None
-
-
-def _overlap(name: str, what: str, other: str) -> Error:
-    return error_of(Status.INVALID, f"the memory for '{name}' {what}: give each element a place of its own",
-                    {"tensor": name, "found": other})
 
 
 def _check_equal(first: str, second: str, one: Any, other: Any) -> None:

@@ -75,9 +75,7 @@ impl File {
     }
 
     /// Of an address (`https://host/model.pt`) the bytes of all tensors are fetched into memory, unless `tensor_data`
-    /// is 0: then none are. Options: `verify` (1, the default: first checks the CRC-32 of every zip entry, which reads
-    /// the whole file), `threads`, `timeout_ms`, `tensor_data`, `map`, `map_at`, `map_back`, `config`, `prefixes`,
-    /// `only`, `exclude`, `cast`, `strict`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `http_header`.
+    /// is 0: then none are. Options: those used by `file`.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.

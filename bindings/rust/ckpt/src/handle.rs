@@ -144,14 +144,6 @@ pub(crate) unsafe fn lent<'a>(text: *const c_char) -> Result<&'a str> {
     Ok(unsafe { lent_or_none(text) }?.unwrap_or_default())
 }
 
-/// Text in an array of a record, up to its NUL.
-pub(crate) fn text_of(array: &[c_char]) -> &str {
-    // SAFETY: c_char and u8 are both one byte of any value.
-    let bytes = unsafe { std::slice::from_raw_parts(array.as_ptr().cast::<u8>(), array.len()) };
-    let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, |text| text.to_bytes());
-    std::str::from_utf8(text).unwrap_or_default()
-}
-
 /// Bytes borrowed from the library; empty for NULL.
 ///
 /// # Safety

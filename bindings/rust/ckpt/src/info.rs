@@ -6,10 +6,14 @@ use ckpt_sys as sys;
 
 use crate::dtype::Dtype;
 use crate::error::{check, Result};
-use crate::handle::{lent, lent_or_none, sized, text_of};
-use crate::numbers::getters;
-use crate::save::ObjectScope;
+use crate::handle::{lent, lent_or_none, sized};
+use crate::numbers::{getters, numbers, text_of};
 use crate::tensor::Dims;
+
+ckpt_sys::each_object!(numbers! {
+    /// Whether an object belongs to all ranks or to one.
+    ObjectScope
+});
 
 type Err = *mut *mut sys::ckpt_error;
 

@@ -8,8 +8,7 @@ use ckpt_sys as sys;
 
 use crate::error::{check, Error, Result, Status};
 use crate::handle::{sized, Handle};
-use crate::load::Buffers;
-use crate::memory::Keep;
+use crate::memory::{Buffers, Keep};
 use crate::numbers::numbers;
 use crate::report::Report;
 

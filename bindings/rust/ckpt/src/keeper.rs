@@ -46,8 +46,7 @@ impl Keeper {
     /// Of rank `rank` of `world_size`; every rank makes one and calls the same, with the same steps. Does not touch the
     /// store.
     ///
-    /// Options: `run`, `every`, `keep_last`, `keep_every`, `keep_best`, `label`, `on_existing`, `continue_from`,
-    /// `ranks_agree`, `time_limit`, `time_margin_ms`, `on_damaged`, `timeout_ms`.
+    /// Options: those used by `keeper`.
     pub fn new(store: &Store, rank: u32, world_size: u32, options: &Options) -> Result<Self> {
         let bag = options.bag()?;
         let handle = Handle::make(|out, err| {

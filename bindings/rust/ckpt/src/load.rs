@@ -3,20 +3,21 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ckpt_sys as sys;
 
-use crate::dtype::{check_element, AnyBits, Dtype};
+use crate::dtype::{bytes_of_mut, check_element, wrong_elements, AnyBits};
 use crate::error::{check, Error, Result};
 use crate::handle::{c_text, Handle};
+use crate::info::TensorInfo;
 use crate::job::{Job, JobState, LoadJob};
-use crate::memory::Held;
+use crate::memory::{zeros, Buffers, Held, Slot};
 use crate::options::Options;
+use crate::owned::OwnedTensor;
 use crate::reader::Reader;
 use crate::report::Report;
 use crate::scope::Scope;
-use crate::tensor::{Device, TensorDesc};
+use crate::tensor::{Device, Region, TensorDesc};
 
 /// Many requests that are planned and read together: make it, add to it, run or start it once.
 ///
@@ -75,7 +76,7 @@ impl<'a> Load<'a> {
         Load::new_with(reader, &Options::new())
     }
 
-    /// Options: `timeout_ms`, `verify`, `strict`, `object_policy`, `own_part`, `threads`, `staging_bytes`.
+    /// Options: those used by `load`.
     pub fn new_with(reader: &Reader, options: &Options) -> Result<Self> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns; the load keeps the reader alive.
@@ -246,69 +247,40 @@ impl Load<'static> {
     }
 }
 
-/// Names memory of `E` that a load holds, in requests and to take it back.
-#[derive(Debug)]
-pub struct Slot<E> {
-    load: u64,
-    index: usize,
-    element: PhantomData<fn() -> E>,
-}
-
-impl<E> Clone for Slot<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E> Copy for Slot<E> {}
-
-impl<E> Slot<E> {
-    /// The same memory without its type, which the memory itself checks.
-    pub(crate) fn bytes(self) -> Slot<u8> {
-        Slot { load: self.load, index: self.index, element: PhantomData }
-    }
-}
-
-/// Memory that a load held.
-#[derive(Debug)]
-pub struct Buffers {
-    /// A number for each load, so that slots of other loads are refused.
-    load: u64,
-    held: Vec<Option<Held>>,
-}
-
-impl Default for Buffers {
-    fn default() -> Self {
-        static LOADS: AtomicU64 = AtomicU64::new(0);
-        Buffers { load: LOADS.fetch_add(1, Ordering::Relaxed), held: Vec::new() }
-    }
-}
-
-impl Buffers {
-    /// Takes the memory of a slot; `None` if it was taken before, or belongs to another load.
-    #[must_use]
-    pub fn take<E: AnyBits>(&mut self, slot: Slot<E>) -> Option<Vec<E>> {
-        if slot.load != self.load {
-            return None;
+/// Loads of one thing, whole.
+impl Reader {
+    /// Loads one whole tensor of elements `E`. For many tensors use [`Load`], which plans them together. `MISMATCH` if
+    /// the tensor has other elements, `NOMEM` if it does not fit in memory.
+    pub fn read<E: AnyBits>(&self, name: &str) -> Result<Vec<E>> {
+        let info = self.tensor(name)?;
+        if info.dtype() != E::DTYPE {
+            return Err(wrong_elements::<E>(name, info.dtype()));
         }
-        self.held.get_mut(slot.index)?.take()?.into_vec()
+        let mut data = zeros(info.bytes() as usize / size_of::<E>()).map_err(|error| error.with("tensor", name))?;
+        self.read_whole(&info, bytes_of_mut(&mut data))?;
+        Ok(data)
     }
 
-    fn look<E: AnyBits>(&self, slot: Slot<E>) -> Option<&[E]> {
-        if slot.load != self.load {
-            return None;
-        }
-        self.held.get(slot.index)?.as_ref()?.look()
+    /// Loads one whole tensor of any dtype. `NOMEM` as for [`read`](Self::read).
+    pub fn read_tensor(&self, name: &str) -> Result<OwnedTensor> {
+        let info = self.tensor(name)?;
+        let mut data = zeros(info.bytes() as usize).map_err(|error| error.with("tensor", name))?;
+        self.read_whole(&info, &mut data)?;
+        Ok(OwnedTensor { dtype: info.dtype(), shape: info.shape().to_vec(), data })
     }
 
-    pub(crate) fn part<E: AnyBits>(
-        &self,
-        slot: Slot<E>,
-        dtype: Option<Dtype>,
-        range: impl RangeBounds<usize>,
-    ) -> Result<(*mut u8, usize)> {
-        match self.held.get(slot.index) {
-            Some(Some(held)) if slot.load == self.load => held.part(dtype, range),
-            _ => Err(Error::invalid("the slot belongs to another load, or the load was started")),
-        }
+    fn read_whole(&self, info: &TensorInfo<'_>, data: &mut [u8]) -> Result<()> {
+        let mut load = Load::new(self)?;
+        load.add_tensor(info.name(), &TensorDesc::new(info.dtype(), info.shape()).region(Region::Whole), data)?;
+        load.run()
+    }
+
+    /// Loads the shared object `name`, or `rank`'s own. `NOMEM` as for [`read`](Self::read).
+    pub fn read_object(&self, name: &str, rank: u32) -> Result<Vec<u8>> {
+        let mut data = zeros(self.object(name, rank)?.size() as usize)?;
+        let mut load = Load::new(self)?;
+        load.add_object(name, rank, &mut data)?;
+        load.run()?;
+        Ok(data)
     }
 }

@@ -3,7 +3,9 @@
 use std::alloc::{alloc_zeroed, Layout};
 use std::any::Any;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::dtype::{check_element, AnyBits, Dtype, Element};
@@ -201,6 +203,73 @@ mod tests {
         assert!(zeros::<f64>(0).unwrap().is_empty());
         for count in [isize::MAX as usize / 8, usize::MAX] {
             assert_eq!(zeros::<f64>(count).unwrap_err().status(), Status::NOMEM);
+        }
+    }
+}
+
+/// Names memory of `E` that a load holds, in requests and to take it back.
+#[derive(Debug)]
+pub struct Slot<E> {
+    pub(crate) load: u64,
+    pub(crate) index: usize,
+    pub(crate) element: PhantomData<fn() -> E>,
+}
+
+impl<E> Clone for Slot<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Slot<E> {}
+
+impl<E> Slot<E> {
+    /// The same memory without its type, which the memory itself checks.
+    pub(crate) fn bytes(self) -> Slot<u8> {
+        Slot { load: self.load, index: self.index, element: PhantomData }
+    }
+}
+
+/// Memory that a load held.
+#[derive(Debug)]
+pub struct Buffers {
+    /// A number for each load, so that slots of other loads are refused.
+    pub(crate) load: u64,
+    pub(crate) held: Vec<Option<Held>>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        static LOADS: AtomicU64 = AtomicU64::new(0);
+        Buffers { load: LOADS.fetch_add(1, Ordering::Relaxed), held: Vec::new() }
+    }
+}
+
+impl Buffers {
+    /// Takes the memory of a slot; `None` if it was taken before, or belongs to another load.
+    #[must_use]
+    pub fn take<E: AnyBits>(&mut self, slot: Slot<E>) -> Option<Vec<E>> {
+        if slot.load != self.load {
+            return None;
+        }
+        self.held.get_mut(slot.index)?.take()?.into_vec()
+    }
+
+    pub(crate) fn look<E: AnyBits>(&self, slot: Slot<E>) -> Option<&[E]> {
+        if slot.load != self.load {
+            return None;
+        }
+        self.held.get(slot.index)?.as_ref()?.look()
+    }
+
+    pub(crate) fn part<E: AnyBits>(
+        &self,
+        slot: Slot<E>,
+        dtype: Option<Dtype>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<(*mut u8, usize)> {
+        match self.held.get(slot.index) {
+            Some(Some(held)) if slot.load == self.load => held.part(dtype, range),
+            _ => Err(Error::invalid("the slot belongs to another load, or the load was started")),
         }
     }
 }

@@ -38,10 +38,18 @@ macro_rules! getters {
                 $(#[$text_doc])*
                 #[must_use]
                 pub fn $text(&self) -> &str {
-                    crate::handle::text_of(&self.raw.$text)
+                    crate::numbers::text_of(&self.raw.$text)
                 }
             )*
         }
     };
 }
 pub(crate) use getters;
+
+/// Text in an array of a record, up to its NUL.
+pub(crate) fn text_of(array: &[std::ffi::c_char]) -> &str {
+    // SAFETY: c_char and u8 are both one byte of any value.
+    let bytes = unsafe { std::slice::from_raw_parts(array.as_ptr().cast::<u8>(), array.len()) };
+    let text = std::ffi::CStr::from_bytes_until_nul(bytes).map_or(bytes, |text| text.to_bytes());
+    std::str::from_utf8(text).unwrap_or_default()
+}

@@ -12,8 +12,9 @@ use crate::numbers::numbers;
 
 /// Named settings for a call: `Options::new().set("keep_last", 3).set("compression", "auto")`.
 ///
-/// A call reads the options that its comment lists and ignores the others. It returns
-/// [`INVALID`](crate::Status::INVALID) for an unknown name or a value out of range. [`options`] lists them all.
+/// A call reads its own options and ignores the others: "Options: those used by `save`" are those of [`options`] whose
+/// `used_by` has that word; `ckpt help options` prints them. It returns [`INVALID`](crate::Status::INVALID) for an
+/// unknown name or a value out of range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     values: Vec<(String, OptionValue)>,

@@ -5,18 +5,14 @@ use std::path::Path;
 
 use ckpt_sys as sys;
 
-use crate::dtype::{bytes_of_mut, wrong_elements, AnyBits};
 use crate::error::{check, Result};
 use crate::handle::{c_path, c_text, c_text_or_null, lent, lent_or_none, or_null, sized, Handle, Items};
 use crate::info::{AliasInfo, ObjectInfo, PartInfo, SegmentInfo, TensorInfo};
 use crate::job::{Job, JobState};
-use crate::load::{Buffers, Load};
-use crate::memory::zeros;
+use crate::memory::Buffers;
 use crate::options::Options;
-use crate::owned::OwnedTensor;
 use crate::report::Report;
 use crate::store::{CheckpointInfo, Store};
-use crate::tensor::{Region, TensorDesc};
 use crate::tree::Tree;
 use crate::view::View;
 
@@ -34,7 +30,7 @@ impl Reader {
         Reader::open_with(store, selector, &Options::new())
     }
 
-    /// Options: `timeout_ms`, `run`, `threads`, `on_damaged`.
+    /// Options: those used by `reader`.
     pub fn open_with(store: &Store, selector: &str, options: &Options) -> Result<Self> {
         let (selector, bag) = (c_text(selector)?, options.bag()?);
         let handle = Handle::make(|out, err| {
@@ -151,8 +147,7 @@ impl Reader {
     }
 
     /// A read-only view of a whole tensor, without a copy. `UNSUPPORTED` unless its bytes are stored raw and in one
-    /// piece. Checksums are verified first unless `verify=0`. Options: `timeout_ms`, `verify`,
-    /// `map_unlocked`, `threads`.
+    /// piece. Checksums are verified first unless `verify=0`. Options: those used by `map`.
     ///
     /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`] cannot.
     ///
@@ -187,7 +182,7 @@ impl Reader {
     }
 
     /// Checks the checkpoint in the background. Damage does not fail the job: its report lists every damage, and an
-    /// empty report means a sound checkpoint. Options: `timeout_ms`, `verify_mode`, `sample_k`, `sample_n`, `threads`.
+    /// empty report means a sound checkpoint. Options: those used by `verify`.
     pub fn verify(&self, options: &Options) -> Result<Job> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns; the job keeps the reader alive.
@@ -197,7 +192,7 @@ impl Reader {
     }
 
     /// Compares two checkpoints: names, dtypes, shapes, objects and attributes, then (`values=1`) the elements. An
-    /// empty report means equal content. Options: `timeout_ms`, `values`, `threads`.
+    /// empty report means equal content. Options: those used by `diff`.
     pub fn diff(&self, other: &Reader, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         Report::make(|out, err| {
@@ -208,9 +203,9 @@ impl Reader {
 
     /// Makes the same checkpoint in another store, byte for byte, and checks every byte on its way. An unfinished copy
     /// is no checkpoint; the next call goes on with it. One that is there already is fine; the report says what was
-    /// there, and whether the copy is foreign in that store. Options: `timeout_ms`, `check`, `staging_bytes`,
-    /// `threads`. Errors: `EXISTS` (another checkpoint has its name there), `CORRUPT`, `FORMAT`, `INCOMPLETE`, `GONE`,
-    /// `MISMATCH`, `CONFLICT`, `ABORTED`, `COMMIT_UNKNOWN` (copy again).
+    /// there, and whether the copy is foreign in that store. Options: those used by `copy`. Errors: `EXISTS` (another
+    /// checkpoint has its name there), `CORRUPT`, `FORMAT`, `INCOMPLETE`, `GONE`, `MISMATCH`, `CONFLICT`, `ABORTED`,
+    /// `COMMIT_UNKNOWN` (copy again).
     pub fn copy(&self, to: &Store, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         Report::make(|out, err| {
@@ -221,8 +216,7 @@ impl Reader {
 
     /// Writes the checkpoint to `path`, which must not exist, as option `format` says: safetensors, `.pt`, DCP, hfai,
     /// Composer, OLMo, torchtune or RecIS.
-    /// Options: `format`, `shards`, `shard_bytes`, `at`, `opaque`, `threads`, `timeout_ms`, `map`, `map_at`,
-    /// `map_back`, `config`, `only`, `exclude`, `cast`, `strict`, `verify_after`.
+    /// Options: those used by `export`.
     pub fn export(&self, path: impl AsRef<Path>, options: &Options) -> Result<()> {
         let (path, bag) = (c_path(path)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
@@ -246,41 +240,6 @@ impl Reader {
             unsafe { sys::ckpt_reader_tree_of_rank(self.handle.get(), or_null(&name), rank, out, err) }
         })
         .map(Tree::from)
-    }
-
-    /// Loads one whole tensor of elements `E`. For many tensors use [`Load`], which plans them together. `MISMATCH` if
-    /// the tensor has other elements, `NOMEM` if it does not fit in memory.
-    pub fn read<E: AnyBits>(&self, name: &str) -> Result<Vec<E>> {
-        let info = self.tensor(name)?;
-        if info.dtype() != E::DTYPE {
-            return Err(wrong_elements::<E>(name, info.dtype()));
-        }
-        let mut data = zeros(info.bytes() as usize / size_of::<E>()).map_err(|error| error.with("tensor", name))?;
-        self.read_whole(&info, bytes_of_mut(&mut data))?;
-        Ok(data)
-    }
-
-    /// Loads one whole tensor of any dtype. `NOMEM` as for [`read`](Self::read).
-    pub fn read_tensor(&self, name: &str) -> Result<OwnedTensor> {
-        let info = self.tensor(name)?;
-        let mut data = zeros(info.bytes() as usize).map_err(|error| error.with("tensor", name))?;
-        self.read_whole(&info, &mut data)?;
-        Ok(OwnedTensor { dtype: info.dtype(), shape: info.shape().to_vec(), data })
-    }
-
-    fn read_whole(&self, info: &TensorInfo<'_>, data: &mut [u8]) -> Result<()> {
-        let mut load = Load::new(self)?;
-        load.add_tensor(info.name(), &TensorDesc::new(info.dtype(), info.shape()).region(Region::Whole), data)?;
-        load.run()
-    }
-
-    /// Loads the shared object `name`, or `rank`'s own. `NOMEM` as for [`read`](Self::read).
-    pub fn read_object(&self, name: &str, rank: u32) -> Result<Vec<u8>> {
-        let mut data = zeros(self.object(name, rank)?.size() as usize)?;
-        let mut load = Load::new(self)?;
-        load.add_object(name, rank, &mut data)?;
-        load.run()?;
-        Ok(data)
     }
 }
 

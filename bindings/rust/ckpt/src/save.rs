@@ -12,10 +12,9 @@ use crate::background::Saves;
 use crate::dtype::{check_element, Element};
 use crate::error::{check, Result};
 use crate::handle::{c_text, c_text_or_null, lent, or_null, Handle};
+use crate::info::ObjectScope;
 use crate::job::{Job, JobState};
-use crate::load::Buffers;
-use crate::memory::{Keep, SharedMemory};
-use crate::numbers::numbers;
+use crate::memory::{Buffers, Keep, SharedMemory};
 use crate::options::Options;
 use crate::report::Report;
 use crate::scope::Scope;
@@ -24,11 +23,6 @@ use crate::store::step_number;
 use crate::tensor::{Device, TensorDesc};
 use crate::tree::TreeRef;
 use crate::value::Value;
-
-ckpt_sys::each_object!(numbers! {
-    /// Whether an object belongs to all ranks or to one.
-    ObjectScope
-});
 
 /// One rank's share of one checkpoint: make it, add to it, run or start it once. Every rank of the session does the
 /// same for the same label.
@@ -109,8 +103,7 @@ impl<'a> Save<'a> {
     /// Also fails, and tells the other ranks, if an earlier save of the session failed in the background and nobody was
     /// told of it.
     ///
-    /// Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`, `wait`,
-    /// `keep_last`, `keep_every`, `protect`.
+    /// Options: those used by `save`.
     pub fn new_with(session: &Session, label: &str, step: Option<u64>, options: &Options) -> Result<Self> {
         let (label, step, bag) = (c_text(label)?, step_number(step)?, options.bag()?);
         let handle = Handle::make(|out, err| {

@@ -9,7 +9,7 @@ use crate::background::{end_and_print, Saves};
 use crate::error::Result;
 use crate::handle::{c_text_or_null, lent, or_null, Handle};
 use crate::job::{Job, JobState};
-use crate::load::Buffers;
+use crate::memory::Buffers;
 use crate::options::Options;
 use crate::store::Store;
 
@@ -43,8 +43,7 @@ impl Session {
     /// Or all ranks pass `None` and set option `rendezvous` to 1: then they meet through files in the store. The call
     /// waits for other ranks for at most `timeout_ms`.
     ///
-    /// Options: `run`, `purpose`, `continue_from`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`,
-    /// `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`.
+    /// Options: those used by `session`.
     pub fn open_rank(
         store: &Store,
         rank: u32,

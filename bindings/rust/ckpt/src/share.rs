@@ -8,7 +8,8 @@ use ckpt_sys as sys;
 use crate::dtype::{bytes_of_mut, check_element, AnyBits, Dtype};
 use crate::error::{check, Error, Result};
 use crate::handle::{c_text, c_texts, pointers, sized, Handle};
-use crate::load::{Load, Slot};
+use crate::load::Load;
+use crate::memory::Slot;
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::rows::{Address, Id};
@@ -92,7 +93,7 @@ impl Reader {
         self.share_with(table, rows, &Options::new())
     }
 
-    /// The same with options, such as a job that cancels it. Options: `timeout_ms`, `threads`.
+    /// The same with options, such as a job that cancels it. Options: those used by `share`.
     pub fn share_with(&self, table: &str, rows: &Rowset, options: &Options) -> Result<Share> {
         let bag = options.bag()?;
         let columns = self.columns(table)?.iter().map(|column| (column.name().to_owned(), column.dtype())).collect();

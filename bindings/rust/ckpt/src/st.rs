@@ -13,7 +13,7 @@ use crate::tensor::TensorDesc;
 
 /// Both conversions from one table: our name = the name in safetensors.
 macro_rules! dtypes {
-    ($($ours:ident = $theirs:ident)*) => {
+    ($($ours:ident = $theirs:ident;)*) => {
         impl TryFrom<StDtype> for Dtype {
             type Error = Error;
 
@@ -37,11 +37,7 @@ macro_rules! dtypes {
         }
     };
 }
-dtypes! {
-    BOOL = BOOL F4_E2M1FN = F4 F6_E2M3FN = F6_E2M3 F6_E3M2FN = F6_E3M2 U8 = U8 I8 = I8 F8_E5M2 = F8_E5M2
-    F8_E4M3FN = F8_E4M3 F8_E8M0FNU = F8_E8M0 I16 = I16 U16 = U16 F16 = F16 BF16 = BF16 I32 = I32
-    U32 = U32 F32 = F32 C64 = C64 F64 = F64 I64 = I64 U64 = U64
-}
+ckpt_sys::each_safetensors_dtype!(dtypes! {});
 
 impl<'a> Save<'a> {
     /// Adds a safetensors view as a whole tensor. Borrows the data that the view lends, and keeps data that it makes.

@@ -6,8 +6,8 @@ use std::path::Path;
 use ckpt_sys as sys;
 
 use crate::error::{check, Result};
-use crate::handle::{c_path, c_text, sized, text_of, Handle, Items};
-use crate::numbers::{getters, numbers};
+use crate::handle::{c_path, c_text, sized, Handle, Items};
+use crate::numbers::{getters, numbers, text_of};
 use crate::options::Options;
 use crate::report::Report;
 
@@ -26,9 +26,7 @@ impl Store {
     }
 
     /// A directory, `s3://bucket/prefix`, `mem:NAME`, or `https://host/dir`, which is read-only and whose checkpoints
-    /// are opened by their ids. Options: `direct_io`, `io_engine`, `recycle`, `mirror`, `cache`,
-    /// `cache_bytes`, `endpoint`, `region`, `path_style`, `profile`, `ca_file`, `conditional_puts`, `prune_grace_ms`,
-    /// `http_header`, `timeout_ms` (also of lists and `remove`).
+    /// are opened by their ids. Options: those used by `store`.
     pub fn open_with(uri: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let (uri, bag) = (c_path(uri)?, options.bag()?);
         // SAFETY: texts and options live until the call returns.
@@ -59,7 +57,7 @@ impl Store {
     }
 
     /// Newer checkpoints that cannot be loaded are passed over and counted in [`CheckpointInfo::passed_over`]. With
-    /// `on_damaged=error` the error is what is wrong with the newest. Options: `timeout_ms`, `run`, `on_damaged`.
+    /// `on_damaged=error` the error is what is wrong with the newest. Options: those used by `find`.
     pub fn find_with(&self, selector: &str, options: &Options) -> Result<CheckpointInfo> {
         let (selector, bag) = (c_text(selector)?, options.bag()?);
         CheckpointInfo::fill(|out, err| {
@@ -77,8 +75,7 @@ impl Store {
 
     /// Applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
     /// (`step-100`); others (`best`) stay. The report lists what was removed, and what
-    /// was kept and why; with `dry_run`, what would be. Options: `timeout_ms`, `run`, `keep_last`, `keep_every`,
-    /// `protect`, `dry_run`.
+    /// was kept and why; with `dry_run`, what would be. Options: those used by `prune`.
     pub fn prune(&self, options: &Options) -> Result<Report> {
         let bag = options.bag()?;
         // SAFETY: options live until the call returns.
@@ -86,7 +83,7 @@ impl Store {
     }
 
     /// Rebuilds a lost or damaged manifest of directory `id` from its parts. By default a dry run.
-    /// Options: `timeout_ms`, `dry_run` (default 1 here), `force`.
+    /// Options: those used by `repair`.
     pub fn repair(&self, id: &str, options: &Options) -> Result<Report> {
         let (id, bag) = (c_text(id)?, options.bag()?);
         // SAFETY: text and options live until the call returns.
@@ -96,9 +93,7 @@ impl Store {
     /// Saves a PyTorch `.pt`, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint of its
     /// own run (default `import`). Runs no code. If somebody truncates the file meanwhile, SIGBUS can end the process.
     /// `path` may be the address of a file on a web server, or of a file or directory of `s3://`. Imports into one run
-    /// take turns. Options: `run`, `verify`, `on_existing`, `compression`, `threads`, `timeout_ms`, `map`, `map_at`,
-    /// `map_back`, `config`, `prefixes`, `only`, `exclude`, `cast`, `strict`, `verify_after`, `endpoint`, `region`,
-    /// `path_style`, `profile`, `ca_file`, `http_header`.
+    /// take turns. Options: those used by `import`.
     pub fn import(
         &self,
         path: impl AsRef<Path>,

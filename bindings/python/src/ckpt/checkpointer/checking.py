@@ -13,9 +13,9 @@ from .._core import Memory
 from ..errors import Error
 from ..handles import Store
 from ..hints import local_path
-from ..ranks import Alone
+from ..team import Alone
 from ..saving import _StateWriter
-from ..stateful import states_of
+from ..states import states_of
 from ..tables import memory_of
 
 

@@ -12,7 +12,7 @@ from ..enums import Status
 from ..errors import DataError, GoneError, LaterStepsWarning, NotFoundError, error_of, warn, warn_passed_over
 from ..handles import Reader, Store
 from ..hints import not_found
-from ..ranks import Alone
+from ..team import Alone
 from ..records import CheckpointInfo
 from .selection import Found
 

@@ -23,7 +23,8 @@ from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
 from ..saved import AnyReader, SavedNode, tree_of
 from ..stateful import (AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject, give,
-                        is_stateful, templates_of)
+                        is_stateful)
+from ..states import templates_of
 from ..tied import memory_key
 from ..trees import Record, from_native, to_native
 from .copies import Copies

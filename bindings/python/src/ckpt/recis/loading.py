@@ -13,7 +13,7 @@ from ..errors import Error, MissingWarning, error_of, warn
 from ..frameworks import framework_name_of, framework_of, is_array
 from ..hints import some
 from ..loading import _request_of, load_from
-from ..ranks import Alone
+from ..team import Alone
 from ..regions import Whose
 from ..sources import FileReader
 from ..stateful import is_stateful

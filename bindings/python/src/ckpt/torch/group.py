@@ -14,7 +14,7 @@ import torch.distributed as dist
 from ..board import Board, dumps, loads, ranks_text, tell, whats_next
 from ..enums import Status
 from ..errors import error_of
-from ..ranks import Team
+from ..team import Team
 
 T = TypeVar("T")
 

@@ -12,6 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from .enums import Status
 
+__all__ = [  # of the package, too
+    "Error", "CallError", "StoreError", "DataError", "RankError", "MachineError",
+    # @class_names
+    "LaterStepsWarning", "MissingWarning", "PassedOverWarning", "RanksWarning",
+]
+
 _MOST, _MOST_OF_WORD = 960, 160  # bytes: of a line, with the status before it 1 KiB; of a name in one that is too long
 
 # What a terminal obeys, what turns text around or breaks it, what cannot be seen, and halves of characters:
@@ -100,113 +106,10 @@ class MachineError(Error):
     """The machine failed: disk or memory."""
 
 
-class InvalidError(CallError):
-    """An argument, a name or an option is wrong, or the object is closed."""
-
-
-class UnsupportedError(CallError):
-    """Valid, but not possible in this build, on this store, for this dtype, or without a copy."""
-
-
-class ForkedError(CallError):
-    """Called in a forked child of the process that made the object."""
-
-
-class CancelledError(CallError):
-    """The job was cancelled, or closed before its end."""
-
-
-class NotFoundError(StoreError):
-    """There is no such checkpoint, tensor, object or file."""
-
-
-class ExistsError(StoreError):
-    """It exists already."""
-
-
-class GoneError(StoreError):
-    """The checkpoint was removed while it was being read."""
-
-
-class CorruptError(DataError):
-    """A checksum does not match."""
-
-
-class FormatError(DataError):
-    """It cannot be parsed as the format that it claims to be."""
-
-
-class RevisionError(DataError):
-    """Written in a newer format revision, or with a feature that this library does not know."""
-
-
-class IncompleteError(DataError):
-    """A part, a rank or a range is missing."""
-
-
-class MismatchError(RankError):
-    """Ranks, or a request and the checkpoint, disagree."""
-
-
-class ConflictError(RankError):
-    """Another process has this rank's place, or another job wrote here."""
-
-
-class FencedError(RankError):
-    """A newer session owns this run; this one may not commit any more."""
-
-
-class AbortedError(RankError):
-    """The save was given up, by this rank or another; nothing was committed."""
-
-
-class TimeoutError(RankError, builtins.TimeoutError):
-    """A deadline passed. It is Python's TimeoutError too."""
-
-
-class CommitUnknownError(RankError):
-    """The commit record cannot be read now; once it can, it tells the outcome."""
-
-
-class IoError(MachineError):
-    """Reading or writing failed."""
-
-
-class NoSpaceError(MachineError):
-    """The disk is full."""
-
-
-class NoMemoryError(MachineError):
-    """Memory is short."""
-
-
-class InternalError(Error):
-    """A defect of ckpt; please report it."""
-
-
+# @classes
 _GROUPS: dict[int, type[Error]] = {1: CallError, 2: StoreError, 3: DataError, 4: RankError, 5: MachineError}
 _CLASSES: dict[int, type[Error]] = {
-    Status.INVALID: InvalidError,
-    Status.UNSUPPORTED: UnsupportedError,
-    Status.FORKED: ForkedError,
-    Status.CANCELLED: CancelledError,
-    Status.NOT_FOUND: NotFoundError,
-    Status.EXISTS: ExistsError,
-    Status.GONE: GoneError,
-    Status.CORRUPT: CorruptError,
-    Status.FORMAT: FormatError,
-    Status.REVISION: RevisionError,
-    Status.INCOMPLETE: IncompleteError,
-    Status.MISMATCH: MismatchError,
-    Status.CONFLICT: ConflictError,
-    Status.FENCED: FencedError,
-    Status.ABORTED: AbortedError,
-    Status.TIMEOUT: TimeoutError,
-    Status.COMMIT_UNKNOWN: CommitUnknownError,
-    Status.IO: IoError,
-    Status.NO_SPACE: NoSpaceError,
-    Status.NOMEM: NoMemoryError,
-    Status.INTERNAL: InternalError,
+    # @class_of_status
 }
 
 
