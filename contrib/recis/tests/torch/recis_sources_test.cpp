@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "../src/group.h"
 #include "recis_trainer.h"
+#include "src/group.h"
 
 namespace recis_test {
 
