@@ -74,11 +74,12 @@ TEST(Recis, ATableThatIsLoadedAgainHasAllThatItsSourcesGive) {
 
 // A run of RecIS with one checkpoint, of what a Trainer has, saved by two workers.
 void write_recis(const std::string& folder, double value, const std::vector<int64_t>& ids, int64_t step = 7) {
-  const std::string name = "ckpt_" + std::to_string(step), store = "mem:recis-" + folder + name;
+  const std::string name = "ckpt_" + std::to_string(step), uri = "mem:recis-" + folder + name;
+  const auto store = ckpt::Store::open(uri);  // while it is open what is in memory stays
   ThreadGroup(2).run([&](ct::Ranks ranks) {
     std::vector<int64_t> own;
     for (size_t i = ranks.rank; i < ids.size(); i += 2) own.push_back(ids[i]);
-    Trainer trainer(store, value, own, {}, ranks);
+    Trainer trainer(uri, value, own, {}, ranks);
     trainer.place = 10 + static_cast<int64_t>(ranks.rank);
     c10::Dict<std::string, at::Tensor> optim;
     optim.insert("step", at::tensor(int64_t{30}));
@@ -88,8 +89,7 @@ void write_recis(const std::string& folder, double value, const std::vector<int6
     trainer.manager->close();
   });
   const bool more = std::filesystem::exists(folder);
-  ckpt::Reader::open(ckpt::Store::open(store))
-      .export_to(more ? folder + "/" + name : folder, {{"format", "recis"}, {"shards", 2}});
+  ckpt::Reader::open(store).export_to(more ? folder + "/" + name : folder, {{"format", "recis"}, {"shards", 2}});
   if (more) std::ofstream(folder + "/checkpoint", std::ios::app) << name << "\n";
 }
 
