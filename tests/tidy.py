@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The house rules that a machine can check, over all tracked and untracked source files.
 
-  includes    a file of src/<room>, or of interop/src, which is a room too, includes its own room and those that the
-              table in src/README.md allows it, no other
+  includes    a file of src/<room>, or of interop/src and contrib/<name>/files, which are rooms too, includes its own
+              room and those that the table in src/README.md allows it, no other
   size        functions of at most 70 lines, files of at most 600, lines of at most 120 columns
   calls       none that cannot be used safely (strcpy, sprintf, …); no exit() in a library
   leftovers   no TODO, FIXME or XXX; no tabs, no blanks at the end of a line
@@ -22,7 +22,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 MAX_FUNCTION, MAX_FILE, MAX_COLUMNS = 70, 600, 120
-TREES = ("include", "src", "interop", "tests", "bench", "examples", "tools", "bindings", "cmake")
+TREES = ("include", "src", "interop", "contrib", "tests", "bench", "examples", "tools", "bindings", "cmake")
 CODE = {".c", ".h", ".cpp", ".def", ".inc"}
 SCRIPTS = {".py", ".sh", ".cmake", ".txt", "", ".hpp", ".rs", ".go", ".jl"}
 GENERATED = {"tests/abi/layout.txt", "bindings/go/lists.go", "bindings/go/internal/conformance/constants.go",
@@ -60,8 +60,8 @@ def include_table(root):
 
 def room_of(path):
     """None outside of rooms."""
-    if path.parts[:2] == ("interop", "src"):
-        return "interop"
+    if path.parts[:2] == ("interop", "src") or (path.parts[0] == "contrib" and path.parts[2] == "files"):
+        return path.parts[0]
     return path.parts[1] if path.parts[0] == "src" and len(path.parts) > 2 else None
 
 
@@ -172,7 +172,8 @@ def is_own(header, header_text, path, text):
 
 def check_headers(root):
     """Functions of a room against the headers of that room."""
-    for room in sorted(path for path in [*(root / "src").glob("*"), root / "interop" / "src"] if path.is_dir()):
+    rooms = [*root.glob("src/*"), root / "interop" / "src", *root.glob("contrib/*/files")]
+    for room in sorted(path for path in rooms if path.is_dir()):
         texts = {path: path.read_text() for path in sorted(room.rglob("*.*")) if path.suffix in {".h", ".cpp"}}
         codes = {path: without_comments_and_strings(text) for path, text in texts.items()}
         declared = {}

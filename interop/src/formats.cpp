@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/address.h"
+#include "contrib/recis/files/format.h"
 #include "interop/src/composer/format.h"
 #include "interop/src/dcp/format.h"
 #include "interop/src/deepspeed/format.h"
@@ -14,8 +15,6 @@
 #include "interop/src/look.h"
 #include "interop/src/numpy/format.h"
 #include "interop/src/pt/format.h"
-#include "interop/src/read_back.h"
-#include "interop/src/recis/format.h"
 #include "interop/src/safetensors/format.h"
 #include "interop/src/sets/combine.h"
 #include "interop/src/sets/format.h"
@@ -30,17 +29,18 @@ constexpr uint64_t kFirstBytes = 64 << 10;
 
 // The first that takes a candidate reads it.
 constexpr Format kFormats[] = {
-    {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai},
+    {"hfai", "a directory of hfai's PART_*.pt", is_hfai, read_hfai, plan_hfai, kTakesShards, kHfaiShards,
+     kHfaiVersionKey},
     {"megatron", "a directory of Megatron (torch_dist), or that of an iteration", is_megatron, read_megatron, nullptr},
     {"dcp", "one of Lightning's sharded strategies, which has a meta.pt beside DCP's files", is_lightning,
-     read_lightning, plan_dcp},
+     read_lightning, plan_dcp, kTakesShards | kTakesAt},
     {"dcp", "a directory of torch.distributed.checkpoint (DCP), which has a .metadata", is_dcp, read_dcp, plan_dcp},
     {"numpy", "a .npz or .npy of numpy", is_numpy, read_numpy, nullptr},
-    {"recis", "a checkpoint directory of RecIS (ckpt_{step}), or that of its run", is_recis, read_recis, plan_recis},
-    {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt},
+    kRecis,
+    {"pt", "a .pt file of PyTorch", is_pt, read_pt, plan_pt, kTakesAt},
     {"composer",
      "a .tar of Composer with composer_states.pt, a .nemo of NeMo, or a .pt packed by gzip, bzip2, xz, lz4 or zstd",
-     is_composer, read_composer, plan_composer},
+     is_composer, read_composer, plan_composer, kTakesAt},
     {"dcp", "DCP's safetensors of several ranks (shard-*.safetensors)", is_dcp_hugging_face, read_dcp_hugging_face,
      plan_dcp},
     {"diffusers", "a pipeline's directory of diffusers, which has a model_index.json", is_diffusers, read_diffusers,
@@ -49,13 +49,15 @@ constexpr Format kFormats[] = {
     {"accelerate", "a directory of accelerate's save_state", is_accelerate, read_accelerate, nullptr},
     {"deepspeed", "a directory of DeepSpeed (ZeRO 1 to 3, universal), or that of one tag", is_deepspeed, read_deepspeed,
      nullptr},
-    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, plan_torchtune},
+    // Whose model and adapter are safetensors, where they came as such.
+    {"torchtune", "an output directory of torchtune", is_torchtune, read_torchtune, plan_torchtune, kTakesShardBytes,
+     "model", "adapter"},
     {"olmo", "an unsharded checkpoint directory of OLMo", is_olmo, read_olmo, plan_olmo},
     {"olmo", "a sharded checkpoint directory of OLMo or OLMo-core", is_olmo_sharded, read_olmo_sharded, plan_olmo},
     {"bin", "pytorch_model.bin files of Hugging Face, or their index", is_bin_set, read_bin_set, nullptr},
     {"safetensors", "a safetensors file, a directory or a Hugging Face index of them", is_safetensors, read_safetensors,
-     plan_safetensors},
-    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, plan_meta},
+     plan_safetensors, kTakesShardBytes | kTakesAt | kTakesTables},
+    {"meta", "a directory of Meta's consolidated.*.pth", is_meta, read_meta, plan_meta, kTakesShards | kTakesAt},
     {"pickle", "a pickle of Python", is_pickle, read_pt, nullptr},
     {"ranks", "a directory with one .pt of each rank (rank0.pt, *_rank0.pt)", is_rank_files, read_rank_files, nullptr},
 };
@@ -116,23 +118,28 @@ const Format& format_of(const ExportRequest& request) {
   return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& row) { return name == row.name; });
 }
 
-Status check_option(const char* option, bool is_set, const Format& format,
-                    std::initializer_list<std::string_view> formats) {
-  if (!is_set || std::ranges::find(formats, format.name) != formats.end()) return Ok();
-  std::string meant;
-  for (const std::string_view name : formats) meant += (meant.empty() ? "" : " and ") + std::string(name);
-  return Status(CKPT_INVALID, strformat("export: option {} is for {}, found format {}", option, meant, format.name))
+std::string formats_with(unsigned takes, const char* between) {
+  std::string names;
+  for (const Format& row : kFormats)
+    if (row.takes & takes) names += (names.empty() ? "" : between) + std::string(row.name);
+  return names;
+}
+
+Status check_option(const char* option, bool is_set, const Format& format, Takes takes) {
+  if (!is_set || (format.takes & takes)) return Ok();
+  return Status(CKPT_INVALID, strformat("export: option {} is for {}, found format {}", option,
+                                        formats_with(takes, " and "), format.name))
       .with("found", format.name);
 }
 
 // What has no place for a sparse table would keep its ids and nothing else.
 Status check_tables(const ExportRequest& request, const Format& format) {
-  if (format.name == std::string_view("safetensors") || format.name == std::string_view("recis")) return Ok();
+  if (format.takes & kTakesTables) return Ok();
   for (const auto& table : request.reader.reader().tables()) {
     if (!request.reader.tensor(table.name).ok()) continue;  // left out
     return Status(CKPT_UNSUPPORTED, strformat("export: {} is a sparse table, which format {} cannot hold; expected "
-                                              "format safetensors or recis, or option exclude={}*",
-                                              table.name, format.name, table.name))
+                                              "format {}, or option exclude={}*",
+                                              table.name, format.name, formats_with(kTakesTables, " or "), table.name))
         .with("tensor", std::string(table.name))
         .with("found", format.name);
   }
@@ -149,14 +156,15 @@ Status know_names(const ExportRequest& request, std::string_view format, Wanted*
   return Ok();
 }
 
-Status verify_export(const ExportRequest& request, std::string_view format) {
+Status verify_export(const ExportRequest& request, const Format& format) {
   const ReadOptions options{.job = &request.job};
   CKPT_ASSIGN(ForeignCheckpoint written, read_foreign(request.path, options));
-  Wanted wanted{.at = request.options.at, .tensors_only = format == "safetensors"};
-  if (format == "hfai") wanted.no_values = {kHfaiShards, kHfaiVersionKey};  // its own
-  if (format == "torchtune") wanted.no_values = {"model", "adapter"};       // safetensors, where they came as such
-  if (format == "recis") wanted.no_values = {"io_state"};  // what all workers have alike, each of them has
-  CKPT_TRY(know_names(request, format, &wanted));
+  Wanted wanted{.at = request.options.at,
+                .tensors_only = format.name == std::string_view("safetensors"),
+                .places = format.places};
+  for (const char* part : format.no_values)
+    if (part) wanted.no_values.emplace_back(part);
+  CKPT_TRY(know_names(request, format.name, &wanted));
   return compare_export(request.reader, written, wanted, options);
 }
 
@@ -177,15 +185,15 @@ Status export_checkpoint(const ExportRequest& request) {
   if (RemoteFolder::has(request.path))
     return Status(CKPT_UNSUPPORTED, shown_url(request.path) + ": an export writes files, and no address");
   const Format& format = format_of(request);
-  CKPT_TRY(check_option("shards", request.options.is_set.shards, format, {"hfai", "dcp", "recis", "meta"}));
-  CKPT_TRY(check_option("shard_bytes", request.options.is_set.shard_bytes, format, {"safetensors", "torchtune"}));
-  CKPT_TRY(check_option("at", request.options.is_set.at, format, {"safetensors", "pt", "dcp", "composer", "meta"}));
+  CKPT_TRY(check_option("shards", request.options.is_set.shards, format, kTakesShards));
+  CKPT_TRY(check_option("shard_bytes", request.options.is_set.shard_bytes, format, kTakesShardBytes));
+  CKPT_TRY(check_option("at", request.options.is_set.at, format, kTakesAt));
   CKPT_TRY(check_tables(request, format));
   {
     CKPT_ASSIGN(const ExportPlan plan, format.plan(request));
     CKPT_TRY(write_export(request, plan));
   }
-  return request.options.verify_after ? verify_export(request, format.name) : Ok();
+  return request.options.verify_after ? verify_export(request, format) : Ok();
 }
 
 }  // namespace ckpt::interop

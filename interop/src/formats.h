@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "interop/src/read_back.h"
 #include "interop/src/reader.h"
 #include "interop/src/writer.h"
 
@@ -18,12 +19,19 @@ struct Candidate {
   static constexpr size_t kHeadBytes = 512;
 };
 
+// What a format has a place for: options of an export, and sparse tables.
+enum Takes : unsigned { kTakesShards = 1, kTakesShardBytes = 2, kTakesAt = 4, kTakesTables = 8 };
+
 struct Format {
   const char* name;  // what option format says
   const char* what;  // for messages
   bool (*detect)(const Candidate& candidate);
   Result<ForeignCheckpoint> (*read)(const std::string& path, const ReadOptions& options);
   Result<ExportPlan> (*plan)(const ExportRequest& request);  // null: it is not written
+  // Of an export, in the first row of a name.
+  unsigned takes = 0;
+  const char* no_values[2] = {};  // as in Wanted
+  Wanted::Places places = nullptr;
 };
 
 // By its content. FORMAT for a file, NOT_FOUND for a directory that no format is told by, with what is accepted; the

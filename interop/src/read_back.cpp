@@ -210,23 +210,13 @@ class LeavesOf {
 };
 
 // The places that a format may give what stands at one: DCP makes text of integer keys, and directories of parts have
-// under "model", "tables" and "extra" what a state may have elsewhere; RecIS has of each worker what a name has of it.
-std::vector<std::string> places_for(const std::string& place) {
+// under "model" what a state may have at its root.
+std::vector<std::string> places_for(const std::string& place, Wanted::Places more) {
   std::vector<std::string> places = {place, place};
   for (size_t at = 0; (at = places[1].find("/~s", at)) != std::string::npos;) places[1].erase(at + 1, 2);
-  for (const std::string_view part : {"/model/", "/tables/"})
-    if (place.starts_with(part)) {
-      places.push_back(place.substr(part.size() - 1));
-      places.push_back("/model" + places.back());
-    }
-  if (constexpr std::string_view extra = "/extra"; place.starts_with("/extra/"))
-    places.push_back(place.substr(extra.size()));
-  if (constexpr std::string_view io_state = "/io_state"; place.starts_with("/io_state/")) {
-    const size_t name = place.find('/', io_state.size() + 1), rest = place.find('/', name + 1);
-    if (name != std::string::npos)
-      places.push_back(place.substr(name, rest - name) + place.substr(io_state.size(), name - io_state.size()) +
-                       (rest == std::string::npos ? "" : place.substr(rest)));
-  }
+  if (constexpr std::string_view model = "/model"; place.starts_with("/model/"))
+    places.push_back(place.substr(model.size()));
+  if (more) std::ranges::move(more(place), std::back_inserter(places));
   return places;
 }
 
@@ -246,7 +236,7 @@ class Expectation {
   // The places of the files' tensors, before any is matched.
   void learn(const Leaves& written) {
     for (const auto& [place, name] : written.tensors)
-      for (const std::string& own : places_for(place))
+      for (const std::string& own : places_for(place, wanted_.places))
         if (const auto found = leaves_.tensors.find(own); found != leaves_.tensors.end()) {
           known_.emplace(name, found->second);
           break;
@@ -271,7 +261,7 @@ class Expectation {
   Status match_values(const Leaves& written) {
     for (const auto& [place, value] : written.values) {
       const std::string* expected = nullptr;
-      for (const std::string& own : places_for(place)) {
+      for (const std::string& own : places_for(place, wanted_.places)) {
         const auto found = expected ? leaves_.values.end() : leaves_.values.find(own);
         if (found == leaves_.values.end()) continue;
         expected = &found->second;
@@ -334,7 +324,7 @@ class Expectation {
   // Of what has no place in a tree.
   std::string by_text(const std::string& name) const {
     if (!wanted_.at.empty()) return wanted_.at + '/' + name;
-    for (const std::string& place : places_for('/' + name))
+    for (const std::string& place : places_for('/' + name, wanted_.places))
       if (names_.contains(place.substr(1))) return place.substr(1);
     return name;
   }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/job.h"
 #include "interop/src/reader.h"
@@ -12,10 +13,14 @@ namespace ckpt::interop {
 
 // What an export was to write of a state.
 struct Wanted {
+  // Other places that what the format has at this one may have in the state.
+  using Places = std::vector<std::string> (*)(const std::string& place);
+
   std::string at;             // option at: what is below that place
   bool tensors_only = false;  // all tensors by their names, no tree
   // Parts whose values the format has no place for, or another one.
   std::vector<std::string> no_values{};
+  Places places = nullptr;                     // where the format has parts that a state need not have
   std::map<std::string, std::string> names{};  // of tensors in the files, where these call them otherwise: the state's
 };
 

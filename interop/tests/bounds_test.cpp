@@ -1,10 +1,8 @@
 // What small files of an enemy may cost: bytes that unpack to many more, long names around many values, elements that
 // repeat.
-#include <sys/resource.h>
-
+#include <ctime>
 #include <filesystem>
 
-#include "interop/src/recis/layout.h"
 #include "pt_fixture.h"
 #include "sets_fixture.h"
 
@@ -25,14 +23,6 @@ class Bounds : public Sets {
     ckpt_file_free(opened);
     ckpt_options_free(options);
     return failure;
-  }
-  static double cpu_seconds() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
   }
 };
 
@@ -66,29 +56,10 @@ TEST_F(Bounds, AKeyOfAMegabyteAroundManyValuesCostsItsBytesOnce) {
   const std::string file = pt_of(dict({text(std::string(1 << 20, 'k')), list({values})}));
   std::filesystem::create_directory(path("ranks"));
   for (const char* name : {"ranks/rank0.pt", "ranks/rank1.pt", "one.pt"}) write_file(path(name), file);
-  const double before = cpu_seconds();
+  const std::clock_t before = std::clock();
   EXPECT_EQ(look("ranks").code, CKPT_OK);
   EXPECT_EQ(look("one.pt").code, CKPT_OK);
-  EXPECT_LT(cpu_seconds() - before, 10);  // by the product it would be minutes
-}
-
-TEST_F(Bounds, ATableOfRecisWithVeryManyColumnsCostsEachOnce) {
-  constexpr int kSlots = 200000;
-  std::string blocks, keys;
-  const auto add = [&](const std::string& slot) {
-    const char* comma = keys.empty() ? "" : ",";
-    blocks += strformat("{}\"t.{}/part_0_1\":0", comma, slot);
-    keys += strformat("{}\"t.{}/part_0_1\":\"t@{}^0@8@8\"", comma, slot, slot);
-  };
-  add("id");
-  add("embedding");
-  for (int i = 0; i < kSlots; i++) add("s" + std::to_string(i));
-  const double before = cpu_seconds();
-  const auto layout =
-      parse_recis_layout(R"({"file_index":{"a.safetensors":0},"block_index":{)" + blocks + "}}", "{" + keys + "}");
-  ASSERT_TRUE(layout.ok()) << layout.status().message();
-  EXPECT_EQ(layout->tables[0].columns.size(), kSlots + 2U);
-  EXPECT_LT(cpu_seconds() - before, 20);  // each with each it would be minutes
+  EXPECT_LT((std::clock() - before) / CLOCKS_PER_SEC, 10);  // by the product it would be minutes
 }
 
 TEST_F(Bounds, AnErrorAboutALongNameIsOneShortPlainLine) {

@@ -122,7 +122,7 @@ TEST_F(ExportPart, APlaceThatIsNotThereIsAnErrorThatNamesThoseThatAre) {
   expect_refused("w.safetensors", {{"at", "mode"}}, CKPT_NOT_FOUND, R"(there is "model", "optimizer")");
   expect_refused("w.pt", {{"at", "mode"}}, CKPT_NOT_FOUND, R"(there is "model", "optimizer", "step")");
   expect_refused("w.pt", {{"at", "model/x"}}, CKPT_NOT_FOUND, R"(there is "model/w", "model/b")");
-  expect_refused("w", {{"at", "model"}, {"format", "hfai"}}, CKPT_INVALID, "option at is for safetensors and pt");
+  expect_refused("w", {{"at", "model"}, {"format", "hfai"}}, CKPT_INVALID, "option at is for dcp and pt");
 }
 
 TEST_F(ExportPart, FilesHaveAtMostTheBytesOfAShardAndAnIndex) {

@@ -183,7 +183,7 @@ done
 
 # A format that has no place for a table refuses it, and does not keep its ids alone.
 expect 2 export two out.pt; complains 'emb is a sparse table, which format pt cannot hold'
-complains 'expected format safetensors or recis, or option exclude=emb\*'
+complains 'expected format recis or safetensors, or option exclude=emb\*'
 [ ! -e out.pt ] || fail "out.pt is there"
 expect 0 export two out.pt --exclude 'emb*'
 expect 0 export two out.safetensors; expect 0 info out.safetensors; says '^emb/seen +i32'

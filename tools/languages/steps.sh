@@ -52,8 +52,8 @@ build_sanitized_python() {
   cp "$work"/python/lib/python3*/site-packages/ckpt/_core.pyi "$sanitized_python/ckpt" # its own build cannot load it
 }
 test_python_sanitized() {
-  counted pytest "Python tests sanitized" env PYTHONPATH="$sanitized_python" LD_PRELOAD="$sanitized_preload" \
-    ASAN_OPTIONS=$sanitized_options "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests" \
+  counted pytest "Python tests sanitized" env PYTHONPATH="$sanitized_python:$bindings/python/tests" \
+    LD_PRELOAD="$sanitized_preload" ASAN_OPTIONS=$sanitized_options "$python" "${python_tests[@]}" \
     -m "not torch and not jax and not s3 and not cuda"
 }
 
@@ -74,6 +74,9 @@ test_rust_sanitized() {
 }
 
 # ---- the bindings' own tests ----
+# Those of Python and of contrib share one process, what takes long to make, and the fixtures of conftest.py.
+python_tests=(-m pytest -q -rfEsxX -p no:cacheprovider -c "$bindings/python/pyproject.toml" --noconftest -p conftest
+  "$bindings/python/tests" contrib/recis/tests/python)
 rust() { (cd "$bindings/rust" && "$@"); }
 rust_examples_format() {
   rustfmt --edition 2021 --config-path "$bindings/rust/rustfmt.toml" --check examples/languages/rank.rs
@@ -112,8 +115,8 @@ test_python() {
   local marks="not cuda" fake=$repo/build/release/tests/fake_cuda/libcudart.so.13
   [[ -n $torch_venv ]] || marks="not cuda and not torch"
   fetch_s3proxy
-  counted pytest "Python tests" tests/s3/run.sh "$s3proxy" "$python" -m pytest -q -rfEsxX -p no:cacheprovider \
-    "$bindings/python/tests" -m "$marks"
+  counted pytest "Python tests" env PYTHONPATH="$bindings/python/tests" tests/s3/run.sh "$s3proxy" "$python" \
+    "${python_tests[@]}" -m "$marks"
   # A process of its own: it has a libcudart, which the others must not have.
   counted pytest "Python tests on a fake device" env CKPT_CUDART="$fake" CKPT_TEST_CUDART="$fake" \
     "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests/test_device.py"

@@ -184,7 +184,7 @@ class FileShare {
 // A sparse table in a file; File::tables finds them. The file must live as long as this and its shares, and these are
 // used by one thread at a time. The first share reads all ids and keeps them: 16 bytes for each row of the table, as a
 // share does for its own rows. `info` does not tell bucket_count, which is 0: slices and ranges of buckets are those of
-// CKPT_TABLE_BUCKETS, which is what RecIS has.
+// CKPT_TABLE_BUCKETS.
 class FileTable {
  public:
   const TableInfo& info() const { return state_->info; }

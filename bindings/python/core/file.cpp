@@ -94,7 +94,7 @@ static void read_window(FileShareObject& self, uint64_t window, nb::handle ids, 
 
 static void bind_file_share(nb::module_& m) {
   nb::class_<FileShareObject>(m, "FileShare",
-                              "Some rows of a sparse table in a file (RecIS'), cut into windows. Opening it reads all "
+                              "Some rows of a sparse table in a file, cut into windows. Opening it reads all "
                               "ids of the table; MismatchError: an id is there twice. One thread at a time may use "
                               "the shares of a file.")
       .def(
@@ -182,8 +182,7 @@ void bind_file(nb::module_& m) {
           "data(). Regions and raw memory are given as in Save.add_tensor. MismatchError: shape or dtype are not the "
           "tensor's. One thread at a time.")
       .def("tables", &tables_of, nb::sig("def tables(self) -> list[ckpt.records.TableInfo]"),
-           "Sparse tables (RecIS'), in the order of their names' bytes. Their ids and columns are tensors, too; how "
-           "many "
+           "Sparse tables, in the order of their names' bytes. Their ids and columns are tensors, too; how many "
            "buckets there are is not told, 0.")
       .def("tree", &tree_of, nb::sig("def tree(self) -> Tree"),
            "All that the file holds; its tensors appear as their names.");

@@ -51,110 +51,14 @@ def test_every_row_names_a_test_and_every_test_here_has_a_row() -> None:
     assert tests_in(Path(__file__)) - named == {"every_row_names_a_test_and_every_test_here_has_a_row"}
 
 
-# ---- RecIS ----
+# ---- Composer ----
 
 
-def test_recis_save_interval(path: Path) -> None:
-    with ckpt.Checkpointer(path, every=3) as keeper:
-        for n in range(1, 8):
-            keeper.step(n, at(n))
-    assert labels(path) == ["step-3", "step-6"]
-
-
-def test_recis_max_keep(path: Path) -> None:
+def test_composer_keep(path: Path) -> None:
     with ckpt.Checkpointer(path, every=1, keep_last=2) as keeper:
         for n in range(1, 6):
             keeper.step(n, at(n))
     assert labels(path) == ["step-4", "step-5"]
-
-
-def test_recis_register_for_checkpointing(path: Path) -> None:
-    saved(path, {"thing": Thing(3), "global_step": 7})
-    state: dict[str, Any] = {"thing": Thing(), "global_step": 0}
-    restore(ckpt.Checkpointer(path, signals=()), state)
-    assert (state["thing"].value, state["global_step"]) == (3, 7)
-
-
-def test_recis_register_io_state(path: Path) -> None:
-    def work(rank: int) -> tuple[str, bytes]:
-        with ckpt.Checkpointer(path, rank=rank, world_size=2) as keeper:
-            keeper.save(1, {"io": ckpt.PerRank({"file": "x" * (rank + 1), "cursor": b"y" * rank}), "step": 1})
-            keeper.wait()
-            state: dict[str, Any] = {"io": ckpt.PerRank({"file": "", "cursor": b""}), "step": 0}
-            keeper.restore(state)
-            return state["io"].value["file"], state["io"].value["cursor"]
-
-    assert on_ranks(2, work) == [("x", b""), ("xx", b"y")]
-
-
-@needs_torch
-def test_recis_sparse_optim(path: Path, torch: Any) -> None:
-    rows = torch.nn.Embedding(8, 4, sparse=True)
-    optimizer = torch.optim.SparseAdam(rows.parameters())
-    rows(torch.tensor([1, 5])).sum().backward()
-    optimizer.step()
-    saved(path, {"table": rows, "sparse_optim": optimizer})
-    other = torch.nn.Embedding(8, 4, sparse=True)
-    again = torch.optim.SparseAdam(other.parameters())
-    restore(ckpt.Checkpointer(path, signals=()), {"table": other, "sparse_optim": again})
-    assert torch.equal(other.weight, rows.weight)
-    assert torch.equal(again.state[other.weight]["exp_avg"], optimizer.state[rows.weight]["exp_avg"])
-
-
-def test_recis_sparse_tables(path: Path) -> None:
-    ids = np.array([3, 70000, 5, 12])
-    saved(path, {"emb": ckpt.Table(ids, {"embedding": ids[:, None] * np.ones(4), "count": ids}, bucket_count=8)})
-    found: dict[int, int] = {}
-    for rank in range(3):
-        state = {"emb": ckpt.Rowset.slice(rank, 3, columns=["count"])}
-        restore(ckpt.Checkpointer(path, signals=()), state)
-        found |= {id: int(row["count"]) for id, row in state["emb"].as_dict().items()}  # type: ignore[attr-defined]
-    assert found == {id: id for id in ids.tolist()}
-
-
-def test_recis_save(path: Path) -> None:
-    with ckpt.Checkpointer(path) as keeper:
-        assert keeper.save(4, at(4)) == "step-4.1.1"
-    assert labels(path) == ["step-4"]
-
-
-def test_recis_restore(path: Path) -> None:
-    with ckpt.Checkpointer(path, every=1) as keeper:
-        for n in range(1, 4):
-            keeper.step(n, at(n))
-        state = at()
-        assert restore(keeper, state).step == 3 and state["step"] == 3
-        assert restore(keeper, state, 2).step == 2 and (state["w"] == 2).all()
-
-
-def test_recis_load_config(path: Path) -> None:
-    saved(path, {"dense": np.ones(2), "extra": np.ones(2), "io_state": np.ones(2)})
-    keeper = ckpt.Checkpointer(path, signals=())
-    for choice, wanted in (({"only": ["dense"]}, [1, 0, 0]), ({"without": ["extra"]}, [1, 0, 1]), ({}, [1, 1, 1])):
-        state = {"dense": np.zeros(2), "extra": np.zeros(2), "io_state": np.zeros(2)}
-        restore(keeper, state, **choice)
-        assert [array[0] for array in state.values()] == wanted
-
-
-def test_recis_load_config_strict(path: Path) -> None:
-    saved(path, {"dense": {"a": np.ones(2)}})
-    keeper = ckpt.Checkpointer(path, signals=())
-    state = {"dense": {"a": np.zeros(2), "new": np.zeros(2)}}
-    with pytest.raises(ckpt.NotFoundError):
-        keeper.restore(state)
-    assert restore(keeper, state, strict=False).missing == ("dense/new",) and state["dense"]["a"][0] == 1
-
-
-def test_recis_model_bank(tmp_path: Path) -> None:
-    for value, name in enumerate(("a", "b"), 1):
-        saved(tmp_path / name, {"sparse": np.full(2, value), "dense": np.full(2, value)})
-    state: dict[str, Any] = {"sparse": np.zeros(2, int), "dense": np.zeros(2, int)}
-    for bank in ({"path": "a", "load": ["sparse"]}, {"path": "b", "load": ["dense"]}):
-        restore(ckpt.Checkpointer(tmp_path / str(bank["path"]), signals=()), state, only=bank["load"])
-    assert (state["sparse"][0], state["dense"][0]) == (1, 2)
-
-
-# ---- Composer ----
 
 
 def test_composer_filename(path: Path) -> None:

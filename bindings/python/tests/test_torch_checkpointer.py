@@ -244,3 +244,16 @@ def test_state_by_number_beside_names_is_found_by_these(torch: Any, tmp_path: Pa
     wanted = {"ab": [1, 2], "ba": [2, 1], "ac": [2, 1]}[order]
     assert moments(tuner) == pytest.approx(wanted)
     assert [group["lr"] for group in tuner.param_groups] == ([1e-3, 0.5] if order == "ab" else [0.5, 1e-3])
+
+
+def test_a_sparse_adam_of_an_embedding_goes_on(torch: Any, tmp_path: Path) -> None:
+    rows, other = (torch.nn.Embedding(8, 4, sparse=True) for _ in range(2))
+    optimizer, again = (torch.optim.SparseAdam(one.parameters()) for one in (rows, other))
+    rows(torch.tensor([1, 5])).sum().backward()
+    optimizer.step()
+    with ckpt.Checkpointer(tmp_path / "s", signals=()) as keeper:
+        keeper.save(1, {"table": rows, "sparse_optim": optimizer})
+        keeper.wait()
+        keeper.restore({"table": other, "sparse_optim": again})
+    assert torch.equal(other.weight, rows.weight)
+    assert torch.equal(again.state[other.weight]["exp_avg"], optimizer.state[rows.weight]["exp_avg"])

@@ -32,8 +32,8 @@ struct Header {
 };
 
 // `file` is the whole file; only its header is asked for. `name` is for messages. kLowerBool: a BOOL may also be called
-// "bool", as RecIS has it; kAnyDtype: a tensor of a dtype that is not in the table goes to `unknown`. FORMAT, or
-// UNSUPPORTED for such a dtype.
+// "bool"; kAnyDtype: a tensor of a dtype that is not in the table goes to `unknown`. FORMAT, or UNSUPPORTED for such a
+// dtype.
 enum HeaderDialect { kPlain, kLowerBool, kAnyDtype };
 Result<Header> parse_header(const FileBytes& file, std::string_view name, HeaderDialect dialect = kPlain);
 

@@ -261,16 +261,6 @@ def is_checkpoint_directory(path: str) -> bool:
     return os.path.isfile(os.path.join(path, "MANIFEST"))
 
 
-def newest_of_recis(path: str) -> str:
-    """The directory of the newest checkpoint in that of a RecIS run; "" if it is none."""
-    try:
-        with open(os.path.join(path, "checkpoint"), encoding="utf-8") as file:
-            lines = file.read().split()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return lines[-1] if lines and os.path.isdir(os.path.join(path, lines[-1])) else ""
-
-
 def _is_foreign(path: str) -> bool:
     """Whether it is a file, or a directory that is no store, nor in one, and not empty."""
     if not os.path.isdir(path):

@@ -1,9 +1,9 @@
 // How what the sources of a model bank give gets into the model. One thread.
-#ifndef CKPT_TORCH_RECIS_LOAD_H
-#define CKPT_TORCH_RECIS_LOAD_H
+#ifndef CKPT_TORCH_RECIS_LOADING_H
+#define CKPT_TORCH_RECIS_LOADING_H
 
-#include "recis_bank.h"
-#include "session.h"
+#include "bank.h"
+#include "src/session.h"
 
 namespace ckpt_torch {
 namespace recis {

@@ -1,4 +1,4 @@
-"""Two hash tables that follow ckpt.recis.HashTable: the worked examples of docs/recis.md. A trainer's own has the same
+"""Two hash tables that follow ckpt.recis.HashTable: the worked examples of managers.md. A trainer's own has the same
 four members, whatever it is made of."""
 
 from __future__ import annotations

@@ -13,8 +13,7 @@
 //   manager.load_model_bank({old, newer});                // a recis::Source each; the last that has a variable wins
 //   while (train()) manager.step();
 //
-// The words and rules are those of Python's ckpt.recis (bindings/python/docs/recis.md), and the state that is saved
-// has the same form.
+// The words and rules are those of Python's ckpt.recis (managers.md), and the state that is saved has the same form.
 #ifndef CKPT_TORCH_RECIS_H
 #define CKPT_TORCH_RECIS_H
 

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "contrib/recis/files/format.h"
+#include "contrib/recis/files/layout.h"
 #include "fuzz/harness.h"
-#include "interop/src/recis/format.h"
-#include "interop/src/recis/layout.h"
 
 namespace ckpt::fuzz {
 namespace {

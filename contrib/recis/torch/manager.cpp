@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "checkpointer.h"
-#include "recis_load.h"
+#include "loading.h"
+#include "src/checkpointer.h"
 
 namespace ckpt_torch {
 namespace recis {

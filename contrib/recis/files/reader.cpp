@@ -6,12 +6,12 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "contrib/recis/files/format.h"
+#include "contrib/recis/files/layout.h"
 #include "format/names.h"
 #include "format/table.h"
 #include "interop/src/look.h"
 #include "interop/src/pt/format.h"
-#include "interop/src/recis/format.h"
-#include "interop/src/recis/layout.h"
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/safetensors.h"
 #include "interop/src/seeded_hash.h"
@@ -21,7 +21,6 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr uint64_t kMaxText = 1ULL << 30;  // of index and tensorkey.json
 constexpr uint32_t kMaxWorkers = 1 << 16;
 constexpr const char *kTables = "tables", *kSparseOptim = "sparse_optim";
 
@@ -30,26 +29,8 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
 }
 
 Result<std::string> recis_text_of(const std::string& path, const Folder& folder) {
-  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMaxText, folder));
+  CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMaxRecisText, folder));
   return std::string(as_text(file.addresses()));
-}
-
-// What the last line of a run's file `checkpoint` names; empty where there is none.
-std::string newest_in(const std::string& directory, const Folder& folder) {
-  Result<std::string> text = recis_text_of(directory + '/' + kRecisCheckpoint, folder);
-  if (!text.ok()) return "";
-  std::string_view rest = *text;
-  rest = rest.substr(0, rest.find_last_not_of(" \t\r\n") + 1);
-  const std::string name(rest.substr(rest.find_last_of(" \t\r\n") + 1));
-  return check_file_name(name, "").ok() ? name : "";
-}
-
-bool is_checkpoint(const std::string& path, const Folder& folder) {
-  const std::vector<std::string> names = names_in_directory(path, folder);
-  if (has(names, kRecisKeys) || has(names, kRecisCount)) return true;
-  if (has(names, kRecisIndex) && has(names, "0.bin")) return true;  // to be refused by its name
-  const size_t end = path.find_last_not_of('/') + 1, begin = path.substr(0, end).rfind('/') + 1;
-  return std::string_view(path).substr(begin).starts_with("ckpt_") && has(names, "extra.pt");
 }
 
 // Ids against the buckets of their shards, once they are read.
@@ -335,22 +316,16 @@ Status read_io_states(const std::string& directory, const std::vector<std::strin
 
 }  // namespace
 
-bool is_recis(const Candidate& candidate) {
-  if (!candidate.is_directory) return false;
-  if (is_checkpoint(candidate.path, candidate.folder)) return true;
-  const std::string newest = newest_in(candidate.path, candidate.folder);
-  return newest.starts_with("ckpt_") ||
-         (!newest.empty() && is_checkpoint(candidate.path + '/' + newest, candidate.folder));
-}
-
 Result<ForeignCheckpoint> read_recis(const std::string& path, const ReadOptions& options) {
   std::string directory = path.substr(0, std::max<size_t>(path.find_last_not_of('/') + 1, 1));
-  const std::string newest = is_checkpoint(directory, options.folder) ? "" : newest_in(directory, options.folder);
+  const std::string newest =
+      is_recis_checkpoint(directory, options.folder) ? "" : newest_of_recis(directory, options.folder);
   const std::string id = newest.empty() ? directory.substr(directory.rfind('/') + 1) : newest;
   const std::string given = directory;
   if (!newest.empty()) {
     std::vector<std::string> others = names_in_directory(given, options.folder);
-    std::erase_if(others, [&](const std::string& name) { return !is_checkpoint(given + '/' + name, options.folder); });
+    std::erase_if(others,
+                  [&](const std::string& name) { return !is_recis_checkpoint(given + '/' + name, options.folder); });
     if (!has(others, newest)) return newest_is_missing(given, kRecisCheckpoint, newest, others);
     directory += '/' + newest;
   }

@@ -4,12 +4,12 @@
 #include <map>
 #include <set>
 
+#include "contrib/recis/files/format.h"
+#include "contrib/recis/files/layout.h"
 #include "format/table.h"
 #include "interop/src/json.h"
 #include "interop/src/outer_call.h"
 #include "interop/src/pt/format.h"
-#include "interop/src/recis/format.h"
-#include "interop/src/recis/layout.h"
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/safetensors.h"
 #include "tree/merge.h"
@@ -491,5 +491,23 @@ Result<ExportPlan> plan_recis(const ExportRequest& request, uint64_t window_byte
 }
 
 Result<ExportPlan> plan_recis(const ExportRequest& request) { return plan_recis(request, kWindowBytes); }
+
+std::vector<std::string> places_of_recis(const std::string& place) {
+  std::vector<std::string> places;
+  if (constexpr std::string_view tables = "/tables"; place.starts_with("/tables/")) {
+    places.push_back(place.substr(tables.size()));
+    places.push_back("/model" + places.back());
+  }
+  if (constexpr std::string_view extra = "/extra"; place.starts_with("/extra/"))
+    places.push_back(place.substr(extra.size()));
+  // Of each worker it has what a name has of it.
+  if (constexpr std::string_view io_state = "/io_state"; place.starts_with("/io_state/")) {
+    const size_t name = place.find('/', io_state.size() + 1), rest = place.find('/', name + 1);
+    if (name != std::string::npos)
+      places.push_back(place.substr(name, rest - name) + place.substr(io_state.size(), name - io_state.size()) +
+                       (rest == std::string::npos ? "" : place.substr(rest)));
+  }
+  return places;
+}
 
 }  // namespace ckpt::interop

@@ -1,4 +1,4 @@
-#include "interop/src/recis/layout.h"
+#include "contrib/recis/files/layout.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,11 +1,11 @@
-#include "recis_load.h"
+#include "loading.h"
 
 #include <algorithm>
 #include <atomic>
 #include <sstream>
 
-#include "group.h"
-#include "tensors.h"
+#include "src/group.h"
+#include "src/tensors.h"
 
 namespace ckpt_torch {
 namespace recis {

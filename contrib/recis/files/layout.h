@@ -12,7 +12,8 @@ namespace ckpt::interop {
 
 inline constexpr const char *kRecisIndex = "index", *kRecisKeys = "tensorkey.json", *kRecisCheckpoint = "checkpoint",
                             *kRecisCount = "io_state_count", *kRecisIds = "id", *kRecisEmbedding = "embedding";
-inline constexpr uint64_t kRecisBuckets = 65536;  // what its tables have, unless their makers chose otherwise
+inline constexpr uint64_t kMaxRecisText = 1ULL << 30;  // of a text
+inline constexpr uint64_t kRecisBuckets = 65536;       // what its tables have, unless their makers chose otherwise
 
 // The buckets [begin, end) of `count`.
 struct RecisSlice {

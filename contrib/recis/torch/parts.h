@@ -2,8 +2,8 @@
 #ifndef CKPT_TORCH_RECIS_PARTS_H
 #define CKPT_TORCH_RECIS_PARTS_H
 
-#include "../ckpt_torch/recis.h"
-#include "errors.h"
+#include "ckpt_torch/recis.h"
+#include "src/errors.h"
 
 namespace ckpt_torch {
 namespace recis {

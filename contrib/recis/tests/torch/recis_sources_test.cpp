@@ -1,10 +1,9 @@
 // What the sources of a recis::CheckpointManager's model bank may be, and what goes wrong with them.
-#include <deque>
 #include <filesystem>
 #include <fstream>
 
-#include "../src/group.h"
 #include "recis_trainer.h"
+#include "src/group.h"
 
 namespace recis_test {
 
@@ -74,64 +73,22 @@ TEST(Recis, ATableThatIsLoadedAgainHasAllThatItsSourcesGive) {
 }
 
 // A run of RecIS with one checkpoint, of what a Trainer has, saved by two workers.
-void write_recis(const std::string& folder, double value, std::vector<int64_t> ids, int64_t step = 7) {
-  const auto store = ckpt::Store::open("mem:recis-" + folder);
-  auto session = ckpt::Session::open(store);
-  auto save = ckpt::Save::create(session, "ckpt_" + std::to_string(step), step);
-  auto tree = ckpt::Tree::create();
-  const Trainer of("mem:recis-none", value);
-  std::deque<at::Tensor> kept;
-  auto tensor = [&](const std::string& key, const std::string& name, const at::Tensor& values) {
-    kept.push_back(values.contiguous());
-    save.add_tensor(name,
-                    ckpt::Tensor(values.scalar_type() == at::kLong ? CKPT_DTYPE_I64 : CKPT_DTYPE_F32,
-                                 ckpt::Extents(values.sizes().begin(), values.sizes().end())),
-                    ckpt::Memory(kept.back().data_ptr(), kept.back().nbytes()));
-    tree.key(key);
-    tree.add_tensor(name);
-  };
-  tree.begin_dict();
-  tree.key("model");
-  tree.begin_dict();
-  for (const auto& one : of.model->named_parameters())
-    tensor(one.key(), "model/" + one.key(), one.value().detach().clone());
-  tree.end();
-  tree.key("tables");
-  tree.begin_dict();
-  for (const std::string name : {"items", "users"}) {
-    MapTable table;
-    table.fill(ids, value);
-    for (auto& one : ct::add_table(save, "tables/" + name, table.export_rows())) kept.push_back(one);
-    tree.key(name);
-    tree.add_tensor("tables/" + name);
-  }
-  tree.end();
-  tree.key("sparse_optim");
-  tree.begin_dict();
-  tensor("step", "sparse_optim/step", at::tensor(int64_t{30}));
-  tree.end();
-  tree.key("extra");
-  tree.begin_dict();
-  for (const auto& [key, number] : std::map<std::string, int64_t>{{"global_step", step}, {"note", 5}}) {
-    tree.key(key);
-    tree.add_int(number);
-  }
-  tree.end();
-  tree.key("io_state");
-  tree.begin_record(CKPT_PER_RANK_CLASS);
-  for (const int64_t rank : {0, 1}) {
-    tree.key("rank" + std::to_string(rank));
-    tree.begin_dict();
-    tree.key("train_io");
-    tree.add_int(10 + rank);
-    tree.end();
-  }
-  tree.end();
-  tree.end();
-  save.add_tree(tree);
-  save.run();
+void write_recis(const std::string& folder, double value, const std::vector<int64_t>& ids, int64_t step = 7) {
+  const std::string name = "ckpt_" + std::to_string(step), uri = "mem:recis-" + folder + name;
+  const auto store = ckpt::Store::open(uri);  // while it is open what is in memory stays
+  ThreadGroup(2).run([&](ct::Ranks ranks) {
+    std::vector<int64_t> own;
+    for (size_t i = ranks.rank; i < ids.size(); i += 2) own.push_back(ids[i]);
+    Trainer trainer(uri, value, own, {}, ranks);
+    trainer.place = 10 + static_cast<int64_t>(ranks.rank);
+    c10::Dict<std::string, at::Tensor> optim;
+    optim.insert("step", at::tensor(int64_t{30}));
+    trainer.manager->register_sparse_optim([&] { return c10::IValue(optim); }, [](const c10::IValue&) {});
+    while (trainer.manager->global_step() < step) trainer.manager->step();
+    trainer.manager->save();
+    trainer.manager->close();
+  });
   const bool more = std::filesystem::exists(folder);
-  const std::string name = "ckpt_" + std::to_string(step);
   ckpt::Reader::open(store).export_to(more ? folder + "/" + name : folder, {{"format", "recis"}, {"shards", 2}});
   if (more) std::ofstream(folder + "/checkpoint", std::ios::app) << name << "\n";
 }

@@ -1,13 +1,14 @@
 // RecIS' directories, forged here by what its sources say of them: what an import makes of them, what it refuses, and
 // that an export is what its reader asks for.
+#include <ctime>
 #include <filesystem>
 #include <functional>
 
+#include "contrib/recis/files/format.h"
+#include "contrib/recis/files/layout.h"
 #include "interop/src/formats.h"
 #include "interop/src/json.h"
 #include "interop/src/read_back.h"
-#include "interop/src/recis/format.h"
-#include "interop/src/recis/layout.h"
 #include "recis_fixture.h"
 #include "s3/server.h"
 #include "store_fixture.h"
@@ -473,6 +474,31 @@ TEST_F(Recis, HostileTextsAreErrorsWhateverTheySay) {
     EXPECT_FALSE(parse_recis_layout(text, "{}").ok()) << text;
 }
 
+TEST_F(Recis, ATableWithVeryManyColumnsCostsEachOnce) {
+  constexpr int kSlots = 200000;
+  std::string blocks, keys;
+  const auto add = [&](const std::string& slot) {
+    const char* comma = keys.empty() ? "" : ",";
+    blocks += strformat("{}\"t.{}/part_0_1\":0", comma, slot);
+    keys += strformat("{}\"t.{}/part_0_1\":\"t@{}^0@8@8\"", comma, slot, slot);
+  };
+  add("id");
+  add("embedding");
+  for (int i = 0; i < kSlots; i++) add("s" + std::to_string(i));
+  const std::clock_t before = std::clock();
+  const auto layout =
+      parse_recis_layout(R"({"file_index":{"a.safetensors":0},"block_index":{)" + blocks + "}}", "{" + keys + "}");
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  EXPECT_EQ(layout->tables[0].columns.size(), kSlots + 2U);
+  EXPECT_LT((std::clock() - before) / CLOCKS_PER_SEC, 20);  // each with each it would be minutes
+}
+
+TEST_F(Recis, ANewestThatIsNotThereIsNamed) {
+  fs::create_directories(path("run"));
+  write_file(path("run/checkpoint"), "ckpt_20\n");
+  expect_refused("run", CKPT_NOT_FOUND, "ckpt_20");
+}
+
 TEST_F(Recis, WorkersAndTheirCountMustFit) {
   whole("ckpt_1");
   write_file(path("ckpt_1/io_state_count"), "3\n");
@@ -487,7 +513,7 @@ TEST_F(Recis, OtherFormatsStillRefuseATable) {
   whole("ckpt_30");
   const Failure out = export_to(path("x.pt"), imported("ckpt_30"), {{"format", "pt"}}, "import");
   EXPECT_EQ(out.code, CKPT_UNSUPPORTED);
-  EXPECT_NE(out.message.find("safetensors or recis"), std::string::npos) << out.message;
+  EXPECT_NE(out.message.find("recis or safetensors"), std::string::npos) << out.message;
 }
 
 }  // namespace

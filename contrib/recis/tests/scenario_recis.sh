@@ -33,7 +33,7 @@ for shards in 1 2 5; do
 done
 expect 0 import out5 store --label from-5
 expect 0 diff store@label:run store@label:from-5; says '^equal: '
-expect 2 export store x.pt; complains 'format safetensors or recis'
+expect 2 export store x.pt; complains 'format recis or safetensors'
 python3 - <<'END'
 import glob, json, struct
 for path in glob.glob("out1/ckpt_30/*.safetensors"):

@@ -1,4 +1,4 @@
-#include "recis_bank.h"
+#include "bank.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -19,7 +19,7 @@ from ..hints import local_path, near
 from ..records import TableInfo
 from ..regions import Whose
 from ..saved import AnyReader, SavedNode
-from ..sources import FileReader, FileShare, _is_foreign, is_checkpoint_directory, newest_of_recis, open_source
+from ..sources import FileReader, FileShare, _is_foreign, is_checkpoint_directory, open_source
 from ..tables import Rowset, Share
 from .parts import CLASSES, EXTRA, GLOBAL_STEP, IO_STATE, MODEL, SPARSE_OPTIM, TABLES, class_of_column, table_of
 
@@ -97,14 +97,14 @@ class Entry:
 
     def open(self, checkpoint: str, options: Mapping[str, Any]) -> AnyReader:
         """What it names. `checkpoint`: the id that rank 0 has found; "" if there is nothing to select."""
-        if checkpoint and checkpoint == newest_of_recis(self.path):
+        if checkpoint and checkpoint == _newest_in(self.path):
             return open_source(os.path.join(self.path, checkpoint), "latest", {**options, "run": self.run})
         return open_source(self.path, checkpoint or "latest", {**options, "run": self.run})
 
     def find(self, options: Mapping[str, Any]) -> str:
         """Rank 0's part: the id of the checkpoint that it selects."""
         if _is_foreign(self.path) and self.select == "latest":
-            return newest_of_recis(self.path)
+            return _newest_in(self.path)
         single = _is_foreign(self.path) or is_checkpoint_directory(self.path)
         with_options = {**options, "run": self.run}
         reader = open_source(self.path, self.select, with_options)
@@ -112,6 +112,16 @@ class Entry:
             return reader.info.id if isinstance(reader, Reader) and not single else ""
         finally:
             reader.close()
+
+
+def _newest_in(path: str) -> str:
+    """The directory of the newest checkpoint in that of a RecIS run; "" if it is none."""
+    try:
+        with open(os.path.join(path, "checkpoint"), encoding="utf-8") as file:
+            lines = file.read().split()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return lines[-1] if lines and os.path.isdir(os.path.join(path, lines[-1])) else ""
 
 
 def _names(name: str, variable: str, kind: str) -> bool:

@@ -5,8 +5,8 @@
 #include <deque>
 #include <set>
 
-#include "nodes.h"
-#include "recis_parts.h"
+#include "parts.h"
+#include "src/nodes.h"
 
 namespace ckpt_torch {
 namespace recis {

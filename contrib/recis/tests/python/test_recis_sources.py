@@ -17,32 +17,6 @@ from test_checkpointer_seeds import on_ranks
 from test_recis import NOTHING, Trainer, bank, everything
 
 
-def recis_run(folder: Path, value: float = 5, ids: Any = (1, 2, 40000, 70000), workers: int = 2, step: int = 7) -> Path:
-    """A run of RecIS with one checkpoint, of what a Trainer has."""
-    store = folder.with_name(f"{folder.name}-{step}-store")
-
-    def save(rank: int) -> None:
-        rows = np.array(ids[rank::workers], np.int64)
-        state = {
-            "model": {f"dense{n}.w": np.full(4 - n, float(value)) for n in (1, 2)},
-            "tables": {name: ckpt.Table(rows, {"embedding": np.full((len(rows), 2), value, np.float32),
-                                               "exp_avg": np.full((len(rows), 1), value, np.float32)})
-                       for name in ("items", "users")},
-            "sparse_optim": {"value": np.array(int(value))},
-            "extra": {"global_step": step, "thing": {"value": int(value)}, "note": "theirs"},
-            "io_state": ckpt.PerRank({"train_io": {"place": int(value) + rank}}),
-        }
-        with ckpt.Checkpointer(store, signals=(), rank=rank, world_size=workers, label="ckpt_{step}") as keeper:
-            keeper.save(step, state)
-
-    on_ranks(workers, save)
-    with ckpt.Store(store) as opened, ckpt.Reader(opened) as reader:
-        reader.export(folder if not folder.exists() else folder / f"ckpt_{step}", format="recis", shards=workers)
-    if (folder / f"ckpt_{step}").exists() and f"ckpt_{step}\n" not in (folder / "checkpoint").read_text():
-        (folder / "checkpoint").write_text((folder / "checkpoint").read_text() + f"ckpt_{step}\n")
-    return folder
-
-
 class Steps:
     """A sparse optimizer's own state, which is of tensors."""
 
@@ -61,6 +35,26 @@ def trainer(*arguments: Any, **options: Any) -> Trainer:
     made = Trainer(*arguments, **options)
     made.optim = made.manager._parts.sparse_optim = Steps()  # type: ignore[assignment]
     return made
+
+
+def recis_run(folder: Path, value: float = 5, ids: Any = (1, 2, 40000, 70000), workers: int = 2, step: int = 7) -> Path:
+    """A run of RecIS with one checkpoint, of what a Trainer has."""
+    store = folder.with_name(f"{folder.name}-{step}-store")
+
+    def save(rank: int) -> None:
+        made = trainer(store, value, ids[rank::workers], rank=rank, world_size=workers)
+        made.optim.value, made.io.place = int(value), int(value) + rank
+        made.manager.set_extra_data("note", "theirs")
+        made.manager.set_extra_data("global_step", step)
+        with made.manager:
+            made.manager.save()
+
+    on_ranks(workers, save)
+    with ckpt.Store(store) as opened, ckpt.Reader(opened) as reader:
+        reader.export(folder if not folder.exists() else folder / f"ckpt_{step}", format="recis", shards=workers)
+    if (folder / f"ckpt_{step}").exists() and f"ckpt_{step}\n" not in (folder / "checkpoint").read_text():
+        (folder / "checkpoint").write_text((folder / "checkpoint").read_text() + f"ckpt_{step}\n")
+    return folder
 
 
 def as_source(run: Path, kind: str) -> Path:
