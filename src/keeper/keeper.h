@@ -12,10 +12,10 @@
 
 #include "base/call_options.h"
 #include "ckpt_keeper.h"
-#include "format/json_text.h"
 #include "keeper/history.h"
 #include "keeper/label.h"
 #include "keeper/signals.h"
+#include "tree/json_text.h"
 
 namespace ckpt::keeper {
 
@@ -48,7 +48,7 @@ class Keeper {
     int64_t step = -1;
     bool kept = false, saved_already = false;
     int64_t stop = 0;  // why this save is the last one, if a step without votes asked for it
-    format::StringMap options{};
+    tree::StringMap options{};
     Attributes attributes{};
   };
   // FORMAT for a text that plan() has not made.

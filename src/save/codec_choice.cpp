@@ -12,7 +12,7 @@ static constexpr uint64_t kSampleBytes = 64 << 10;
 struct SmallTensors {
   uint64_t total = 0, passed = 0, sampled = 0;  // bytes
   std::vector<std::byte> sample;
-  format::CodecSpec verdict{};
+  codec::CodecSpec verdict{};
 };
 
 static bool is_small(const Item& item) { return item.size < kLargeSegment; }
@@ -45,13 +45,13 @@ static bool takes_small(const Item& item, SmallTensors* small) {
   return takes;
 }
 
-static Result<format::CodecSpec> try_alone(const Item& item, std::string_view compression, bool whole,
-                                           device::Transfers* transfers, std::vector<std::byte>* scratch) {
+static Result<codec::CodecSpec> try_alone(const Item& item, std::string_view compression, bool whole,
+                                          device::Transfers* transfers, std::vector<std::byte>* scratch) {
   uint16_t dtype = item.tensor->dtype;
-  if (item.data && whole) return format::choose_codec(compression, dtype, {item.data, item.size});
+  if (item.data && whole) return codec::choose_codec(compression, dtype, {item.data, item.size});
   scratch->clear();
   CKPT_TRY(append_middle(item, std::min(item.size, kSampleBytes), transfers, scratch));
-  return format::choose_codec(compression, dtype, *scratch, item.size);
+  return codec::choose_codec(compression, dtype, *scratch, item.size);
 }
 
 // What is read of the caller's memory.
@@ -68,7 +68,7 @@ Status choose_codecs(std::string_view compression, std::span<Item> items, LateMe
                      device::Transfers* transfers) {
   if (compression == "none") return Ok();
   if (compression != "auto") {
-    for (Item& item : items) item.codec = format::choose_codec(compression, item.tensor->dtype, {});
+    for (Item& item : items) item.codec = codec::choose_codec(compression, item.tensor->dtype, {});
     return Ok();
   }
   std::map<uint16_t, SmallTensors> by_dtype;
@@ -81,7 +81,7 @@ Status choose_codecs(std::string_view compression, std::span<Item> items, LateMe
   for (const Item* item : sampled)
     CKPT_TRY(append_middle(*item, item->size, transfers, &by_dtype[item->tensor->dtype].sample));
   for (auto& [dtype, small] : by_dtype)
-    small.verdict = format::choose_codec(compression, dtype, small.sample, small.total);
+    small.verdict = codec::choose_codec(compression, dtype, small.sample, small.total);
   std::vector<std::byte> scratch;
   for (Item& item : items) {
     if (is_small(item)) {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::save {
 
@@ -51,7 +51,7 @@ void BlockStager::hash_in_place(const Block& block) {
   uint64_t at = 0;
   for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
     Bytes bytes = contiguous_source(item, number, 1);
-    chunks_[index] = record(at, bytes.size(), bytes.size(), format::xxh3_128(bytes));
+    chunks_[index] = record(at, bytes.size(), bytes.size(), codec::xxh3_128(bytes));
     at += bytes.size();
   });
 }
@@ -60,9 +60,9 @@ void BlockStager::hash_in_place(const Block& block) {
 static Digest copy_chunk(const Item& item, uint64_t number, MutableBytes to) {
   const Bytes source = contiguous_source(item, number, 1);
   // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
-  if (!source.empty()) return format::copy_xxh3_128(source.data(), to.data(), to.size());
+  if (!source.empty()) return codec::copy_xxh3_128(source.data(), to.data(), to.size());
   gather_chunk(item, number, to);
-  return format::xxh3_128(to);
+  return codec::xxh3_128(to);
 }
 
 Bytes BlockStager::copy(const Block& block, std::byte* to) {
@@ -123,7 +123,7 @@ void BlockStager::finish_fetched(const Block& block, std::byte* copy, StageScrat
     const fb::Chunk& chunk = chunks_[index];
     const MutableBytes bytes(copy + chunk.offset(), chunk.raw_size());
     end_gather_chunk(item, number, bytes, &scratch.gathered);
-    chunks_[index] = record(chunk.offset(), chunk.stored_size(), chunk.raw_size(), format::xxh3_128(bytes));
+    chunks_[index] = record(chunk.offset(), chunk.stored_size(), chunk.raw_size(), codec::xxh3_128(bytes));
   });
 }
 
@@ -134,8 +134,8 @@ Bytes BlockStager::encode_from(const Block& block, std::byte* to, StageScratch& 
     uint64_t place = place_chunk(item, number, at);
     Bytes raw = raw_of(item, number, index);
     std::memset(to + at, 0, place - at);
-    uint64_t stored = format::encode_chunk(item.codec, raw, {to + place, raw.size()}, scratch.codec);
-    chunks_[index] = record(place, stored, raw.size(), format::xxh3_128({to + place, stored}));
+    uint64_t stored = codec::encode_chunk(item.codec, raw, {to + place, raw.size()}, scratch.codec);
+    chunks_[index] = record(place, stored, raw.size(), codec::xxh3_128({to + place, stored}));
     at = place + stored;
   });
   return finish_block(to, at);

@@ -18,7 +18,7 @@ class StagingBuffers {
   StagingBuffers() = default;
   // The first `sure` of `count` buffers are the save's. The others are taken as long as `room` tells that the machine
   // has memory to give; other ranks of it take theirs at the same time. `fresh`: the memory has no pages yet.
-  StagingBuffers(device::Mapping memory, uint64_t buffer_bytes, size_t count, size_t sure, bool fresh, Room room)
+  StagingBuffers(Mapping memory, uint64_t buffer_bytes, size_t count, size_t sure, bool fresh, Room room)
       : memory_(std::move(memory)),
         buffer_bytes_(buffer_bytes),
         count_(count),
@@ -39,10 +39,10 @@ class StagingBuffers {
     return transfers.pin(&memory_, {buffer, buffer_bytes_});
   }
   // The memory, to be kept for the next save.
-  device::Mapping end();
+  Mapping end();
 
  private:
-  device::Mapping memory_;
+  Mapping memory_;
   uint64_t buffer_bytes_ = 0;
   size_t count_ = 0, sure_ = 0;
   size_t used_ = 0;  // buffers that were taken at least once

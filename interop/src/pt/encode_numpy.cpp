@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/text.h"
 #include "device/convert.h"
 #include "interop/src/pt/dtype.h"
 #include "interop/src/pt/encoder.h"
@@ -11,8 +12,8 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::TreeNode;
 
 namespace {
 
