@@ -43,7 +43,8 @@ CKPT_API ckpt_status ckpt_keeper_new(ckpt_keeper** out, const ckpt_store* store,
 CKPT_API void ckpt_keeper_free(ckpt_keeper* keeper); /* gives the signals back; a save that runs goes on */
 
 /* What the next call should tell people, once: after _find the newer checkpoints that it passed over, after _step a
- * step that comes before the last one, after _restored the later steps that the run has. NULL: nothing. Borrowed until
+ * step that comes before the last one, or that keep_best's metric was never told, after _restored the later steps that
+ * the run has. NULL: nothing. Borrowed until
  * the next call. */
 CKPT_API const char* ckpt_keeper_warning(const ckpt_keeper* keeper);
 
@@ -61,10 +62,11 @@ CKPT_API ckpt_status ckpt_keeper_tell(ckpt_keeper* keeper, int32_t kind, const c
 #define CKPT_KEEPER_VOTES 5
 /* Says that `step` (0 or more) is done. `votes` receives this rank's CKPT_KEEPER_VOTES numbers; the ranks combine them,
  * each by its maximum. `due`: 1 if the caller's own rule asks for a save. `votes` NULL: a save is made whatever `every`
- * says, and there is nothing to decide. Statuses: INVALID (a counter that `every` needs was not told). */
+ * says, and there is nothing to decide; where rank 0 was asked to stop, the plan of that save tells all ranks.
+ * Statuses: INVALID (a counter that `every` needs was not told). */
 CKPT_API ckpt_status ckpt_keeper_step(ckpt_keeper* keeper, int64_t step, int32_t due, int64_t* votes, ckpt_error** err);
-/* 1 if the ranks must combine their votes in each step, since one alone may want a save: `every` has a time, there is a
- * time limit, or a signal is caught. */
+/* 1 if the ranks must combine their votes in each step, since one alone may want a save: `every` has a time or, of
+ * several ranks, a counter other than steps and batches; there is a time limit, or a signal is caught. */
 CKPT_API int32_t ckpt_keeper_needs_votes(const ckpt_keeper* keeper);
 
 enum {
@@ -72,7 +74,7 @@ enum {
   CKPT_KEEPER_SAVE = 1,
   CKPT_KEEPER_SAVE_AND_STOP = 2 /* for the last time; ckpt_keeper_stopping says why */
 };
-/* What all ranks do now. `votes`: the combined ones; NULL: counters decide, which are the same on all ranks. Statuses:
+/* What all ranks do now. `votes`: the combined ones; NULL: steps decide, which are the same on all ranks. Statuses:
  * INVALID (the votes of some ranks are missing), MISMATCH (the ranks are at different steps). */
 CKPT_API ckpt_status ckpt_keeper_decide(ckpt_keeper* keeper, const int64_t* votes, int32_t* what, ckpt_error** err);
 
@@ -84,7 +86,7 @@ CKPT_API void ckpt_keeper_stop(ckpt_keeper* keeper, int32_t why);
  * SIGINT, which ends the process, gets the second one only. Statuses: INVALID (it cannot be caught, or the ranks do not
  * agree). */
 CKPT_API ckpt_status ckpt_keeper_catch(ckpt_keeper* keeper, int32_t signal_number, ckpt_error** err);
-/* "SIGTERM", "time limit", …, once that was decided, whatever became of the save; else NULL. */
+/* "SIGTERM", "time limit", …, once that was decided, or came with a plan, whatever became of the save; else NULL. */
 CKPT_API const char* ckpt_keeper_stopping(const ckpt_keeper* keeper);
 
 /* ---- saving, and what is kept ----------------------------------------------------------------------------- */

@@ -145,12 +145,12 @@ CKPT_API void ckpt_runs_free(ckpt_runs* runs);
 /* Applies a retention policy to the numbered checkpoints of one run: those whose label has their step in it as a whole
  * number ("step-100", "ep3-ba100" of step 100). A checkpoint of any other label ("best"), or without a step, stays
  * until somebody removes it. Of the numbered ones it keeps the newest `keep_last`, every step that `keep_every`
- * divides, the labels in `protect`, whatever a reader holds, and always the newest one that is sound. Unlike a
- * session's retention it does not ask who went on from which. `report` (nullable) lists what was removed and what was
- * kept and why; with dry_run, what would be. Copies and directories that were renamed by hand are not its business, but
- * it removes unfinished copies that nobody works on, and what an earlier removal left for readers (store option
- * prune_grace_ms) and is due. INVALID: keep_every or protect without keep_last, which would keep all. Options:
- * timeout_ms, run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
+ * divides, the labels in `protect` and those that a keeper was given (ckpt_keeper_plan), whatever a reader holds, and
+ * always the newest one that is sound. Unlike a session's retention it does not ask who went on from which. `report`
+ * (nullable) lists what was removed and what was kept and why; with dry_run, what would be. Copies and directories that
+ * were renamed by hand are not its business, but it removes unfinished copies that nobody works on, and what an earlier
+ * removal left for readers (store option prune_grace_ms) and is due. INVALID: keep_every or protect without keep_last,
+ * which would keep all. Options: timeout_ms, run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 
@@ -172,8 +172,9 @@ CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, 
  * This call, on rank 0, starts a job that ends once the mirror has all that was committed before the call. It fails
  * with the first failure from now on, while copying goes on, unless that was FENCED; its report names what will not be
  * copied, because it was removed before its turn (MISSING) or is damaged (DAMAGED), and after a failure what waits
- * (MISSING, with the failure's status). Its statistics count the requests of the copies that it waits for. Cancelling
- * or freeing the job stops the waiting only. Statuses: INVALID (no mirror, or not rank 0). */
+ * (MISSING, with the failure's status). TIMEOUT where a disk holds the copying for longer than timeout_ms of the
+ * session. Its statistics count the requests of the copies that it waits for. Cancelling or freeing the job stops the
+ * waiting only. Statuses: INVALID (no mirror, or not rank 0). */
 CKPT_API ckpt_status ckpt_session_mirror(const ckpt_session* session, ckpt_job** out, ckpt_error** err);
 
 #ifdef __cplusplus

@@ -232,12 +232,22 @@ func (c *Checkpointer) saveAndStop(ctx context.Context, why string, add func(sav
 func (c *Checkpointer) Stopping() string { return c.why }
 
 // Save saves now, in the background, and returns the id. A checkpoint with a `label` of its own stays for ever; "": by
-// option label. What was just saved is not saved again.
+// option label. What was just saved is not saved again. After a signal, or at the time limit, it returns once the
+// checkpoint is committed, and Stopping says why.
 func (c *Checkpointer) Save(ctx context.Context, step int64, label string, add func(save *Save) error) (string, error) {
 	if err := c.AtStep(step); err != nil {
 		return "", err
 	}
-	return c.save(ctx, label, add)
+	id, err := c.save(ctx, label, add)
+	why := c.Keeper.Stopping()
+	if err != nil || why == "" || c.why != "" {
+		return id, err
+	}
+	if err := c.Wait(); err != nil {
+		return "", err
+	}
+	c.why = why
+	return id, nil
 }
 
 func (c *Checkpointer) save(ctx context.Context, label string, add func(save *Save) error) (string, error) {

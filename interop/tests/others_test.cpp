@@ -45,6 +45,40 @@ TEST_F(Sets, ArraysOfNumpyAreReadWhereTheyLieOrUnpacked) {
   EXPECT_EQ(tree_of(imported("x.npy"), "import"), array_of("state"));
 }
 
+// As ckpt.save() has them: bytes, and the dtype that Python makes of them.
+TEST_F(Sets, ArraysOfTextDatesAndOtherNumbersAreBytesWithTheirDtype) {
+  struct Case {
+    std::string name, dtype;
+    size_t width;
+  };
+  std::vector<ZipItem> items;
+  const std::vector<Case> cases = {{"text", "<U2", 8},        {"bytes", "|S3", 3}, {"date", "<M8[D]", 8},
+                                   {"delta", "<m8[25us]", 8}, {"big", ">f4", 4},   {"long", "<f16", 16},
+                                   {"void", "|V5", 5},        {"one", "|S1", 1},   {"bigtext", ">U1", 4}};
+  std::string data(64, '\0');
+  for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<char>('A' + i);
+  for (const Case& one : cases)
+    items.push_back({one.name + ".npy", npy("'" + one.dtype + "'", "(2,)", data.substr(0, 2 * one.width))});
+  items.push_back({"turned.npy", npy("'>i2'", "(2, 3)", data.substr(0, 12), true)});
+  write_file(path("x.npz"), make_zip(items).bytes);
+  const std::string label = imported("x.npz");
+  const std::string tree = tree_of(label, "import");
+  for (const Case& one : cases) {
+    const std::string record = array_of(one.name, R"(,"dtype":")" + one.dtype + "\"");
+    EXPECT_NE(tree.find(R"(")" + one.name + R"(":)" + record), std::string::npos) << record << " in " << tree;
+    EXPECT_EQ(values(label, one.name, 2 * one.width), data.substr(0, 2 * one.width));
+  }
+  std::string rows;
+  for (const size_t at : {0, 2, 4, 1, 3, 5}) rows += data.substr(at * 2, 2);
+  EXPECT_EQ(values(label, "turned", 12), rows);
+  for (const char* none : {"|O", "<U0", "<f", "<x4", "<M8", "<M4[D]", "<f4[D]", "f4", "<U99999999", "<U-1"}) {
+    write_file(path("x.npy"), npy(std::string("'") + none + "'", "(1,)", data));
+    EXPECT_EQ(import_from(path("x.npy"), "none").code, CKPT_UNSUPPORTED) << none;
+  }
+  write_file(path("x.npy"), npy("'<U9'", "(2,)", data));
+  EXPECT_EQ(import_from(path("x.npy"), "none").code, CKPT_FORMAT) << "72 bytes are not there";
+}
+
 TEST_F(Sets, AnArrayThatCannotBeHadIsLeftOutByName) {
   write_file(path("x.npz"), make_zip({{"o.npy", npy("'|O'", "(2,)", "12345678")},
                                       {"short.npy", npy("'<f8'", "(2,)", "12345678")},

@@ -115,6 +115,17 @@ TEST_F(PtExport, AViewWhoseTargetTheTreeDoesNotNameIsWrittenWithItsMemory) {
   EXPECT_EQ(tree_of("b", "import"), tree_of("a", "main"));
 }
 
+TEST_F(PtExport, AnArrayOfTextIsNoTensorOfItsBytes) {
+  save("a",
+       {{floats("w", {2})},
+        {},
+        R"({"names":)" + record("numpy.ndarray", R"("data":)" + leaf("w") + R"(,"dtype":"<U1")") + R"(,"step":3})"});
+  const Failure failure = export_to(path("a.pt"), "a");
+  EXPECT_EQ(failure.code, CKPT_UNSUPPORTED);
+  EXPECT_NE(failure.message.find("\"<U1\", of which torch has no tensors"), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("names"), std::string::npos) << failure.message;
+}
+
 TEST_F(PtExport, WhatIsEachRanksOwnIsADictOfTheRanks) {
   save("a", {{floats("w", {2})},
              {},

@@ -111,6 +111,7 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
     if (session->forked()) return forked_status();
     CKPT_ASSIGN(const Keeper::Plan how, Keeper::read_plan(plan));
     if (how.saved_already) {
+      keeper->keeper->stop_as(how);
       *out = nullptr;
       return Ok();
     }
@@ -125,6 +126,7 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
     const auto outcome = std::make_shared<std::atomic<keeper::Outcome>>(keeper::Outcome::kRunning);
     save.at_end([outcome](bool good) { *outcome = good ? keeper::Outcome::kCommitted : keeper::Outcome::kFailed; });
     keeper->keeper->begun(how, save.id(), outcome);
+    keeper->keeper->stop_as(how);
     *out = made.release();
     return Ok();
   });
@@ -141,13 +143,22 @@ namespace {
 
 struct Found {
   std::string id, warning;
+  Status damage{};  // of its attributes
 };
+
+// Attributes that are damaged would be met only after the load. Any other failure, the load tells.
+Found found_at(const checkpoint::Places& places, const checkpoint::CheckpointEntry& entry) {
+  Found found{entry.id, ""};
+  if (auto read = keeper::read_entry(places, entry); !read.ok() && keeper::is_damage(read.status().code()))
+    found.damage = std::move(read).status();
+  return found;
+}
 
 Result<Found> find_before(const checkpoint::Places& places, const std::string& run, const Keeper::Search& search) {
   CKPT_ASSIGN(const auto all, keeper::list_run(places, run));
   const auto at = std::ranges::find(all, search.before, &checkpoint::CheckpointEntry::id);
   if (at == all.end() || at == all.begin()) return search.damage;
-  return Found{std::prev(at)->id, ""};
+  return found_at(places, *std::prev(at));
 }
 
 Result<Found> find_selected(const checkpoint::Places& places, const checkpoint::Question& question) {
@@ -157,7 +168,7 @@ Result<Found> find_selected(const checkpoint::Places& places, const checkpoint::
     if (all.empty()) return Found{};
   }
   CKPT_ASSIGN(const auto selection, std::move(selected));
-  Found found{selection.entry.id, ""};
+  Found found = found_at(places, selection.entry);
   for (const auto& entry : selection.passed_over)
     found.warning.append(found.warning.empty() ? "passed over " : "; ")
         .append(entry.id + ": " + entry.problem.message());
@@ -177,21 +188,36 @@ Result<Found> find_best(const checkpoint::Places& places, const std::string& run
 
 }  // namespace
 
+// A checkpoint whose attributes are damaged would fail only after its load.
+static Result<Found> find_readable(const ckpt_keeper* keeper, const std::string& selector) {
+  const bool refuse_damaged = keeper->keeper->options().on_damaged == "error";
+  return ask_store<Found>(keeper,
+                          [search = keeper->keeper->search(selector), refuse_damaged](
+                              const checkpoint::Places& places, const std::string& run) -> Result<Found> {
+                            if (!search.before.empty()) return find_before(places, run, search);
+                            if (keeper::is_best(search.selector)) return find_best(places, run, search);
+                            return find_selected(places, {search.selector, run, refuse_damaged});
+                          });
+}
+
 ckpt_status ckpt_keeper_find(ckpt_keeper* keeper, const char* selector, const char** id, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(keeper, "keeper"));
     if (!selector || !id) return null_status("selector or id");
-    const bool refuse_damaged = keeper->keeper->options().on_damaged == "error";
-    const auto find = [search = keeper->keeper->search(selector), refuse_damaged](
-                          const checkpoint::Places& places, const std::string& run) -> Result<Found> {
-      if (!search.before.empty()) return find_before(places, run, search);
-      if (keeper::is_best(search.selector)) return find_best(places, run, search);
-      return find_selected(places, {search.selector, run, refuse_damaged});
-    };
-    CKPT_ASSIGN(Found found, ask_store<Found>(keeper, find));
-    const std::string* const kept = keeper->keeper->found(std::move(found.id), std::move(found.warning));
-    *id = kept ? kept->c_str() : nullptr;
-    return Ok();
+    std::string warning;
+    for (;;) {
+      CKPT_ASSIGN(Found found, find_readable(keeper, selector));
+      const auto add = [&](const std::string& text) {
+        warning += (warning.empty() || text.empty() ? "" : "; ") + text;
+      };
+      add(found.warning);
+      const Status damage = found.damage;
+      if (!damage.ok()) add("passed over " + found.id + ": " + damage.message());
+      const std::string* const kept = keeper->keeper->found(std::move(found.id), warning);
+      *id = kept ? kept->c_str() : nullptr;
+      if (damage.ok()) return Ok();
+      CKPT_TRY(keeper->keeper->pass_over(damage));
+    }
   });
 }
 

@@ -40,4 +40,7 @@ void forget_line(const Id& store, std::string_view run);
 // is a name that somebody gave: "best". Lines and retention concern numbered checkpoints only.
 bool is_numbered(std::string_view label, int64_t step);
 
+// The attribute, "1", of a checkpoint whose label its trainer was given, numbered or not: retention leaves it.
+inline constexpr std::string_view kKeptAttr = "trainer.kept";
+
 }  // namespace ckpt::checkpoint

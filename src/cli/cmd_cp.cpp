@@ -1,6 +1,5 @@
 // ckpt cp: copies checkpoints into another store.
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 
 #include "cli/command.h"
@@ -58,8 +57,7 @@ std::string target_of(const Args& args) {
   const std::string& to = args.to;
   if (const size_t at = to.rfind('@'); at != std::string::npos && to.find('/', at) == std::string::npos)
     invalid(shown(to) + ": TO is a store; a copy keeps its name");
-  std::error_code code;
-  return std::filesystem::is_directory(to, code) ? locate_store(to) : to;
+  return is_directory(to) ? locate_store(to) : to;
 }
 
 void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& args, Copied* copied) {

@@ -81,9 +81,9 @@ std::string label_of(const std::string& file) {
   fs::path path = is_web(file) ? fs::path(shown(file)) : fs::absolute(file).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   std::string label = path.filename().string();
-  std::error_code code;
-  for (std::string_view ending : {".safetensors.index.json", ".safetensors", ".pt", ".pth", ".bin", ".ckpt"})
-    if (!fs::is_directory(path, code) && label.ends_with(ending)) label.resize(label.size() - ending.size());
+  if (!is_directory(path.string()))
+    for (std::string_view ending : {".safetensors.index.json", ".safetensors", ".pt", ".pth", ".bin", ".ckpt"})
+      if (label.ends_with(ending)) label.resize(label.size() - ending.size());
   for (char& c : label)
     if (!is_legal(c)) c = '-';
   label.erase(0, std::min(label.find_first_not_of(".-"), label.size()));

@@ -22,9 +22,10 @@ constexpr Words kWords = {"prune", "remove old checkpoints",
                           "as step-100. Any other label\n"
                           "(best) stays until ckpt rm removes it. Keeps the newest --keep-last, every step that "
                           "--keep-every divides, the labels\n"
-                          "of --protect, any that is being read, and always the newest sound one. Removes the others; "
-                          "without --write it only\n"
-                          "lists them. It prunes run \"main\", or the run that --run names, and no other.",
+                          "of --protect and those that a trainer was given, any that is being read, and always the "
+                          "newest sound one. Removes\n"
+                          "the others; without --write it only lists them. It prunes run \"main\", or the run that "
+                          "--run names, and no other.",
                           "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
                           "  ckpt prune /data/run7 --keep-last 3 --protect step-1000 --write\n",
                           "0 done, 1 some could not be removed, since they are being read or otherwise, 2 error"};

@@ -126,6 +126,7 @@ class Command {
 
  private:
   CLI::App* command_;
+  Common& common_;  // which the action owns
 };
 
 inline constexpr const char* kCheckpointHelp =

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/command.h"
+#include "cli/look.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -165,7 +166,8 @@ template Option Command::add(const char*, std::optional<int64_t>&, const char*);
 template Option Command::add(const char*, std::vector<std::string>&, const char*);
 
 Command::Command(CLI::App& app, const Words& words, Common& common, WithJson json)
-    : command_(app.add_subcommand(words.name, std::string(words.summary) + "\n\n" + words.teaching + "\n")) {
+    : command_(app.add_subcommand(words.name, std::string(words.summary) + "\n\n" + words.teaching + "\n")),
+      common_(common) {
   command_->footer(std::string("Examples:\n") + words.examples + "\nExit codes: " + words.exits);
   add("-o", common.settings, "set an option of the library (see ckpt help options); may be repeated")
       .one_value()
@@ -178,7 +180,10 @@ Option Command::add_run(Common& common) {
 }
 
 void Command::run(Action& chosen, Action action) {
-  command_->callback([&chosen, action] { chosen = action; });
+  command_->callback([&chosen, action, &common = common_] {
+    set_patience(common.setting("timeout_ms"));
+    chosen = action;
+  });
 }
 
 void add_bare_command(CLI::App& app, const char* name, const char* summary, Action& chosen, Action action) {

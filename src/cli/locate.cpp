@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/address.h"
+#include "cli/look.h"
 
 namespace cli {
 namespace {
@@ -141,7 +142,7 @@ bool is_web(std::string_view text) {
 
 std::string shown(std::string_view argument) { return ckpt::shown_url(argument); }
 
-bool is_foreign(const std::string& argument) {
+static bool is_foreign_now(const std::string& argument) {
   if (is_web(argument)) {
     const std::string address = shown(argument);
     for (std::string_view ending :
@@ -166,6 +167,17 @@ bool is_foreign(const std::string& argument) {
   return found && !is_checkpoint(argument) && !is_store(argument);
 }
 
+bool is_foreign(const std::string& argument) {
+  return look(argument, [argument] { return is_foreign_now(argument); });
+}
+
+bool is_directory(const std::string& path) {
+  return look(path, [path] {
+    std::error_code code;
+    return fs::is_directory(path, code);
+  });
+}
+
 // A directory of something else, which the formats' own words describe.
 static bool is_unknown_directory(const std::string& argument) {
   std::error_code code;
@@ -174,7 +186,7 @@ static bool is_unknown_directory(const std::string& argument) {
 }
 
 bool is_foreign(const std::string& argument, const ckpt::Options& options) {
-  if (is_foreign(argument) || is_unknown_directory(argument)) return true;
+  if (look(argument, [argument] { return is_foreign_now(argument) || is_unknown_directory(argument); })) return true;
   const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
   if (!argument.starts_with("s3://") || selects) return false;
   if (locate(argument, options).kind == Target::Kind::kDirectory) return false;
@@ -188,7 +200,7 @@ bool is_foreign(const std::string& argument, const ckpt::Options& options) {
   }
 }
 
-Target locate(std::string_view argument, bool has_mirror) {
+static Target locate_now(std::string_view argument, bool has_mirror) {
   if (argument.empty()) invalid("an empty path names no checkpoint");
   if (is_web(argument)) return locate_web(argument);
   std::string_view path = without_file_scheme(argument);
@@ -197,6 +209,10 @@ Target locate(std::string_view argument, bool has_mirror) {
     return locate_selector(path, at, has_mirror);
   std::string bare = without_trailing_slashes(path);
   return is_remote(path) ? Target{Target::Kind::kStore, bare, "latest"} : locate_directory(bare, has_mirror);
+}
+
+Target locate(std::string_view argument, bool has_mirror) {
+  return look(argument, [argument = std::string(argument), has_mirror] { return locate_now(argument, has_mirror); });
 }
 
 Target locate(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
@@ -226,7 +242,7 @@ std::string locate_store(std::string_view argument, const ckpt::Options& options
   return path;
 }
 
-std::string locate_store(std::string_view argument, bool has_mirror) {
+static std::string locate_store_now(std::string_view argument, bool has_mirror) {
   if (argument.empty()) invalid("an empty path names no store");
   if (is_web(argument)) return std::string(argument);
   std::string path = without_trailing_slashes(without_file_scheme(argument));
@@ -234,6 +250,11 @@ std::string locate_store(std::string_view argument, bool has_mirror) {
   need_directory(path);
   if (is_checkpoint(path)) invalid(path + " is a checkpoint; its store is " + locate_directory(path).store);
   return path;
+}
+
+std::string locate_store(std::string_view argument, bool has_mirror) {
+  return look(argument,
+              [argument = std::string(argument), has_mirror] { return locate_store_now(argument, has_mirror); });
 }
 
 std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options) {

@@ -35,6 +35,9 @@ bool is_foreign(const std::string& argument);
 // The same for those who read it: also a directory of s3:// that holds no checkpoint, of which the server is asked.
 bool is_foreign(const std::string& argument, const ckpt::Options& options);
 
+// Whether a directory is there.
+bool is_directory(const std::string& path);
+
 // Whether it begins with http:// or https://.
 bool is_web(std::string_view text);
 // What a message or a list may show of an argument: of an address neither user nor query.

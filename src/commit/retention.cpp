@@ -228,6 +228,22 @@ static std::string reason_to_keep(const format::Summary& summary, const Retentio
   return named ? "kept: its label is protected" : "";
 }
 
+// The same for one that is about to go where no trainer says what to protect: its own word. What cannot be read has
+// none, unless its disk or server fails.
+static Result<std::string> own_reason_to_keep(const store::Store& store, std::string_view id) {
+  const auto opened = checkpoint::Checkpoint::open_quietly(store, id);
+  const format::Page* page = nullptr;
+  const auto attributes =
+      opened.ok() ? (*opened)->attrs_of("", &page) : Result<std::span<const fb::Attr>>(opened.status());
+  const ckpt_status code = attributes.status().code();
+  if (code == CKPT_IO || code == CKPT_TIMEOUT || code == CKPT_NOMEM || code == CKPT_CANCELLED)
+    return attributes.status();
+  if (!attributes.ok()) return std::string();
+  for (const fb::Attr& one : *attributes)
+    if (page->text(one.key()) == checkpoint::kKeptAttr) return std::string("kept: its trainer was given its label");
+  return std::string();
+}
+
 static Status apply_policy(store::Store& store, std::vector<checkpoint::CheckpointEntry> entries,
                            const RetentionPolicy& policy, const Committer* by, Report* report, Job& job) {
   keep_others(&entries, policy, report);
@@ -244,11 +260,20 @@ static Status apply_policy(store::Store& store, std::vector<checkpoint::Checkpoi
     const bool is_old = numbered > static_cast<uint64_t>(policy.keep_last);
     numbered -= is_numbered(entry.summary) ? 1 : 0;
     if (!is_old) continue;
-    if (const std::string why = reason_to_keep(entry.summary, policy); i != sound && why.empty())
+    std::string why = i == sound ? "kept: the newest that is sound" : reason_to_keep(entry.summary, policy);
+    if (why.empty() && !by) {
+      auto own = own_reason_to_keep(store, entry.id);
+      if (!own.ok()) {
+        add_finding(report, CKPT_FINDING_KEPT, entry, "kept, since " + own.status().message(), own.status().code());
+        continue;
+      }
+      why = own.take();
+    }
+    if (why.empty())
       remove_one(store, entry, policy.dry_run, policy.dry_run ? "would be removed" : "removed", report,
                  by ? &by->session : nullptr);
     else
-      add_finding(report, CKPT_FINDING_KEPT, entry, i == sound ? "kept: the newest that is sound" : why);
+      add_finding(report, CKPT_FINDING_KEPT, entry, why);
   }
   return Ok();
 }

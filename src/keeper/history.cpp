@@ -6,8 +6,6 @@
 
 #include "base/strformat.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/line.h"
 #include "format/names.h"
 
 namespace ckpt::keeper {
@@ -72,7 +70,7 @@ Numbers numbers_of(const Attributes& attributes, std::string_view key, std::stri
   return {};
 }
 
-static Result<Entry> read_one(const checkpoint::Places& places, const checkpoint::CheckpointEntry& listed) {
+Result<Entry> read_entry(const checkpoint::Places& places, const checkpoint::CheckpointEntry& listed) {
   CKPT_ASSIGN(const auto open, checkpoint::Checkpoint::open_quietly(places.of(listed), listed));
   CKPT_ASSIGN(const Attributes attributes, read_attributes(*open));
   Entry entry{listed.id, listed.summary.label, listed.summary.step, numbers_of(attributes, kMetricsAttr),
@@ -85,7 +83,7 @@ Result<std::vector<Entry>> read_history(const checkpoint::Places& places, std::s
   CKPT_ASSIGN(const auto listed, list_run(places, run));
   std::vector<Entry> entries;
   for (const auto& one : listed) {
-    auto entry = read_one(places, one);
+    auto entry = read_entry(places, one);
     if (entry.ok()) {
       entries.push_back(entry.take());
       continue;

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/line.h"
 #include "keeper/schedule.h"
 
 namespace ckpt::keeper {
 
 inline constexpr std::string_view kMetricsAttr = "trainer.metrics";    // JSON: {"val_loss": 0.5}
 inline constexpr std::string_view kCountersAttr = "trainer.counters";  // the same: {"epoch": 4}
-inline constexpr std::string_view kKeptAttr = "trainer.kept";          // "1": it has a label of its own
+using checkpoint::kKeptAttr;
 inline constexpr std::string_view kBestAttr = "trainer.best";  // by which metric one is the best: "min val_loss"
 
 // Which checkpoints are the best: `count` of those with the least or the greatest metric.
@@ -53,6 +54,8 @@ bool is_damage(ckpt_status code);
 
 // The committed checkpoints of a run, oldest first; none if there is no store.
 Result<std::vector<checkpoint::CheckpointEntry>> list_run(const checkpoint::Places& places, std::string_view run);
+// One of them with what its attributes say.
+Result<Entry> read_entry(const checkpoint::Places& places, const checkpoint::CheckpointEntry& listed);
 // The same with what their attributes say. Damaged ones are left out: they are neither the best nor protected.
 Result<std::vector<Entry>> read_history(const checkpoint::Places& places, std::string_view run);
 

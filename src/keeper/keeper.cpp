@@ -64,6 +64,9 @@ Status Keeper::read_time_limit() {
 }
 
 Status Keeper::check() const {
+  if (const Status status = format::check_label(labels_.example()); !status.ok())
+    return invalid(strformat("option label, \"{}\": {}", labels_.text(), status.message()))
+        .with("found", labels_.text());
   if (options_.keep_last == 0 && options_.keep_every != 0)
     return invalid(
         "keep_every has no effect without keep_last, which says how many of the newest checkpoints stay: "
@@ -73,7 +76,7 @@ Status Keeper::check() const {
         strformat("keep_last removes only checkpoints whose label has their step in it: expected {{step}} or "
                   "{{batch}} in label, found \"{}\"",
                   labels_.text()));
-  if (world_size_ > 1 && !options_.ranks_agree && needs_votes())
+  if (world_size_ > 1 && !options_.ranks_agree && one_may_stop())
     return invalid(
         "ranks that do not agree (ranks_agree=0) cannot save by a clock or a time limit: each would save "
         "another step");
@@ -92,16 +95,28 @@ Status Keeper::tell(int32_t kind, std::string_view name, double value) {
   return Ok();
 }
 
+bool Keeper::needs_votes() const {
+  return one_may_stop() || (world_size_ > 1 && options_.ranks_agree && schedule_.counts_more_than_steps());
+}
+
 int64_t Keeper::why_to_stop() const {
   if (const int32_t asked = asked_to_stop_) return asked;
   if (const int number = signals_.received()) return number;
   return end_ && Clock::now() >= *end_ ? CKPT_KEEPER_TIME_LIMIT : 0;
 }
 
+void Keeper::decide_to_stop(int64_t why) {
+  if (why && stopping_.empty())
+    stopping_ = why == CKPT_KEEPER_TIME_LIMIT ? "time limit" : signal_name(static_cast<int>(why));
+}
+
+// Votes for a save: by the caller's rule or the clock, or by the counter at a place (2, 3, …).
+static constexpr int64_t kVoteOfRule = 1, kVoteOfCount = 2;
+
 Status Keeper::step(int64_t number, bool due, int64_t* votes) {
   look();
-  warning_.clear();
-  voting_ = false;
+  warning_ = std::exchange(lack_, {});
+  voting_ = voted_ = false;
   Moment now = std::exchange(told_, {});
   if (number < 0)
     return invalid(strformat("a keeper counts steps: expected a number from 0 on, found {}", number))
@@ -109,22 +124,27 @@ Status Keeper::step(int64_t number, bool due, int64_t* votes) {
         .with("found", std::to_string(number));
   now.step = number;
   if (votes) {
-    CKPT_ASSIGN(due_, schedule_.due_by_counters(now, now_));
+    CKPT_ASSIGN(due_, schedule_.due_by_counters(now, now_, saved_));
+    int64_t asks = 0;
     const int64_t why = why_to_stop();
     if ((due || why) && world_size_ > 1 && !options_.ranks_agree)
       return invalid(
           "ranks that do not agree (ranks_agree=0) save by counters only: a rule or a signal of one rank "
           "would make it save another step than the others");
     const std::chrono::duration<double> since = Clock::now() - saved_at_;
-    const int64_t own[kVotes] = {due || schedule_.due_by_clock(since.count()), why, number, -number, rank_};
+    if (due || schedule_.due_by_clock(since.count())) asks = kVoteOfRule;
+    if (due_.by_count && world_size_ > 1 && options_.ranks_agree)
+      asks = kVoteOfCount + static_cast<int64_t>(std::exchange(due_.by_count, 0)) - 1;
+    const int64_t own[kVotes] = {asks, why, number, -number, rank_};
     std::ranges::copy(own, votes);
     std::ranges::copy(own, own_votes_);
-    voting_ = true;
+    voting_ = voted_ = true;
     if (now_ && number < now_->step && rank_ == 0)
-      warning_ = strformat(
-          "step {} comes after step {}, and nothing was restored in between: `every` counts steps "
-          "upwards, and does not save it",
-          number, now_->step);
+      warning_ += (warning_.empty() ? "" : "; ") +
+                  strformat(
+                      "step {} comes after step {}, and nothing was restored in between: `every` counts steps "
+                      "upwards, and does not save it",
+                      number, now_->step);
   }
   now_ = std::move(now);
   return Ok();
@@ -147,9 +167,11 @@ Status Keeper::decide(const int64_t* votes, int32_t* what) {
         .with("found", std::to_string(votes[2]));
   voting_ = false;
   *what = due_ || votes[0] ? CKPT_KEEPER_SAVE : CKPT_KEEPER_GO_ON;
+  if (votes[0] >= kVoteOfCount && votes[0] != own_votes_[0])
+    schedule_.count_as_saved(static_cast<size_t>(votes[0] - kVoteOfCount), *now_, &saved_);
   if (!votes[1] || !stopping_.empty()) return Ok();
   *what = CKPT_KEEPER_SAVE_AND_STOP;
-  stopping_ = votes[1] == CKPT_KEEPER_TIME_LIMIT ? "time limit" : signal_name(static_cast<int>(votes[1]));
+  decide_to_stop(votes[1]);
   return Ok();
 }
 
@@ -191,7 +213,7 @@ Entry Keeper::next_entry(std::string label, bool kept) const {
 }
 
 // Keys of a plan; attributes and options have theirs behind a point.
-static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kept", kSaved = "saved",
+static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kept", kSaved = "saved", kStop = "stop",
                                   kOption = "option.", kAttribute = "attribute.";
 
 // What retention must leave whether the saves in flight are committed or not.
@@ -224,6 +246,9 @@ Result<const std::string*> Keeper::plan(const char* label) {
   tree::StringMap plan{{std::string(kLabel), name}, {std::string(kStep), std::to_string(next.step)}};
   if (next.kept) plan.emplace_back(kKept, "1");
   if (newest_ && newest_->label == name && newest_->step == next.step) plan.emplace_back(kSaved, newest_->id);
+  const bool alone = world_size_ > 1 && !options_.ranks_agree;  // the others would not stop
+  if (const int64_t why = voted_ || alone ? 0 : why_to_stop()) plan.emplace_back(kStop, std::to_string(why));
+  look_for_metric(next);
   const auto add = [&](std::string_view kind, std::string_view key, std::string value) {
     plan.emplace_back(std::string(kind).append(key), std::move(value));
   };
@@ -247,6 +272,7 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
     if (key == kKept) plan.kept = true;
     if (key == kSaved) plan.saved_already = true;
     if (key == kStep) std::from_chars(value.data(), value.data() + value.size(), plan.step);
+    if (key == kStop) std::from_chars(value.data(), value.data() + value.size(), plan.stop);
     if (key.starts_with(kOption)) plan.options.emplace_back(key.substr(kOption.size()), value);
     if (key.starts_with(kAttribute)) plan.attributes.emplace(key.substr(kAttribute.size()), value);
   }
@@ -254,6 +280,22 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
     return Status(CKPT_FORMAT, strformat("{}: expected a plan of ckpt_keeper_plan", shown(text)));
   return plan;
 }
+
+// keep_best by a metric that nobody tells keeps nothing, which is noticed once what it should keep is gone.
+void Keeper::look_for_metric(const Entry& next) {
+  if (!best_ || lacking_ < 0) return;
+  auto names = history_ ? history_->metrics() : std::vector<std::string>();
+  for (const auto& [name, value] : next.metrics)
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  const bool known = std::ranges::find(names, best_->metric) != names.end();
+  lacking_ = known ? -1 : lacking_ + 1;
+  constexpr int64_t kPatience = 3;  // not every step is validated
+  if (lacking_ == (options_.keep_last > 0 ? options_.keep_last : kPatience))
+    lack_ = strformat("keep_best keeps nothing: no checkpoint has the metric \"{}\"{}", best_->metric,
+                      names.empty() ? "" : "; they have " + list_some(names, 5));
+}
+
+void Keeper::stop_as(const Plan& plan) { decide_to_stop(plan.stop); }
 
 Status Keeper::check_step(const Plan& plan) const {
   if (now_ && now_->step == plan.step) return Ok();
@@ -317,6 +359,7 @@ void Keeper::restored(int64_t step, const Attributes& attributes, const std::vec
   warning_.clear();
   selector_.clear();
   passed_.clear();
+  saved_.clear();
   voting_ = false;
   then_ = {step, numbers_of(attributes, kCountersAttr, &warning_), numbers_of(attributes, kMetricsAttr, &warning_)};
   now_ = step >= 0 ? std::optional(then_) : std::nullopt;

@@ -33,7 +33,7 @@ class Keeper {
   Status tell(int32_t kind, std::string_view name, double value);
   Status step(int64_t number, bool due, int64_t* votes);
   Status decide(const int64_t* votes, int32_t* what);
-  bool needs_votes() const { return schedule_.has_clock() || end_ || signals_.any(); }
+  bool needs_votes() const;
   void stop(int32_t why) { asked_to_stop_ = why; }
   Status catch_signal(int number);
   const char* stopping() const { return stopping_.empty() ? nullptr : stopping_.c_str(); }
@@ -47,6 +47,7 @@ class Keeper {
     std::string label;
     int64_t step = -1;
     bool kept = false, saved_already = false;
+    int64_t stop = 0;  // why this save is the last one, if a step without votes asked for it
     tree::StringMap options{};
     Attributes attributes{};
   };
@@ -58,6 +59,7 @@ class Keeper {
   Status check_session(std::string_view run, uint32_t rank, uint32_t world_size) const;
   // A save by that plan begins; its outcome will be there.
   void begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome);
+  void stop_as(const Plan& plan);
   const std::string* saved();
 
   // ---- what is restored ----
@@ -90,7 +92,10 @@ class Keeper {
   Status check() const;
   Status read_policy();
   Status read_time_limit();
+  bool one_may_stop() const { return schedule_.has_clock() || end_ || signals_.any(); }
   int64_t why_to_stop() const;
+  void decide_to_stop(int64_t why);
+  void look_for_metric(const Entry& next);
   Entry next_entry(std::string label, bool kept) const;
   struct Retention {
     int64_t keep_last;
@@ -111,9 +116,13 @@ class Keeper {
 
   Moment told_;                // of the next step
   std::optional<Moment> now_;  // the last step
-  bool due_ = false, voting_ = false;
+  Due due_;
+  bool voting_ = false, voted_ = false;
   int64_t own_votes_[kVotes] = {};
+  Schedule::Multiples saved_;
   std::string stopping_, warning_, plan_;
+  std::string lack_;     // what the next step warns of
+  int64_t lacking_ = 0;  // plans so far without the metric of keep_best; -1: it is there
   Clock::time_point saved_at_ = Clock::now();
 
   std::optional<History> history_;

@@ -90,4 +90,10 @@ Result<std::string> LabelTemplate::label(const Moment& now) const {
   return out;
 }
 
+std::string LabelTemplate::example() const {
+  Moment now{0};
+  for (const std::string_view name : kOfStep) now.counters.emplace(name, 0);
+  return label(now).take();
+}
+
 }  // namespace ckpt::keeper

@@ -18,6 +18,8 @@ class LabelTemplate {
   bool numbered() const;
   // INVALID if a counter was not told.
   Result<std::string> label(const Moment& now) const;
+  // The label of step 0, where all counters are 0.
+  std::string example() const;
   const std::string& text() const { return text_; }
 
  private:

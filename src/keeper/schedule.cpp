@@ -1,5 +1,6 @@
 #include "keeper/schedule.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -71,9 +72,17 @@ Result<Schedule> Schedule::parse(std::string_view text) {
   return schedule;
 }
 
-Result<bool> Schedule::due_by_counters(const Moment& now, const std::optional<Moment>& last) const {
-  bool due = false;
-  for (const auto& [name, number] : counts_) {
+static bool is_of_steps(std::string_view counter) { return counter == "step" || counter == "batch"; }
+
+bool Schedule::counts_more_than_steps() const {
+  return std::ranges::any_of(counts_, [](const auto& one) { return !is_of_steps(one.first); });
+}
+
+Result<Due> Schedule::due_by_counters(const Moment& now, const std::optional<Moment>& last,
+                                      const Multiples& saved) const {
+  Due due;
+  for (size_t place = 0; place < counts_.size(); place++) {
+    const auto& [name, number] = counts_[place];
     const auto count = now.count(name);
     if (!count)
       return Status(CKPT_INVALID,
@@ -83,12 +92,25 @@ Result<bool> Schedule::due_by_counters(const Moment& now, const std::optional<Mo
     if (!before) before = name == "step" ? static_cast<double>(now.step - 1) : 0;
     if (name == "step" && number == std::floor(number) && number < 9e15) {  // steps may have more digits than a double
       const auto each = static_cast<int64_t>(number);
-      due |= now.step / each > (last ? last->step : now.step - 1) / each;
+      due.by_step |= now.step / each > (last ? last->step : now.step - 1) / each;
       continue;
     }
-    due |= std::floor(*count / number) > std::floor(*before / number);
+    const double passed = std::floor(*count / number);
+    const auto already = saved.find(place);
+    if (passed <= std::floor(*before / number) || (already != saved.end() && passed <= already->second)) continue;
+    if (is_of_steps(name))
+      due.by_step = true;
+    else
+      due.by_count = place + 1;
   }
   return due;
+}
+
+void Schedule::count_as_saved(size_t place, const Moment& now, Multiples* saved) const {
+  if (place >= counts_.size()) return;
+  const auto& [name, number] = counts_[place];
+  double& multiple = (*saved)[place];
+  multiple = std::max(multiple, std::floor(now.count(name).value_or(0) / number)) + 1;
 }
 
 bool Schedule::due_by_clock(double seconds) const {

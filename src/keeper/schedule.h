@@ -1,6 +1,7 @@
 // When a training saves: every so many steps, epochs or seconds. No state of its own; any thread.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,12 +20,25 @@ struct Moment {
   std::optional<double> count(std::string_view name) const;
 };
 
+// Which counters have passed another multiple.
+struct Due {
+  bool by_step = false;  // a counter of steps: the same on all ranks
+  size_t by_count = 0;   // 1 + the place of another one, which each rank may count for itself; 0: none
+  explicit operator bool() const { return by_step || by_count > 0; }
+};
+
 class Schedule {
  public:
   // "500 steps, 10 min"; "" is never. INVALID
   static Result<Schedule> parse(std::string_view text);
-  // By the counters, which are the same on all ranks. `last`: the moment before. INVALID if a counter was not told.
-  Result<bool> due_by_counters(const Moment& now, const std::optional<Moment>& last) const;
+  // By the counters. `last`: the moment before. `saved`: by place, the multiples that other ranks' counters have passed
+  // in this one's place. INVALID if a counter was not told.
+  using Multiples = std::map<size_t, double>;
+  Result<Due> due_by_counters(const Moment& now, const std::optional<Moment>& last, const Multiples& saved = {}) const;
+  // Another rank's counter at this place has passed a multiple, and all have saved: this rank's next one is saved, too.
+  void count_as_saved(size_t place, const Moment& now, Multiples* saved) const;
+  // Whether it has counters other than steps, which may differ between ranks.
+  bool counts_more_than_steps() const;
   // By the clock, `seconds` after the save before.
   bool due_by_clock(double seconds) const;
   bool has_clock() const { return !seconds_.empty(); }

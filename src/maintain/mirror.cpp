@@ -1,6 +1,7 @@
 #include "maintain/mirror.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <set>
@@ -274,6 +275,25 @@ void Mirror::pause() {
   asked_for_ = false;
 }
 
+// Whether anything moves: an operation ends by its patience unless the kernel holds its thread, which can tell nothing.
+class Watch {
+ public:
+  explicit Watch(int64_t patience_ms)
+      : longest_ms_(patience_ms == Call::kNever ? Call::kNever : patience_ms + Call::kLeaveMs) {}
+  Status check(bool works, const std::array<uint64_t, 4>& figures) {
+    const int64_t now = steady_ms();
+    if (!works || figures != figures_) since_ms_ = now;
+    figures_ = figures;
+    if (now - since_ms_ < longest_ms_) return Ok();
+    return Status(CKPT_TIMEOUT, strformat("nothing has moved for {} ms: a disk holds the copying", now - since_ms_));
+  }
+
+ private:
+  const int64_t longest_ms_;
+  std::array<uint64_t, 4> figures_{};
+  int64_t since_ms_ = steady_ms();
+};
+
 Status Mirror::follow(Job& job, Report* report) {
   std::unique_lock lock(mutex_);
   const uint64_t failures = failures_, before = bytes_settled_;
@@ -290,6 +310,7 @@ Status Mirror::follow(Job& job, Report* report) {
   };
   asked_for_ = true;
   changed_.notify_all();
+  Watch watch(plan_.patience_ms);
   for (;;) {
     if (goal == 0 && looked_) {
       goal = added_;
@@ -304,6 +325,9 @@ Status Mirror::follow(Job& job, Report* report) {
     if (looked_ && settled_ >= goal) return end(Ok());
     if (ended_) return end(failure_.ok() ? Status(CKPT_NOMEM, "the mirror's thread ran out of memory") : failure_);
     CKPT_TRY(job.check());
+    const Status moves = watch.check(
+        job_ != nullptr, {settled_, failures_, job.counters.bytes_done, asked.gets + asked.puts + asked.lists});
+    if (!moves.ok()) return end(Status(moves).in("mirror " + plan_.mirror->uri()));
     changed_.wait_for(lock, std::chrono::milliseconds(50));
   }
 }

@@ -35,8 +35,9 @@ class Mirror {
   // A checkpoint that was committed just now. Retention leaves the oldest few that wait alone.
   void add(const std::string& id);
   // Waits until the mirror has all that was added before, and counts the requests that this takes. Returns the first
-  // failure from now on, though copying goes on, or why it has ended; CANCELLED if the job is. `report`: what will not
-  // be copied, and why; after a failure also what waits.
+  // failure from now on, though copying goes on, or why it has ended; TIMEOUT where a disk holds the thread, and
+  // nothing moves for patience_ms and some seconds; CANCELLED if the job is. `report`: what will not be copied, and
+  // why; after a failure also what waits.
   Status follow(Job& job, Report* report);
 
  private:

@@ -44,9 +44,7 @@ Status make_root(const Root& root) {
   const Busy busy("inspection", root.path());
   struct stat found;
   bool there = stat(root.path().c_str(), &found) == 0;
-  if (there && !S_ISDIR(found.st_mode))
-    return Status(CKPT_INVALID, "store " + root.path() + ": expected a directory, found another file")
-        .with("path", root.path());
+  if (there && !S_ISDIR(found.st_mode)) return not_a_store(root.path());
   if (!status.ok()) return status;
   if (!there) return fail(errno, "open", root.path());
   // Another rank may have made the root a moment ago without syncing it yet. That a parent cannot be opened or synced

@@ -175,11 +175,19 @@ static int open_through_link(int root, std::string_view key, int flags) {
   return !directory || rest.empty() ? directory.release() : open_beneath(directory.get(), rest, flags);
 }
 
+Status not_a_store(const std::string& path) {
+  return Status(CKPT_INVALID, "store " + path + ": expected a directory, found another file").with("path", path);
+}
+
 Result<Fd> Root::open_once(std::string_view key, int flags, Links links) const {
   const Busy busy("open", path_, key);
   int how = key.empty() ? flags : O_PATH | O_DIRECTORY;
   Fd root(retry([&] { return ::open(path_.c_str(), how | O_CLOEXEC); }));
-  if (!root) return fail(errno, "open", path_);
+  if (!root) {
+    const int error = errno;  // "none" would be no answer: no store can be there
+    if (error == ENOTDIR) return not_a_store(path_);
+    return fail(error, "open", path_);
+  }
   if (key.empty()) return root;
   Fd found(open_beneath(root.get(), key, flags));
   if (!found && errno == ELOOP && links == Links::kFirst) found = Fd(open_through_link(root.get(), key, flags));

@@ -58,6 +58,7 @@ bool lives_in_memory(int fd);
 bool is_local(int fd);
 bool same_file(const struct stat& a, const struct stat& b);
 bool is_symlink(int directory, const char* name);
+Status not_a_store(const std::string& path);  // INVALID: a file lies there
 
 // Renames within a directory, unless `to` exists. Returns 0 or errno; EOPNOTSUPP if the file system has no such step.
 // Sets `*from_stays` if `from` may still exist afterwards, even after success: then both are names of the file.

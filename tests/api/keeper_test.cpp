@@ -1,6 +1,8 @@
 // ckpt_keeper with a store: what is kept, found, passed over, and gone on from.
 #include "ckpt_keeper.h"
 
+#include <signal.h>
+
 #include <filesystem>
 #include <functional>
 
@@ -46,6 +48,10 @@ class Trainer {
     if (!save) return "";
     const auto desc = whole(CKPT_DTYPE_I64, {1});
     EXPECT_EQ(ckpt_save_add_tensor(save.get(), "step", &desc, &step, sizeof step, CKPT_DEVICE_CPU, 0, e_), CKPT_OK);
+    for (size_t i = 0; i < notes; i++)
+      EXPECT_EQ(ckpt_save_set_attr(save.get(), nullptr, ("note" + std::to_string(i)).c_str(),
+                                   std::string(4000, 'n').c_str(), e_),
+                CKPT_OK);
     EXPECT_EQ(ckpt_save_run(save.get(), e_), CKPT_OK) << e_.text();
     return ckpt_save_id(save.get());
   }
@@ -87,6 +93,7 @@ class Trainer {
   const std::string error() const { return e_.text(); }
 
   Labels passed;
+  size_t notes = 0;  // attributes of the caller's own, of 4,000 bytes each
 
  private:
   ckpt_status load(const Reader& reader, int64_t* step) {
@@ -251,6 +258,67 @@ TEST(Keeper, AManifestThatIsDamagedIsPassedOverAloud) {
   EXPECT_EQ(second.warning().substr(0, 23), "passed over step-2.1.1:") << second.warning();
   EXPECT_EQ(second.find("step:1"), "step-1.1.1");
   EXPECT_EQ(second.warning(), "");
+}
+
+// Its load would succeed, and only then fail.
+TEST(Keeper, DamagedAttributesArePassedOverBeforeTheLoad) {
+  const Scratch scratch;
+  const Store store = open_store(scratch / "s");
+  {
+    Trainer first(store, {{"every", "1 step"}});
+    first.notes = 1100;  // a MANIFEST below 4 MiB is checked when it is listed
+    first.step(1, 0.5);
+    first.step(2, 0.25);
+  }
+  // In every file that has it: where attributes lie is the format's business.
+  size_t places = 0;
+  for (const char* name : {"MANIFEST", "PART_000"}) {
+    const std::string path = scratch / "s/step-2.1.1/" + name;
+    std::string bytes = read_file(path);
+    for (size_t at = bytes.find("0.25"); at != bytes.npos; at = bytes.find("0.25", at + 1), places++) bytes[at] = '7';
+    write_file(path, bytes);
+  }
+  ASSERT_GT(places, 0u);
+  Trainer second(store, {});
+  EXPECT_EQ(second.restore(), 1);
+  EXPECT_EQ(second.passed, Labels{}) << "nothing of it was loaded";
+  EXPECT_EQ(second.find("latest"), "step-1.1.1");
+  EXPECT_EQ(second.warning().substr(0, 23), "passed over step-2.1.1:") << second.warning();
+  EXPECT_EQ(second.find("step:2").substr(0, 7), "CORRUPT");
+  EXPECT_EQ(Trainer(store, {{"on_damaged", "error"}}).find("latest").substr(0, 7), "CORRUPT");
+  EXPECT_EQ(second.save_as(2, nullptr), "step-2.2.1") << "its step can be saved again";
+}
+
+TEST(Keeper, ALabelOfTheCallersOwnStaysInAPruneToo) {
+  const Store store = open_store("mem:keeper-prune");
+  Trainer trainer(store, {});
+  for (int64_t n = 1; n <= 4; n++) trainer.save_as(n, n == 2 ? "final-2" : nullptr);
+  ckpt_report* made = nullptr;
+  ASSERT_EQ(ckpt_store_prune(store.get(), options({{"keep_last", 1}}).get(), &made, nullptr), CKPT_OK);
+  const Report report(made);
+  EXPECT_EQ(labels(store), (Labels{"final-2", "step-4"}));
+}
+
+TEST(Keeper, WhereAFileIsThereIsNoStoreThatIsEmpty) {
+  const Scratch scratch;
+  write_file(scratch / "f", "a file");
+  for (const char* path : {"f", "f/below"}) {
+    const Store store = open_store(scratch / path);
+    EXPECT_EQ(Trainer(store, {}).find("latest").substr(0, 7), "INVALID") << path;
+    EXPECT_EQ(Trainer(store, {}).find("best").substr(0, 7), "INVALID") << path;
+  }
+}
+
+TEST(Keeper, ALoopThatOnlySavesStops) {
+  const Store store = open_store("mem:keeper-only-saves");
+  Trainer trainer(store, {});
+  int64_t saved = 0;
+  for (int64_t n = 1; n <= 9 && !ckpt_keeper_stopping(*trainer); n++, saved++) {
+    if (n == 3) ckpt_keeper_stop(*trainer, SIGTERM);
+    trainer.save_as(n, nullptr);
+  }
+  EXPECT_EQ(saved, 3);
+  EXPECT_STREQ(ckpt_keeper_stopping(*trainer), "SIGTERM");
 }
 
 TEST(Keeper, ATrainingThatGoesBackReplacesLaterStepsAndRetentionLeavesThem) {

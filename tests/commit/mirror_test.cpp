@@ -418,6 +418,9 @@ TEST(MirrorFaults, OfADiskThatHoldsItsThreadDoNotKeepASessionFromEnding) {
   });
   ASSERT_TRUE(training.save(1).ok());
   ASSERT_TRUE(training.save(2).ok()) << "nor from saving";
+  const Status waited = training.follow();
+  EXPECT_EQ(waited.code(), CKPT_TIMEOUT) << "nor those who wait for the mirror";
+  EXPECT_NE(waited.message().find("nothing has moved for 7"), std::string::npos) << waited.message();
   training.close();
   gate->open();
   left.get_future().wait();

@@ -58,6 +58,9 @@ struct Ranks {
 TEST(Keeper, AnImpossiblePolicyIsRefused) {
   EXPECT_EQ(refusal({.every = "often"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.label = "{x}"}), CKPT_INVALID);
+  for (const char* label : {"", "a/{step}", ".{step}", "step {step}", "e{epoch:3d}", "ü{step}"})
+    EXPECT_EQ(refusal({.label = label}), CKPT_INVALID) << label << ": no save could have it";
+  EXPECT_EQ(refusal({.label = "{run_name}-{epoch:03d}-{step}"}), CKPT_OK);
   EXPECT_EQ(refusal({.keep_best = "loss"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.keep_every = 5}), CKPT_INVALID);
   EXPECT_EQ(refusal({.keep_last = 1, .label = "epoch-{epoch}"}), CKPT_INVALID);
@@ -77,6 +80,68 @@ TEST(Keeper, WhatOneRankWantsAllDo) {
   EXPECT_EQ(ranks.decide(ranks.votes({11, 11, 11})), (std::vector<int32_t>{2, 2, 2}));
   for (const auto& keeper : ranks.keepers) EXPECT_STREQ(keeper->stopping(), "SIGTERM");
   EXPECT_EQ(ranks.decide(ranks.votes({12, 12, 12})), (std::vector<int32_t>{0, 0, 0})) << "it is told once";
+}
+
+TEST(Keeper, RanksThatCountOtherTokensSaveTheSameSteps) {
+  Ranks ranks(2, {.every = "100 tokens"});
+  EXPECT_TRUE(ranks.keepers[0]->needs_votes()) << "one rank alone may have passed a multiple";
+  std::vector<int64_t> saved;
+  for (int64_t step = 1; step <= 40; step++) {
+    (void)ranks.keepers[0]->tell(CKPT_KEEPER_COUNTER, "token", 30.0 * double(step));
+    (void)ranks.keepers[1]->tell(CKPT_KEEPER_COUNTER, "token", 26.0 * double(step));
+    const auto what = ranks.decide(ranks.votes({step, step}));
+    EXPECT_EQ(what[0], what[1]) << "step " << step;
+    if (what[0] != CKPT_KEEPER_GO_ON) saved.push_back(step);
+  }
+  EXPECT_EQ(saved, (std::vector<int64_t>{4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40})) << "as the first one passes";
+  int32_t what;
+  (void)ranks.keepers[0]->tell(CKPT_KEEPER_COUNTER, "token", 9999);
+  Votes own{};
+  ASSERT_TRUE(ranks.keepers[0]->step(41, false, own.data()).ok());
+  EXPECT_EQ(ranks.keepers[0]->decide(nullptr, &what).code(), CKPT_INVALID) << "its tokens are its own";
+  EXPECT_FALSE(make({.every = "100 tokens"})->needs_votes()) << "one rank agrees with itself";
+  EXPECT_EQ(refusal({.every = "100 tokens", .ranks_agree = false}, 0, 2), CKPT_OK);
+}
+
+TEST(Keeper, ALoopThatSavesWithoutVotesStopsByItsPlan) {
+  Ranks ranks(2);
+  for (const auto& keeper : ranks.keepers) ASSERT_TRUE(keeper->step(1, false, nullptr).ok());
+  EXPECT_EQ(Keeper::read_plan(*ranks.keepers[0]->plan(nullptr).take())->stop, 0);
+  ranks.keepers[0]->stop(SIGTERM);
+  for (const auto& keeper : ranks.keepers) ASSERT_TRUE(keeper->step(2, false, nullptr).ok());
+  const auto plan = Keeper::read_plan(*ranks.keepers[0]->plan(nullptr).take()).take();
+  for (const auto& keeper : ranks.keepers) {
+    EXPECT_EQ(keeper->stopping(), nullptr);
+    keeper->stop_as(plan);
+    EXPECT_STREQ(keeper->stopping(), "SIGTERM") << "on all ranks";
+  }
+  const auto voting = make({.every = "1 step"});
+  EXPECT_EQ(one_step(*voting, 1), CKPT_KEEPER_SAVE);
+  voting->stop(SIGTERM);
+  EXPECT_EQ(Keeper::read_plan(*voting->plan(nullptr).take())->stop, 0) << "the next votes decide";
+}
+
+TEST(Keeper, TheBestByAMetricThatNobodyTellsIsSaidOnce) {
+  const auto keeper = make({.keep_last = 2, .keep_best = "val_loss:min"});
+  keeper->know({});
+  std::vector<std::string> said;
+  for (int64_t step = 1; step <= 6; step++) {
+    EXPECT_TRUE(keeper->tell(CKPT_KEEPER_METRIC, "loss", 1).ok());
+    ASSERT_TRUE(keeper->step(step, false, nullptr).ok());
+    said.emplace_back(keeper->warning() ? keeper->warning() : "");
+    EXPECT_TRUE(keeper->plan(nullptr).ok());
+  }
+  const std::string text = "keep_best keeps nothing: no checkpoint has the metric \"val_loss\"; they have loss";
+  EXPECT_EQ(said, (std::vector<std::string>{"", "", text, "", "", ""})) << "before the first one goes";
+  const auto told = make({.keep_best = "val_loss:min"});
+  for (int64_t step = 1; step <= 6; step++) {
+    if (step == 3) {
+      EXPECT_TRUE(told->tell(CKPT_KEEPER_METRIC, "val_loss", 1).ok());
+    }
+    ASSERT_TRUE(told->step(step, false, nullptr).ok());
+    EXPECT_EQ(told->warning(), nullptr) << step;
+    EXPECT_TRUE(told->plan(nullptr).ok());
+  }
 }
 
 TEST(Keeper, VotesThatAreNotThoseOfAllRanksAreRefused) {

@@ -49,6 +49,22 @@ TEST(Schedule, StepsMayHaveMoreDigitsThanADouble) {
   EXPECT_EQ(LabelTemplate::parse("s{step}", {})->label({big}).take(), "s1764350000000000001");
 }
 
+TEST(Schedule, AMultipleThatAnotherRankPassedFirstIsSavedOnce) {
+  const auto schedule = Schedule::parse("7 steps, 100 tokens").take();
+  Schedule::Multiples saved;
+  const auto at = [](int64_t step, double tokens) { return Moment{step, {{"token", tokens}}}; };
+  schedule.count_as_saved(1, at(3, 90), &saved);
+  EXPECT_FALSE(schedule.due_by_counters(at(4, 110), at(3, 90), saved).take());
+  EXPECT_EQ(schedule.due_by_counters(at(4, 110), at(3, 90)).take().by_count, 2u);
+  EXPECT_EQ(schedule.due_by_counters(at(5, 210), at(4, 110), saved).take().by_count, 2u);
+  schedule.count_as_saved(1, at(4, 110), &saved);
+  schedule.count_as_saved(1, at(4, 110), &saved);
+  EXPECT_FALSE(schedule.due_by_counters(at(5, 310), at(4, 110), saved).take()) << "two more were saved";
+  EXPECT_TRUE(schedule.due_by_counters(at(7, 310), at(6, 310), saved).take().by_step);
+  EXPECT_TRUE(schedule.counts_more_than_steps());
+  EXPECT_FALSE(Schedule::parse("7 steps, 2 batches, 5 s")->counts_more_than_steps());
+}
+
 TEST(Schedule, ATimeIsDueByTheClock) {
   for (const char* text : {"90 s", "1.5 min", "90 seconds", "90 sec", "2 h, 1.5 minutes"}) {
     const auto schedule = Schedule::parse(text);

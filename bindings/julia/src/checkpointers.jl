@@ -96,11 +96,23 @@ function step!(add, checkpointer::Checkpointer, n::Integer; metrics = (), counte
     return made_id
 end
 
-"Step `n` is saved whatever `every` says, in the background; returns the id. A `label` of your own stays for ever."
+"""
+    save!(add, checkpointer, n; label = nothing, metrics = (), counters = ()) -> String
+
+Step `n` is saved whatever `every` says, in the background; returns the id. A `label` of your own stays for ever. After
+a signal, or at the time limit, it returns once the checkpoint is committed, and `Ckpt.stopping` says why.
+"""
 function save!(add, checkpointer::Checkpointer, n::Integer; label = nothing, metrics = (), counters = ())
-    tell_all(checkpointer.keeper, metrics, counters)
-    note(checkpointer.keeper, n)
-    return save_now(add, checkpointer, label)
+    keeper = checkpointer.keeper
+    tell_all(keeper, metrics, counters)
+    note(keeper, n)
+    made_id = save_now(add, checkpointer, label)
+    why = stopping(keeper)
+    if !isnothing(why) && isnothing(checkpointer.stopping)
+        settle(checkpointer)
+        checkpointer.stopping = why
+    end
+    return made_id
 end
 
 function tell_all(keeper, metrics, counters)

@@ -392,6 +392,23 @@ def test_the_handler_that_was_there_before_is_called_too(tmp_path: Path) -> None
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_loop_that_only_saves_stops(tmp_path: Path) -> None:
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        saved = 0
+        while keeper.stopping is None and saved < 5:
+            saved += 1
+            if saved == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+            keeper.save(saved, at())
+    assert keeper.stopping == "SIGTERM" and labels(tmp_path / "s") == ["step-1", "step-2"]
+
+
+def test_a_file_is_no_store_that_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("a file")
+    with ckpt.Checkpointer(tmp_path / "s") as keeper, pytest.raises(ckpt.InvalidError, match="expected a directory"):
+        keeper.restore(at())
+
+
 def test_a_second_interrupt_interrupts(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell start without
     try:

@@ -195,7 +195,12 @@ std::string Checkpointer::Impl::save_for_the_last_time(const Moment& now, const 
 std::string Checkpointer::Impl::save(const Moment& now, const State& state, const std::string& label) {
   tell(now);
   keeper.at_step(now.step);
-  return save_now(now, state, label.empty() ? std::nullopt : std::optional(label));
+  const std::string id = save_now(now, state, label.empty() ? std::nullopt : std::optional(label));
+  if (!stopping && keeper.stopping()) {
+    settle(true);
+    stopping = keeper.stopping();
+  }
+  return id;
 }
 
 std::string Checkpointer::Impl::save_now(const Moment& now, const State& state,

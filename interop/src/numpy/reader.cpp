@@ -72,6 +72,22 @@ Result<Header> parse_header(Bytes file) {
   return header;
 }
 
+// How many bytes an element has whose dtype has no tensor of ckpt's: text, bytes, dates, and numbers in the other order
+// of bytes or of other widths. 0: none of these.
+uint64_t bytes_of_element(std::string_view dtype) {
+  if (dtype.size() < 3 || std::string_view("<>|=").find(dtype[0]) == dtype.npos) return 0;
+  const char kind = dtype[1];
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(dtype.data() + 2, dtype.data() + dtype.size(), number);
+  const std::string_view rest = dtype.substr(static_cast<size_t>(end - dtype.data()));
+  const bool is_date = kind == 'M' || kind == 'm';
+  constexpr uint64_t kMost = 1 << 20;
+  if (error != std::errc() || number > kMost || rest.empty() == is_date) return 0;
+  if (is_date) return rest.starts_with('[') && rest.ends_with(']') && number == 8 ? number : 0;
+  if (kind == 'U') return number * 4;
+  return std::string_view("SVbiufc").find(kind) != dtype.npos ? number : 0;
+}
+
 class NumpyReader {
  public:
   explicit NumpyReader(const std::string& path) : path_(path) {}
@@ -149,42 +165,60 @@ class NumpyReader {
     return status.ok() ? status : put_cannot(tree_, status, path_ + ": " + name + ": " + status.message());
   }
 
+  // As ckpt.save() has it: elements that no dtype of ckpt's has are bytes, in one more dimension, and "dtype" says
+  // what.
   Status put(const std::string& name, const Header& header, uint64_t size, FileRange at) {
     const bool is_native =
         header.dtype.size() > 1 && std::string_view("<|=").find(header.dtype[0]) != header.dtype.npos;
     ForeignTensor tensor;
-    tensor.dtype = is_native ? dtype_of_numpy(header.dtype.substr(1)) : uint16_t{0};
-    if (tensor.dtype == 0)
-      return Status(CKPT_UNSUPPORTED,
-                    "an array of dtype " + shown(header.dtype) + "; expected little-endian numbers or booleans")
-          .with("found", std::string(header.dtype));
     tensor.name = name;
     tensor.shape = header.shape;
+    tensor.dtype = is_native ? dtype_of_numpy(header.dtype.substr(1)) : uint16_t{0};
+    const uint64_t width = tensor.dtype == 0 ? bytes_of_element(header.dtype) : 0;
+    if (tensor.dtype == 0 && width == 0)
+      return Status(CKPT_UNSUPPORTED,
+                    "an array of dtype " + shown(header.dtype) + "; expected numbers, booleans, dates or text")
+          .with("found", std::string(header.dtype));
+    if (width != 0) {
+      if (tensor.shape.ndim == kMaxNdim)
+        return Status(CKPT_UNSUPPORTED, strformat("an array of dtype {} and {} dimensions: at most {} are possible",
+                                                  shown(header.dtype), tensor.shape.ndim, kMaxNdim - 1));
+      tensor.dtype = CKPT_DTYPE_U8;
+      tensor.shape.dims[static_cast<size_t>(tensor.shape.ndim++)] = width;
+    }
     uint64_t count = 0, bytes = 0;
     if (!count_elements(tensor.shape.span(), &count) || !count_bytes(count, tensor.dtype, &bytes) ||
         bytes > size - header.size)
       return Status(CKPT_FORMAT,
-                    strformat("an array of shape {} in {} bytes", to_text(tensor.shape), size - header.size));
+                    strformat("an array of shape {} in {} bytes", to_text(header.shape), size - header.size));
     ForeignPiece& piece = tensor.pieces.emplace_back();
     if (bytes != 0) piece.bytes = {at.file, at.offset + header.size, bytes};
-    if (header.columns && bytes != 0) {
-      int64_t step = 1;
-      Strides& strides = piece.strides.emplace();
-      for (int i = 0; i < tensor.shape.ndim; i++) {
-        strides[static_cast<size_t>(i)] = step;
-        step *= static_cast<int64_t>(tensor.shape[i]);
-      }
-    }
+    if (header.columns && bytes != 0) piece.strides = columns_of(header.shape, width);
     CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, "numpy.ndarray"));
     CKPT_TRY(tree_.key("data"));
     CKPT_TRY(tree_.add_tensor(name));
-    if (header.columns && tensor.shape.ndim > 1) {
+    if (width != 0) {
+      CKPT_TRY(tree_.key("dtype"));
+      CKPT_TRY(tree_.add_text(header.dtype));
+    } else if (header.columns && tensor.shape.ndim > 1) {
       CKPT_TRY(tree_.key("order"));
       CKPT_TRY(tree_.add_text("F"));
     }
     CKPT_TRY(tree_.end());
     out_.tensors.push_back(std::move(tensor));
     return Ok();
+  }
+
+  // The first dimension is the closest in memory; the bytes of an element, where they are a dimension, are closer yet.
+  static Strides columns_of(const Shape& shape, uint64_t width) {
+    Strides strides{};
+    auto step = static_cast<int64_t>(std::max<uint64_t>(width, 1));
+    for (int i = 0; i < shape.ndim; i++) {
+      strides[static_cast<size_t>(i)] = step;
+      step *= static_cast<int64_t>(shape[i]);
+    }
+    if (width != 0) strides[static_cast<size_t>(shape.ndim)] = 1;
+    return strides;
   }
 
   const std::string& path_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/text.h"
 #include "device/convert.h"
 #include "interop/src/pt/dtype.h"
 #include "interop/src/pt/encoder.h"
@@ -77,6 +78,10 @@ Status PtEncoder::numpy_dtype(uint16_t dtype) {
 }
 
 Status PtEncoder::array(const TreeNode& node) {
+  if (find(node, "dtype") != kNoNode)  // its tensor has bytes, which nobody would know as dates or text
+    return refuse(CKPT_UNSUPPORTED, node,
+                  "an array of numpy's of dtype " + shown(text(node, "dtype")) +
+                      ", of which torch has no tensors; option exclude leaves it out");
   CKPT_ASSIGN(const uint32_t data, field(node, "data"));
   if (!options_.trusting || tree_[data].kind != CKPT_NODE_TENSOR) return leaf(tree_[data], {});
   CKPT_ASSIGN(TensorRange range, whole_of(state_, std::string(tree_[data].text_view())));

@@ -225,7 +225,8 @@ impl<'s> Checkpointer<'s> {
     }
 
     /// Saves now, in the background, and returns the id. A `label` of your own stays for ever. What was just saved is
-    /// not saved again.
+    /// not saved again. After a signal, or at the time limit, it returns once the checkpoint is committed, and
+    /// [`stopping`](Self::stopping) says why.
     pub fn save<'a>(
         &mut self,
         step: u64,
@@ -233,7 +234,12 @@ impl<'s> Checkpointer<'s> {
         add: impl FnOnce(&mut Save<'a>) -> Result<()>,
     ) -> Result<String> {
         self.keeper.at_step(step)?;
-        self.save_told(label, add)
+        let id = self.save_told(label, add)?;
+        if self.stopping.is_none() && self.keeper.stopping().is_some() {
+            self.wait()?;
+            self.stopping = self.keeper.stopping();
+        }
+        Ok(id)
     }
 
     fn save_told<'a>(&mut self, label: Option<&str>, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<String> {

@@ -146,10 +146,15 @@ class Checkpointer:
     def save(self, n: int, state: Any, *, label: str | None = None, metrics: Mapping[str, Any] | None = None,
              **counters: float) -> str:
         """Saves `state` now, in the background, and returns the id; wait() waits for the commit. A checkpoint with a
-        `label` of its own stays for ever. A step that was just saved is not saved again."""
+        `label` of its own stays for ever. A step that was just saved is not saved again. After a signal, or at the time
+        limit, it returns once the checkpoint is committed, and `stopping` is set."""
         self._at = self._moment(n, metrics, counters).step
         self._keeper.at_step(self._at)
-        return self._save(self._at, state, label)
+        identifier = self._save(self._at, state, label)
+        if self.stopping is None and self._keeper.stopping is not None:
+            self._settle(wait=True)
+            self.stopping = self._keeper.stopping
+        return identifier
 
     def _moment(self, n: int, metrics: Mapping[str, Any] | None, counters: Mapping[str, float]) -> Moment:
         self._check_open()
