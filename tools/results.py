@@ -41,23 +41,31 @@ def claims(text):
 
 
 def share(case):
-    """How many tests of a case passed, and the names of the others. A share (tests/CMakeLists.txt) is many tests."""
+    """How many tests of a case passed, and the names of the others. A share (tests/CMakeLists.txt) is many tests, and
+    one of them may run the same program: what is told last counts."""
     name, good = case.get("name"), case.get("status") == "run"
     if ".share_" not in name:
         return int(good), [] if good else [name]
     text = case.findtext("system-out") or ""
-    passed = re.search(r"^\[  PASSED  \] (\d+) tests?\.$", text, re.M)
-    others = re.findall(r"^\[  (?:FAILED |SKIPPED) \] (\S+?),?(?: .*)?$", text, re.M)
-    failed = sorted({f"{name}: {test}" for test in others if not test.isdigit()})
-    return int(passed[1]) if passed else 0, failed or ([] if good and passed else [name])
+    ran = re.findall(r"^\[==========\] (\d+) tests? from .* ran\.", text, re.M)
+    passed = [0, *map(int, re.findall(r"^\[  PASSED  \] (\d+) tests?\.$", text, re.M))][-1]
+    listed = re.findall(r"^\[  (?:FAILED |SKIPPED) \] ([^\s,]+)(?: \(\d+ ms\)|,.*)?$", text, re.M)
+    failed = sorted({f"{name}: {test}" for test in listed})
+    complete = bool(ran) and passed + len(failed) == int(ran[-1])
+    return passed, failed if complete and good == ("[  FAILED  ]" not in text) else [*failed, name]
 
 
 def ctest(text):
     cases = list(xml.fromstring(text).iter("testcase")) if text else []
     results = [(case, *share(case)) for case in cases]
+    rooms = {case.get("name").split(".share_")[0]: 0 for case in cases if ".share_" in case.get("name")}
+    for case, passed, failed in results:
+        if ".share_" in case.get("name"):
+            rooms[case.get("name").split(".share_")[0]] += passed + len(failed)
+    empty = [f"{room}: no test ran" for room, count in rooms.items() if count == 0]
     output = "\n".join(f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}"
                        for case, _, failed in results if failed)
-    return Report(sum(passed for _, passed, _ in results), [name for *_, failed in results for name in failed],
+    return Report(sum(passed for _, passed, _ in results), empty + [name for *_, failed in results for name in failed],
                   shown=output)
 
 
@@ -126,17 +134,23 @@ def show():
 
 CASES = '<testsuite><testcase name="A" status="run"/><testcase name="B" status="fail"/></testsuite>'
 SHARE = '<testsuite><testcase name="a.share_1_of_2" status="{}"><system-out>{}</system-out></testcase></testsuite>'
-SHARE_FAILED = "[  FAILED  ] S.T (1 ms)\n[  PASSED  ] 6 tests.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] S.T\n"
+RAN = "[==========] {} tests from 2 test suites ran. (4 ms total)\n[  PASSED  ] {} tests.\n"
+FAILED = "[  FAILED  ] S.T (1 ms)\n" + RAN.format(7, 6) + "[  FAILED  ] 1 test, listed below:\n[  FAILED  ] S.T\n"
+SKIPPED = RAN.format(7, 6) + "[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] S.T\n"
 KNOWN = (
     (claims, "a: b ... ok\nc ... FAILED\n  why\n1 passed, 1 failed\n", (1, ["c"], 0)),
     (claims, "t (m.C.t) ... ok\nu (m.C.u) ... ERROR\nv ... skipped 'x'\n1 passed, 3 failed\n",
      (1, ["u (m.C.u)", "v"], 1)),
     (claims, "c ... FAILED\nTraceback\n", (0, ["c"], 1)),
     (ctest, CASES, (1, ["B"], 0)),
-    (ctest, SHARE.format("run", "[  PASSED  ] 7 tests.\n"), (7, [], 0)),
-    (ctest, SHARE.format("fail", SHARE_FAILED), (6, ["a.share_1_of_2: S.T"], 0)),
-    (ctest, SHARE.format("run", "[  SKIPPED ] S.T (0 ms)\n[  PASSED  ] 6 tests.\n"), (6, ["a.share_1_of_2: S.T"], 0)),
-    (ctest, SHARE.format("fail", "AddressSanitizer\n"), (0, ["a.share_1_of_2"], 0)),
+    (ctest, SHARE.format("run", RAN.format(7, 7)), (7, [], 0)),
+    (ctest, SHARE.format("run", RAN.format(72, 72) + RAN.format(7, 7)), (7, [], 0)),
+    (ctest, SHARE.format("fail", FAILED), (6, ["a.share_1_of_2: S.T"], 0)),
+    (ctest, SHARE.format("run", SKIPPED), (6, ["a.share_1_of_2: S.T"], 0)),
+    (ctest, SHARE.format("fail", RAN.format(7, 7) + "LeakSanitizer\n"), (7, ["a.share_1_of_2"], 0)),
+    (ctest, SHARE.format("fail", "[ RUN      ] S.T\nAddressSanitizer\n"), (0, ["a.share_1_of_2"], 0)),
+    (ctest, SHARE.format("run", RAN.format(7, 6)), (6, ["a.share_1_of_2"], 0)),
+    (ctest, SHARE.format("run", RAN.format(0, 0)), (0, ["a: no test ran"], 0)),
     (ctest, SHARE.format("run", ""), (0, ["a.share_1_of_2"], 0)),
     (go, "--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\nok  \tckpt\t0.1s\n", (1, [], 0)),
     (go, "--- PASS: TestA (0.00s)\n    --- SKIP: TestA/x (0.00s)\n--- SKIP: TestB (0.00s)\n",
