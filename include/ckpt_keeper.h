@@ -66,7 +66,7 @@ CKPT_API ckpt_status ckpt_keeper_tell(ckpt_keeper* keeper, int32_t kind, const c
  * Statuses: INVALID (a counter that `every` needs was not told). */
 CKPT_API ckpt_status ckpt_keeper_step(ckpt_keeper* keeper, int64_t step, int32_t due, int64_t* votes, ckpt_error** err);
 /* 1 if the ranks must combine their votes in each step, since one alone may want a save: `every` has a time or, of
- * several ranks, a counter other than steps and batches; there is a time limit, or a signal is caught. */
+ * several ranks, a counter other than the step; there is a time limit, or a signal is caught. */
 CKPT_API int32_t ckpt_keeper_needs_votes(const ckpt_keeper* keeper);
 
 enum {

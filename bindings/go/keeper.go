@@ -112,7 +112,7 @@ func (k *Keeper) AtStep(step int64) error {
 }
 
 // NeedsVotes says whether the ranks must combine their votes in each step, since one alone may want a save: by a clock,
-// a time limit or a signal that Catch caught. With Stop they must, too.
+// a counter other than the step, a time limit or a signal that Catch caught. With Stop they must, too.
 func (k *Keeper) NeedsVotes() bool {
 	keeper, err := k.h.enterAlone()
 	if err != nil {
@@ -122,7 +122,7 @@ func (k *Keeper) NeedsVotes() bool {
 	return C.ckpt_keeper_needs_votes(keeper) != 0
 }
 
-// Decide returns what all ranks do now, by the combined votes; nil: by counters, which are the same on all ranks.
+// Decide returns what all ranks do now, by the combined votes; nil: by the step, which is the same on all ranks.
 // Errors: ErrInvalid (the votes of some ranks are missing), ErrMismatch (the ranks are at different steps).
 func (k *Keeper) Decide(votes *Votes) (Todo, error) {
 	var what C.int32_t

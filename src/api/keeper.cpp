@@ -216,6 +216,7 @@ ckpt_status ckpt_keeper_find(ckpt_keeper* keeper, const char* selector, const ch
       const std::string* const kept = keeper->keeper->found(std::move(found.id), warning);
       *id = kept ? kept->c_str() : nullptr;
       if (damage.ok()) return Ok();
+      if (!keeper->keeper->plans()) return damage;  // rank 0 looks for the next one
       CKPT_TRY(keeper->keeper->pass_over(damage));
     }
   });

@@ -34,57 +34,57 @@ Result<LabelTemplate> LabelTemplate::parse(std::string_view text,
     } else {
       const size_t end = c == '{' ? text.find('}', at) : text.npos;
       if (end == text.npos) return out.wrong(strformat("the brace at byte {} has no other; {{{{ writes one", at));
-      if (!plain.empty()) out.pieces_.push_back({std::exchange(plain, {})});
+      if (!plain.empty()) out.fields_.push_back({std::exchange(plain, {})});
       CKPT_TRY(out.add_variable(text.substr(at + 1, end - at - 1)));
       at = end;
     }
   }
-  if (!plain.empty()) out.pieces_.push_back({plain});
+  if (!plain.empty()) out.fields_.push_back({plain});
   return out;
 }
 
 Status LabelTemplate::add_variable(std::string_view inside) {
   const size_t colon = inside.find(':');
-  Piece piece{std::string(inside.substr(0, colon)), true};
-  if (fixed_.find(piece.text) == fixed_.end() && std::ranges::find(kOfStep, piece.text) == std::end(kOfStep)) {
+  Field field{std::string(inside.substr(0, colon)), true};
+  if (fixed_.find(field.text) == fixed_.end() && std::ranges::find(kOfStep, field.text) == std::end(kOfStep)) {
     std::vector<std::string> known(std::begin(kOfStep), std::end(kOfStep));
     for (const auto& [name, value] : fixed_) known.push_back(name);
-    return wrong(strformat("no variable is called \"{}\"; there are {}", piece.text, list_some(known, 30)));
+    return wrong(strformat("no variable is called \"{}\"; there are {}", field.text, list_some(known, 30)));
   }
   std::string_view form = colon == inside.npos ? "" : inside.substr(colon + 1);
   if (form.ends_with('d')) form.remove_suffix(1);
-  if (form.starts_with('0')) piece.fill = '0';
+  if (form.starts_with('0')) field.fill = '0';
   const bool digits = std::ranges::all_of(form, [](char c) { return c >= '0' && c <= '9'; });
   if (form.size() > 3 || !digits)
-    return wrong(strformat("expected a format such as {{{}:06d}}, found {{{}}}", piece.text, inside));
-  for (const char c : form) piece.width = piece.width * 10 + static_cast<size_t>(c - '0');
-  if (piece.width > 99) return wrong(strformat("a width of at most 99 is possible, found {}", piece.width));
-  pieces_.push_back(std::move(piece));
+    return wrong(strformat("expected a format such as {{{}:06d}}, found {{{}}}", field.text, inside));
+  for (const char c : form) field.width = field.width * 10 + static_cast<size_t>(c - '0');
+  if (field.width > 99) return wrong(strformat("a width of at most 99 is possible, found {}", field.width));
+  fields_.push_back(std::move(field));
   return Ok();
 }
 
 bool LabelTemplate::numbered() const {
   return std::ranges::any_of(
-      pieces_, [](const Piece& piece) { return piece.variable && (piece.text == "step" || piece.text == "batch"); });
+      fields_, [](const Field& field) { return field.variable && (field.text == "step" || field.text == "batch"); });
 }
 
-Result<std::string> LabelTemplate::value(const Piece& piece, const Moment& now) const {
-  if (const auto found = fixed_.find(piece.text); found != fixed_.end()) return found->second;
-  if (piece.text == "step" || (piece.text == "batch" && !now.counters.contains("batch")))
+Result<std::string> LabelTemplate::value(const Field& field, const Moment& now) const {
+  if (const auto found = fixed_.find(field.text); found != fixed_.end()) return found->second;
+  if (field.text == "step" || (field.text == "batch" && !now.counters.contains("batch")))
     return std::to_string(now.step);  // which may have more digits than a double
-  const auto count = now.count(piece.text);
-  if (!count) return wrong(strformat("this step was not told the counter \"{}\"", piece.text));
+  const auto count = now.count(field.text);
+  if (!count) return wrong(strformat("this step was not told the counter \"{}\"", field.text));
   return text_of(*count);
 }
 
 Result<std::string> LabelTemplate::label(const Moment& now) const {
   std::string out;
-  for (const Piece& piece : pieces_) {
-    std::string text = piece.text;
-    if (piece.variable) {
-      CKPT_ASSIGN(text, value(piece, now));
+  for (const Field& field : fields_) {
+    std::string text = field.text;
+    if (field.variable) {
+      CKPT_ASSIGN(text, value(field, now));
     }
-    if (text.size() < piece.width) out.append(piece.width - text.size(), piece.fill);
+    if (text.size() < field.width) out.append(field.width - text.size(), field.fill);
     out += text;
   }
   return out;

@@ -23,19 +23,19 @@ class LabelTemplate {
   const std::string& text() const { return text_; }
 
  private:
-  struct Piece {
+  struct Field {
     std::string text;       // as it is, or the name of a variable
     bool variable = false;  // then, of a number:
     size_t width = 0;
     char fill = ' ';
   };
   Status add_variable(std::string_view inside);
-  Result<std::string> value(const Piece& piece, const Moment& now) const;
+  Result<std::string> value(const Field& field, const Moment& now) const;
   Status wrong(const std::string& why) const;
 
   std::string text_;
   std::map<std::string, std::string, std::less<>> fixed_;
-  std::vector<Piece> pieces_;
+  std::vector<Field> fields_;
 };
 
 }  // namespace ckpt::keeper

@@ -72,10 +72,8 @@ Result<Schedule> Schedule::parse(std::string_view text) {
   return schedule;
 }
 
-static bool is_of_steps(std::string_view counter) { return counter == "step" || counter == "batch"; }
-
 bool Schedule::counts_more_than_steps() const {
-  return std::ranges::any_of(counts_, [](const auto& one) { return !is_of_steps(one.first); });
+  return std::ranges::any_of(counts_, [](const auto& one) { return one.first != "step"; });
 }
 
 Result<Due> Schedule::due_by_counters(const Moment& now, const std::optional<Moment>& last,
@@ -98,7 +96,7 @@ Result<Due> Schedule::due_by_counters(const Moment& now, const std::optional<Mom
     const double passed = std::floor(*count / number);
     const auto already = saved.find(place);
     if (passed <= std::floor(*before / number) || (already != saved.end() && passed <= already->second)) continue;
-    if (is_of_steps(name))
+    if (name == "step")
       due.by_step = true;
     else
       due.by_count = place + 1;

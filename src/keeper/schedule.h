@@ -22,7 +22,7 @@ struct Moment {
 
 // Which counters have passed another multiple.
 struct Due {
-  bool by_step = false;  // a counter of steps: the same on all ranks
+  bool by_step = false;  // the step: the same on all ranks
   size_t by_count = 0;   // 1 + the place of another one, which each rank may count for itself; 0: none
   explicit operator bool() const { return by_step || by_count > 0; }
 };
@@ -37,7 +37,7 @@ class Schedule {
   Result<Due> due_by_counters(const Moment& now, const std::optional<Moment>& last, const Multiples& saved = {}) const;
   // Another rank's counter at this place has passed a multiple, and all have saved: this rank's next one is saved, too.
   void count_as_saved(size_t place, const Moment& now, Multiples* saved) const;
-  // Whether it has counters other than steps, which may differ between ranks.
+  // Whether it has counters other than the step: each rank tells its own, so they may differ.
   bool counts_more_than_steps() const;
   // By the clock, `seconds` after the save before.
   bool due_by_clock(double seconds) const;

@@ -286,6 +286,7 @@ TEST(Keeper, DamagedAttributesArePassedOverBeforeTheLoad) {
   EXPECT_EQ(second.warning().substr(0, 23), "passed over step-2.1.1:") << second.warning();
   EXPECT_EQ(second.find("step:2").substr(0, 7), "CORRUPT");
   EXPECT_EQ(Trainer(store, {{"on_damaged", "error"}}).find("latest").substr(0, 7), "CORRUPT");
+  EXPECT_EQ(Trainer(store, {}, 1, 2).find("latest").substr(0, 7), "CORRUPT") << "rank 0 looks for the one before";
   EXPECT_EQ(second.save_as(2, nullptr), "step-2.2.1") << "its step can be saved again";
 }
 

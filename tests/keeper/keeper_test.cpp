@@ -83,22 +83,24 @@ TEST(Keeper, WhatOneRankWantsAllDo) {
 }
 
 TEST(Keeper, RanksThatCountOtherTokensSaveTheSameSteps) {
-  Ranks ranks(2, {.every = "100 tokens"});
-  EXPECT_TRUE(ranks.keepers[0]->needs_votes()) << "one rank alone may have passed a multiple";
-  std::vector<int64_t> saved;
-  for (int64_t step = 1; step <= 40; step++) {
-    (void)ranks.keepers[0]->tell(CKPT_KEEPER_COUNTER, "token", 30.0 * double(step));
-    (void)ranks.keepers[1]->tell(CKPT_KEEPER_COUNTER, "token", 26.0 * double(step));
-    const auto what = ranks.decide(ranks.votes({step, step}));
-    EXPECT_EQ(what[0], what[1]) << "step " << step;
-    if (what[0] != CKPT_KEEPER_GO_ON) saved.push_back(step);
+  for (const std::string counter : {"token", "batch"}) {
+    Ranks ranks(2, {.every = "100 " + counter + "s"});
+    EXPECT_TRUE(ranks.keepers[0]->needs_votes()) << "one rank alone may have passed a multiple";
+    std::vector<int64_t> saved;
+    for (int64_t step = 1; step <= 40; step++) {
+      (void)ranks.keepers[0]->tell(CKPT_KEEPER_COUNTER, counter, 30.0 * double(step));
+      (void)ranks.keepers[1]->tell(CKPT_KEEPER_COUNTER, counter, 26.0 * double(step));
+      const auto what = ranks.decide(ranks.votes({step, step}));
+      EXPECT_EQ(what[0], what[1]) << "step " << step;
+      if (what[0] != CKPT_KEEPER_GO_ON) saved.push_back(step);
+    }
+    EXPECT_EQ(saved, (std::vector<int64_t>{4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40})) << "as the first one passes";
+    int32_t what;
+    (void)ranks.keepers[0]->tell(CKPT_KEEPER_COUNTER, counter, 9999);
+    Votes own{};
+    ASSERT_TRUE(ranks.keepers[0]->step(41, false, own.data()).ok());
+    EXPECT_EQ(ranks.keepers[0]->decide(nullptr, &what).code(), CKPT_INVALID) << "its count is its own";
   }
-  EXPECT_EQ(saved, (std::vector<int64_t>{4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40})) << "as the first one passes";
-  int32_t what;
-  (void)ranks.keepers[0]->tell(CKPT_KEEPER_COUNTER, "token", 9999);
-  Votes own{};
-  ASSERT_TRUE(ranks.keepers[0]->step(41, false, own.data()).ok());
-  EXPECT_EQ(ranks.keepers[0]->decide(nullptr, &what).code(), CKPT_INVALID) << "its tokens are its own";
   EXPECT_FALSE(make({.every = "100 tokens"})->needs_votes()) << "one rank agrees with itself";
   EXPECT_EQ(refusal({.every = "100 tokens", .ranks_agree = false}, 0, 2), CKPT_OK);
 }

@@ -60,7 +60,7 @@ class Keeper : public detail::Handle<ckpt_keeper, ckpt_keeper_free> {
   }
   bool needs_votes() const { return ckpt_keeper_needs_votes(get()) != 0; }
   Result<Todo> decide(const Votes& votes) { return decide_by(votes.data()); }
-  Result<Todo> decide() { return decide_by(nullptr); }      // by counters, which are the same on all ranks
+  Result<Todo> decide() { return decide_by(nullptr); }      // by the step alone, which is the same on all ranks
   void stop(int32_t why) { ckpt_keeper_stop(get(), why); }  // any thread; a signal handler may call it
   Result<void> catch_signal(int32_t number) { return detail::call(ckpt_keeper_catch, get(), number); }
   std::optional<std::string> stopping() const { return text_of(ckpt_keeper_stopping(get())); }

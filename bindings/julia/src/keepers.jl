@@ -57,7 +57,8 @@ needs_votes(keeper::Keeper) = use(ckpt_keeper_needs_votes, keeper.handle) != 0
 """
     Ckpt.decide(keeper, votes = nothing)
 
-What all ranks do now: `:GO_ON`, `:SAVE` or `:SAVE_AND_STOP`. Without `votes` counters decide. Throws INVALID, MISMATCH.
+What all ranks do now: `:GO_ON`, `:SAVE` or `:SAVE_AND_STOP`. Without `votes` the step decides. Throws INVALID or
+MISMATCH.
 """
 function decide(keeper::Keeper, combined = nothing)
     what = Ref{Int32}(0)

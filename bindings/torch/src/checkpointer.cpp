@@ -209,7 +209,10 @@ std::string Checkpointer::Impl::save_now(const Moment& now, const State& state,
   session.wait_at_most();
   const std::string plan = first([&] { return keeper.plan(label); });
   const ckpt::Tree tree = ckpt::Tree::parse(plan);
-  if (const auto saved = tree.root().find("saved")) return std::string(saved->as_text());
+  if (const auto saved = tree.root().find("saved")) {
+    (void)*keeper.save(session.session, plan, {});  // none; the keeper learns whether this is the end
+    return std::string(saved->as_text());
+  }
   SaveOptions save;
   save.step = now.step;
   save.label = tree.root()["label"].as_text();

@@ -97,15 +97,15 @@ impl Keeper {
         check(|err| unsafe { sys::ckpt_keeper_step(self.handle.get_mut(), step, 0, std::ptr::null_mut(), err) })
     }
 
-    /// Whether the ranks must combine their votes in each step, since one alone may want a save: by a clock, a time
-    /// limit or a signal.
+    /// Whether the ranks must combine their votes in each step, since one alone may want a save: by a clock, a
+    /// counter other than the step, a time limit or a signal.
     #[must_use]
     pub fn needs_votes(&self) -> bool {
         // SAFETY: the handle is alive.
         unsafe { sys::ckpt_keeper_needs_votes(self.handle.get()) != 0 }
     }
 
-    /// What all ranks do now, by the combined votes, or without them by counters, which are the same on all ranks.
+    /// What all ranks do now, by the combined votes, or without them by the step, which is the same on all ranks.
     /// `INVALID` if the votes of some ranks are missing, `MISMATCH` if the ranks are at different steps.
     pub fn decide(&mut self, votes: Option<&Votes>) -> Result<Todo> {
         let (votes, mut what) = (votes.map_or(std::ptr::null(), |votes| votes.as_ptr()), 0);

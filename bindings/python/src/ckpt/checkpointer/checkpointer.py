@@ -213,9 +213,10 @@ class Checkpointer:
         self._settle(wait=True)
         self._meet("save", step=step, label=label)
         plan = self._ranks.first(lambda: self._plan(label))
-        if saved := json.loads(plan).get("saved"):
-            return str(saved)
         session = self._session = self._session or self._ranks.open(self._store, self._options)
+        if saved := json.loads(plan).get("saved"):
+            Save.by_plan(self._keeper, session, plan, self._options)  # none; the keeper learns whether this is the end
+            return str(saved)
         self._flight = save_by(lambda: cast("Save", Save.by_plan(self._keeper, session, plan, self._options)), session,
                                state if isinstance(state, (FunctionType, MethodType)) else lambda: state,
                                self._in_place)
