@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <numeric>
 #include <utility>
 
@@ -58,7 +57,7 @@ bool is_newer(const CheckpointEntry& a, const CheckpointEntry& b) {
 // One question that found nothing.
 class NotFound {
  public:
-  NotFound(const store::Store& store, std::string_view selector, std::string_view run, const Wanted& wanted)
+  NotFound(const store::Store& store, std::string_view selector, std::string_view run, const Selector& wanted)
       : store_(store), selector_(selector), run_(run), wanted_(wanted) {}
 
   Status explain() {
@@ -107,11 +106,7 @@ class NotFound {
   }
 
   // Who cannot reach a store must not learn that it is empty.
-  Status no_place(const Status& why) const {
-    const std::string* error = why.detail("errno");
-    if (error && *error == std::to_string(ENOTDIR)) return say("a file; a store is a directory", "a file");
-    return why.code() == CKPT_NOT_FOUND ? say("no such directory") : why;
-  }
+  Status no_place(const Status& why) const { return why.code() == CKPT_NOT_FOUND ? say("no such directory") : why; }
 
   Status nothing_there(const std::vector<store::Entry>& files) const {
     auto has = [&](auto&& fits) { return std::any_of(files.begin(), files.end(), fits); };
@@ -213,7 +208,7 @@ class NotFound {
 
   const store::Store& store_;
   std::string_view selector_, run_;
-  Wanted wanted_;
+  Selector wanted_;
   std::vector<CheckpointEntry> entries_;      // the newest first
   std::vector<const CheckpointEntry*> ours_;  // of these, what a selector may pick
 };

@@ -176,7 +176,8 @@ static int open_through_link(int root, std::string_view key, int flags) {
 }
 
 Status not_a_store(const std::string& path) {
-  return Status(CKPT_INVALID, "store " + path + ": expected a directory, found another file").with("path", path);
+  return Status(CKPT_INVALID, "store " + path + ": expected a directory, but it or what it lies in is another file")
+      .with("path", path);
 }
 
 Result<Fd> Root::open_once(std::string_view key, int flags, Links links) const {

@@ -66,7 +66,11 @@ TEST_F(NotFound, AStoreThatCannotBeListedIsNotEmptyWheneverThatIs) {
 TEST_F(NotFound, SaysWhatIsWrongWithThePlace) {
   EXPECT_EQ(said_of(folder / "none"), "no such directory");
   std::ofstream(folder / "file") << "text";
-  EXPECT_EQ(said_of(folder / "file"), "a file; a store is a directory");
+  for (const fs::path& place : {folder / "file", folder / "file" / "below"}) {
+    const Status status = find_checkpoint(**store::open_posix(place.string(), {}), {"latest", "main"}).status();
+    EXPECT_EQ(status.code(), CKPT_INVALID) << "no store can be there";
+    EXPECT_NE(status.message().find("it or what it lies in is another file"), std::string::npos) << status.message();
+  }
   EXPECT_EQ(said_of(folder), "no store: this directory holds neither .ckpt nor a checkpoint");
   EXPECT_EQ(said("latest"), "the store is empty: no checkpoint was saved here yet");
   auto store = *store::open_posix((folder / "store").string(), {});
