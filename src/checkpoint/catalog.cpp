@@ -168,13 +168,13 @@ Result<Id> read_store_id(const store::Store& store) {
   return id;
 }
 
-void settle(const store::Store& store) {
+void await_listings(const store::Store& store) {
   if (const int64_t delay = store.traits().list_delay_ms)
     std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
 }
 
 Result<std::vector<std::string>> list_ids(const store::Store& store) {
-  settle(store);
+  await_listings(store);
   CKPT_ASSIGN(auto directories, store.list(""));
   std::vector<std::string> names;
   for (auto& directory : directories)

@@ -234,7 +234,7 @@ static Result<Selection> pick_by_id(const Places& places, std::string_view id,
 }
 
 // One look. NOT_FOUND: nothing fits. GONE: look again.
-static Result<Selection> select_once(const Places& places, const Wanted& wanted, std::string_view run,
+static Result<Selection> select_once(const Places& places, const Selector& wanted, std::string_view run,
                                      const std::function<Status(const CheckpointEntry&)>& load) {
   CKPT_ASSIGN(auto entries, list_each(places, true));
   Selection selection;
@@ -271,7 +271,7 @@ static Status explain(const Places& places, const Question& question) {
 
 Result<Selection> select_checkpoint(const Places& places, const Question& question,
                                     const std::function<Status(const CheckpointEntry&)>& load) {
-  CKPT_ASSIGN(const Wanted wanted, parse_selector(question.selector));
+  CKPT_ASSIGN(const Selector wanted, parse_selector(question.selector));
   if (can_be_id(question.selector)) {
     auto picked = pick_by_id(places, question.selector, load);
     if (picked.ok() || picked.status().code() != CKPT_NOT_FOUND || !places.store.traits().lists) return picked;

@@ -5,16 +5,16 @@
 
 namespace ckpt::checkpoint {
 
-Result<Wanted> parse_selector(std::string_view selector) {
-  if (selector == "latest") return Wanted{.latest = true, .step = {}, .label = {}};
-  if (selector.starts_with("label:")) return Wanted{.latest = false, .step = {}, .label = selector.substr(6)};
-  if (!selector.starts_with("step:")) return Wanted{.latest = false, .step = {}, .label = selector};
+Result<Selector> parse_selector(std::string_view selector) {
+  if (selector == "latest") return Selector{.latest = true, .step = {}, .label = {}};
+  if (selector.starts_with("label:")) return Selector{.latest = false, .step = {}, .label = selector.substr(6)};
+  if (!selector.starts_with("step:")) return Selector{.latest = false, .step = {}, .label = selector};
   const std::string digits(selector.substr(5));
   char* end = nullptr;
   const int64_t step = std::strtoll(digits.c_str(), &end, 10);
   if (digits.empty() || *end || step < 0)
     return Status(CKPT_INVALID, "selector \"" + std::string(selector) + "\": expected step:N");
-  return Wanted{.latest = false, .step = step, .label = {}};
+  return Selector{.latest = false, .step = step, .label = {}};
 }
 
 bool can_be_id(std::string_view selector) {

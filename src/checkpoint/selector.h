@@ -9,7 +9,7 @@
 
 namespace ckpt::checkpoint {
 
-struct Wanted {
+struct Selector {
   bool latest = false;
   std::optional<int64_t> step;
   std::string_view label;  // if neither of the others
@@ -19,7 +19,7 @@ struct Wanted {
 };
 
 // INVALID for a step that is no number.
-Result<Wanted> parse_selector(std::string_view selector);
+Result<Selector> parse_selector(std::string_view selector);
 
 // Whether it may be the name of a directory in the store.
 bool can_be_id(std::string_view selector);

@@ -11,14 +11,14 @@
 namespace cli {
 
 // One value as text.
-class Piece {
+class ValueText {
  public:
-  Piece(std::string_view text) : text_(text) {}
-  Piece(const std::string& text) : text_(text) {}
-  Piece(const char* text) : text_(text) {}
+  ValueText(std::string_view text) : text_(text) {}
+  ValueText(const std::string& text) : text_(text) {}
+  ValueText(const char* text) : text_(text) {}
   template <typename T, typename = std::enable_if_t<std::is_integral_v<T>>>
-  Piece(T value) : own_(std::to_string(value)), text_(own_) {}
-  Piece(const Piece&) = delete;
+  ValueText(T value) : own_(std::to_string(value)), text_(own_) {}
+  ValueText(const ValueText&) = delete;
   std::string_view text() const { return text_; }
 
  private:
@@ -39,7 +39,7 @@ std::string format_pieces(std::string_view pattern, std::initializer_list<std::s
 
 template <typename... Values>
 std::string format(Pattern<sizeof...(Values)> pattern, const Values&... values) {
-  return format_pieces(pattern.text, {Piece(values).text()...});
+  return format_pieces(pattern.text, {ValueText(values).text()...});
 }
 
 // As printf; at most 511 bytes.

@@ -92,7 +92,7 @@ class ByName {
     std::vector<uint32_t> all;
     for (const Source& source : sources) {
       cursors_.push_back({&source, 0, 0, {}});
-      if (settle(cursors_.back())) all.push_back(static_cast<uint32_t>(cursors_.size() - 1));
+      if (read_record(cursors_.back())) all.push_back(static_cast<uint32_t>(cursors_.size() - 1));
     }
     put_back(std::move(all));
   }
@@ -123,7 +123,7 @@ class ByName {
   using Cohort = std::vector<uint32_t>;
 
   // Reads the record at a cursor, on a later page if there is none on this one. False at the end.
-  static bool settle(Cursor& cursor) {
+  static bool read_record(Cursor& cursor) {
     for (; cursor.page < cursor.source->page_count(); cursor.page++, cursor.at = 0) {
       if (cursor.at == Entry::count(*cursor.source, cursor.page)) continue;
       cursor.entry.read(*cursor.source, cursor.page, cursor.at);
@@ -133,7 +133,7 @@ class ByName {
   }
   static bool advance(Cursor& cursor) {
     cursor.at++;
-    return settle(cursor);
+    return read_record(cursor);
   }
   auto key(uint32_t number) const { return cursors_[number].entry.key(); }
   auto key(const Cohort& cohort) const { return key(cohort[0]); }

@@ -223,7 +223,7 @@ Result<MutableBytes> Transfers::take_piece() {
   CKPT_TRY(make_bounce());
   std::unique_lock lock(mutex_);
   given_.wait(lock, [this] { return !pieces_.empty(); });
-  Piece piece = std::move(pieces_.front());
+  BouncePiece piece = std::move(pieces_.front());
   pieces_.pop_front();
   lock.unlock();
   if (!piece.busy) return piece.memory;
@@ -242,7 +242,7 @@ void Transfers::give_piece(MutableBytes memory, std::unique_ptr<Fence> busy) {
 Status Transfers::end_bounce() {
   std::lock_guard lock(mutex_);
   Status status;
-  for (const Piece& piece : pieces_)
+  for (const BouncePiece& piece : pieces_)
     if (piece.busy && status.ok()) status = piece.busy->wait();
   if (!status.ok())
     for (const Device& device : devices_)

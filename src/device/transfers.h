@@ -95,7 +95,7 @@ class Transfers {
     std::unique_ptr<Stream> stream;
   };
   // A piece of pinned memory, and until when a copy uses it.
-  struct Piece {
+  struct BouncePiece {
     MutableBytes memory;
     std::unique_ptr<Fence> busy;
   };
@@ -128,7 +128,7 @@ class Transfers {
   std::mutex mutex_;
   std::condition_variable given_;
   Mapping bounce_;
-  std::deque<Piece> pieces_;  // that nobody fills; those first that were given first
+  std::deque<BouncePiece> pieces_;  // that nobody fills; those first that were given first
   size_t piece_count_ = 0;
 };
 

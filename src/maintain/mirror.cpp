@@ -226,7 +226,7 @@ Status Mirror::mirror_front(Job& job) {
   CKPT_TRY(check_fenced());
   Status copied = copy(item, job);
   if (is_final(item, copied)) {
-    settle(item, std::move(copied));
+    end_copy(item, std::move(copied));
     return Ok();
   }
   // What concerns this one alone keeps no other back.
@@ -249,7 +249,7 @@ Status Mirror::copy(Item& item, Job& job) {
 }
 
 // The front has its end, good or bad.
-void Mirror::settle(const Item& item, Status status) {
+void Mirror::end_copy(const Item& item, Status status) {
   std::lock_guard lock(mutex_);
   if (was_removed(status))
     lost_.add(CKPT_FINDING_MISSING, status.code(), item.id,

@@ -60,7 +60,7 @@ class Mirror {
   Status step();
   Status mirror_front(Job& job);
   Status copy(Item& item, Job& job);
-  void settle(const Item& item, Status status);
+  void end_copy(const Item& item, Status status);
   void end_try();
   void hold_oldest();
   void pause();

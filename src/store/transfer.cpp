@@ -29,11 +29,11 @@ Transfer* TransferList::pop() {
 
 // ---- places ----
 
-Places::Places(unsigned depth) : places_(depth), busy_(depth) {
+InFlight::InFlight(unsigned depth) : places_(depth), busy_(depth) {
   for (Transfer& place : places_) free_.push(&place);
 }
 
-Transfer* Places::take(Transfer transfer) {
+Transfer* InFlight::take(Transfer transfer) {
   std::unique_lock lock(mutex_);
   freed_.wait(lock, [&] { return !free_.empty(); });
   taken_++;
@@ -45,7 +45,7 @@ Transfer* Places::take(Transfer transfer) {
   return place;
 }
 
-void Places::finish(Transfer* transfer, Status status) {
+void InFlight::finish(Transfer* transfer, Status status) {
   // Destroys `done` before the place is free: it may hold things that belong to a caller who waits for the last
   // transfer.
   busy_of(*transfer).reset();  // while its call lives
@@ -59,18 +59,18 @@ void Places::finish(Transfer* transfer, Status status) {
   freed_.notify_all();
 }
 
-void Places::wait_until_all_free() {
+void InFlight::wait_until_all_free() {
   std::unique_lock lock(mutex_);
   freed_.wait(lock, [&] { return taken_ == 0; });
 }
 
 // ---- threads ----
 
-Threads::Threads(Places& places, unsigned most) : places_(places), most_(most) {
+Threads::Threads(InFlight& places, unsigned most) : places_(places), most_(most) {
   threads_.reserve(most);  // so that adding one cannot fail halfway
 }
 
-Result<std::unique_ptr<Threads>> Threads::make(Places& places, unsigned most) {
+Result<std::unique_ptr<Threads>> Threads::make(InFlight& places, unsigned most) {
   std::unique_ptr<Threads> threads(new Threads(places, most));
   if (!threads->add_thread()) return Status(CKPT_NOMEM, "the system gives no thread for transfers of files");
   return threads;

@@ -45,9 +45,9 @@ class TransferList {
   Transfer* last_ = nullptr;
 };
 
-class Places {
+class InFlight {
  public:
-  explicit Places(unsigned depth);
+  explicit InFlight(unsigned depth);
   // Waits for a place, then puts the transfer into it.
   Transfer* take(Transfer transfer);
   // Calls `done`, then frees the place.
@@ -70,17 +70,17 @@ class Places {
 class Threads {
  public:
   // NOMEM if there is not even one thread. `places` must outlive it.
-  static Result<std::unique_ptr<Threads>> make(Places& places, unsigned most);
+  static Result<std::unique_ptr<Threads>> make(InFlight& places, unsigned most);
   // Everything that was posted must be finished.
   ~Threads();
   void post(Transfer* transfer);
 
  private:
-  Threads(Places& places, unsigned most);
+  Threads(InFlight& places, unsigned most);
   bool add_thread();
   void work();
 
-  Places& places_;
+  InFlight& places_;
   const unsigned most_;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -109,7 +109,7 @@ class TransferQueue : public IoQueue {
   }
   virtual void begin(Transfer* transfer) = 0;
 
-  Places places_;
+  InFlight places_;
   std::unique_ptr<Threads> threads_;
 };
 

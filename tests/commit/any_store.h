@@ -131,7 +131,7 @@ inline Result<int64_t> load(const Handles& handles, const std::string& selector,
 // The files of a checkpoint.
 inline std::map<std::string, std::vector<std::byte>> files_of(const store::Store& store, const std::string& id) {
   std::map<std::string, std::vector<std::byte>> files;
-  checkpoint::settle(store);
+  checkpoint::await_listings(store);
   auto entries = store.list(id);
   for (size_t i = 0; entries.ok() && i < entries->size(); i++) {
     const std::string& name = (*entries)[i].name;

@@ -94,7 +94,7 @@ TEST_P(DeadCopies, AreRemovedWithTheirRecordsAndTold) {
   }
   for (const bool dry_run : {true, false}) {
     EXPECT_TRUE(*to()->exists("s1.1.1/PART_000")) << "a dry run";
-    checkpoint::settle(*to());
+    checkpoint::await_listings(*to());
     const Report report = sweep(*to(), dry_run);
     ASSERT_EQ(report.findings.size(), 1u);
     EXPECT_EQ(report.findings[0].kind, CKPT_FINDING_REMOVED);
@@ -104,7 +104,7 @@ TEST_P(DeadCopies, AreRemovedWithTheirRecordsAndTold) {
   }
   EXPECT_FALSE(to()->exists("s1.1.1/PART_000").ok() && *to()->exists("s1.1.1/PART_000"));
   EXPECT_FALSE(*to()->exists(".ckpt/attempts/1.1.s1"));
-  checkpoint::settle(*to());
+  checkpoint::await_listings(*to());
   EXPECT_TRUE(sweep(*to()).findings.empty()) << "a second time";
   EXPECT_EQ(copy(source, to()).ok(), to()->traits().directories);
 }
@@ -136,7 +136,7 @@ TEST_P(DeadCopies, AreNotThoseThatGoOnAfterADay) {
     }
     // Another process gives up its own.
     copy_in_part(source, to(), "s1.1.1/PART_001");
-    checkpoint::settle(*to());
+    checkpoint::await_listings(*to());
     report = sweep(*to());
   });
   const Status told = copy(source, target);
@@ -155,7 +155,7 @@ TEST_P(DeadCopies, AreNoneOfTheAttemptsOfSessionsAndNoCheckpoint) {
   const std::string text = format::copy_record(checkpoint::peek_slot(*to(), "s1.1.1")->summary.save_id);
   ASSERT_TRUE(to()->put_own(".ckpt/attempts/1.1.s1", as_bytes(text)).ok());
   place.later(kDay + 1000);
-  checkpoint::settle(*to());
+  checkpoint::await_listings(*to());
   EXPECT_TRUE(sweep(*to()).findings.empty());
   EXPECT_FALSE(*to()->exists(".ckpt/attempts/1.1.s1"));
   EXPECT_TRUE(*to()->exists(".ckpt/attempts/1.1.s2"));
