@@ -54,7 +54,7 @@ def include_table(root):
     for room, allowed in rows:
         names = room.replace("`", "").split()
         if len(names) == 1 and names[0] != "room" and not names[0].startswith(("-", ":")):
-            table[names[0]] = set(re.findall(r"[\w.]+", allowed))
+            table[names[0]] = set(re.findall(r"[\w./]+", allowed))
     return table
 
 
@@ -325,6 +325,7 @@ GOOD_FILES = [
 LONG_BODY = "  int a;\n" * 70
 BAD = {
     "may not include": '#include "save/save.h"\n',
+    "may not include base/types.h": '#include "base/shown.h"\n#include "base/types.h"\n',
     "function of": "Foo::Foo(int a) : a_(a), b_{1} {\n" + LONG_BODY + "}\n",
     "file of": "int a;\n" * 601,
     "columns": "int " + "a" * 120 + ";\n",
@@ -348,8 +349,11 @@ def self_test():
             root = Path(folder)
             room = "plan" if text is not None else "attic"
             (root / "src" / room).mkdir(parents=True)
+            (root / "src" / "base").mkdir()
+            for name in ("shown.h", "status.h"):
+                (root / "src" / "base" / name).write_text("int a;\n")
             (root / "src" / "README.md").write_text(
-                f"{TABLE_HEADING}\n\n| room | may include |\n|---|---|\n| `base` | |\n| `plan` | base |\n\n## Next\n")
+                f"{TABLE_HEADING}\n\n| room | may include |\n|---|---|\n| `base` | |\n| `plan` | base/shown.h base/status.h |\n\n## Next\n")
             for name, content in (text if isinstance(text, dict) else {"file.cpp": text or "int a;\n"}).items():
                 path = root / "src" / room / name
                 path.parent.resolve().mkdir(parents=True, exist_ok=True)
