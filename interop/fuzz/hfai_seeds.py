@@ -9,7 +9,7 @@ import sys
 import tempfile
 import zipfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "torch"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "torch"))
 import hfai_generator as hfai  # noqa: E402
 from quick_torch import torch  # noqa: E402
 from torch import nn, optim  # noqa: E402
