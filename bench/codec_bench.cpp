@@ -1,9 +1,9 @@
 // One chunk of 1 MiB: encoding and decoding by codec and content, checksums from memory and while copying.
 #include <benchmark/benchmark.h>
 
+#include "codec/checksum.h"
+#include "codec/codec.h"
 #include "data.h"
-#include "format/checksum.h"
-#include "format/codec.h"
 
 namespace ckpt_bench {
 namespace {
@@ -15,7 +15,7 @@ constexpr size_t kChunk = 1 << 20;
 struct Case {
   const char* name;
   Content content;
-  format::CodecSpec spec;
+  codec::CodecSpec spec;
 };
 const Case kCases[] = {
     {"bf16/lz4", Content::kGaussianBf16, {Codec::kLz4, Filter::kNone, 0}},
@@ -29,9 +29,9 @@ const Case kCases[] = {
 void encode(benchmark::State& state, const Case& test) {
   auto raw = make_content(test.content, kChunk);
   std::vector<std::byte> stored(kChunk);
-  format::CodecScratch scratch;
+  codec::CodecScratch scratch;
   size_t size = 0;
-  for (auto _ : state) benchmark::DoNotOptimize(size = format::encode_chunk(test.spec, raw, stored, scratch));
+  for (auto _ : state) benchmark::DoNotOptimize(size = codec::encode_chunk(test.spec, raw, stored, scratch));
   state.SetBytesProcessed(state.iterations() * kChunk);
   state.counters["stored"] = static_cast<double>(size) / kChunk;
 }
@@ -39,11 +39,11 @@ void encode(benchmark::State& state, const Case& test) {
 void decode(benchmark::State& state, const Case& test) {
   auto raw = make_content(test.content, kChunk);
   std::vector<std::byte> stored(kChunk);
-  format::CodecScratch scratch;
-  size_t size = format::encode_chunk(test.spec, raw, stored, scratch);
+  codec::CodecScratch scratch;
+  size_t size = codec::encode_chunk(test.spec, raw, stored, scratch);
   if (size == kChunk) return state.SkipWithError("stored raw");
   for (auto _ : state)
-    if (!format::decode_chunk(test.spec, Bytes(stored).first(size), raw, scratch).ok())
+    if (!codec::decode_chunk(test.spec, Bytes(stored).first(size), raw, scratch).ok())
       return state.SkipWithError("does not decode");
   state.SetBytesProcessed(state.iterations() * kChunk);
 }
@@ -51,7 +51,7 @@ void decode(benchmark::State& state, const Case& test) {
 // The cost of compression=auto for a tensor that stays raw, by the size of the sample.
 void choose(benchmark::State& state) {
   auto raw = make_content(Content::kGaussianF32, kChunk);
-  for (auto _ : state) benchmark::DoNotOptimize(format::choose_codec("auto", CKPT_DTYPE_F32, raw));
+  for (auto _ : state) benchmark::DoNotOptimize(codec::choose_codec("auto", CKPT_DTYPE_F32, raw));
 }
 BENCHMARK(choose)->Name("codec/auto/f32");
 
@@ -60,7 +60,7 @@ void hash(benchmark::State& state) {
   std::vector<std::byte> data(static_cast<size_t>(state.range(0)), std::byte{7});
   size_t at = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(format::xxh3_128(Bytes(data).subspan(at, kChunk)));
+    benchmark::DoNotOptimize(codec::xxh3_128(Bytes(data).subspan(at, kChunk)));
     at = (at + kChunk) % data.size();
   }
   state.SetBytesProcessed(state.iterations() * kChunk);
@@ -71,7 +71,7 @@ void copy_hash(benchmark::State& state) {
   size_t size = static_cast<size_t>(state.range(0)), at = 0;
   std::vector<std::byte> from(size, std::byte{7}), to(size);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(format::copy_xxh3_128(from.data() + at, to.data() + at, kChunk));
+    benchmark::DoNotOptimize(codec::copy_xxh3_128(from.data() + at, to.data() + at, kChunk));
     at = (at + kChunk) % size;
   }
   state.SetBytesProcessed(state.iterations() * kChunk);

@@ -232,7 +232,8 @@ part() {
 run_ctest() {
   local name=$1 report=$repo/build/log/$1-junit.xml status=0; shift
   rm -f "$report"
-  ctest "$@" -j $((jobs + 2)) --quiet --output-log "$repo/build/log/$name-ctest.txt" --output-junit "$report" ||
+  ctest "$@" -j $((jobs + 2)) --test-output-truncation head --quiet \
+    --output-log "$repo/build/log/$name-ctest.txt" --output-junit "$report" ||
     status=$?
   python3 tools/results.py add ctest "$name" "$report" "$status"
 }

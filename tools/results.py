@@ -40,12 +40,25 @@ def claims(text):
     return Report(passed, names[:failed], failed - len(names), re.sub(r"(?m)^.* \.\.\. ok\n", "", text))
 
 
+def share(case):
+    """How many tests of a case passed, and the names of the others. A share (tests/CMakeLists.txt) is many tests."""
+    name, good = case.get("name"), case.get("status") == "run"
+    if ".share_" not in name:
+        return int(good), [] if good else [name]
+    text = case.findtext("system-out") or ""
+    passed = re.search(r"^\[  PASSED  \] (\d+) tests?\.$", text, re.M)
+    others = re.findall(r"^\[  (?:FAILED |SKIPPED) \] (\S+?),?(?: .*)?$", text, re.M)
+    failed = sorted({f"{name}: {test}" for test in others if not test.isdigit()})
+    return int(passed[1]) if passed else 0, failed or ([] if good and passed else [name])
+
+
 def ctest(text):
     cases = list(xml.fromstring(text).iter("testcase")) if text else []
-    bad = [case for case in cases if case.get("status") != "run"]
+    results = [(case, *share(case)) for case in cases]
     output = "\n".join(f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}"
-                       for case in bad)
-    return Report(len(cases) - len(bad), [case.get("name") for case in bad], shown=output)
+                       for case, _, failed in results if failed)
+    return Report(sum(passed for _, passed, _ in results), [name for *_, failed in results for name in failed],
+                  shown=output)
 
 
 def go(text):
@@ -112,12 +125,19 @@ def show():
 
 
 CASES = '<testsuite><testcase name="A" status="run"/><testcase name="B" status="fail"/></testsuite>'
+SHARE = '<testsuite><testcase name="a.share_1_of_2" status="{}"><system-out>{}</system-out></testcase></testsuite>'
+SHARE_FAILED = "[  FAILED  ] S.T (1 ms)\n[  PASSED  ] 6 tests.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] S.T\n"
 KNOWN = (
     (claims, "a: b ... ok\nc ... FAILED\n  why\n1 passed, 1 failed\n", (1, ["c"], 0)),
     (claims, "t (m.C.t) ... ok\nu (m.C.u) ... ERROR\nv ... skipped 'x'\n1 passed, 3 failed\n",
      (1, ["u (m.C.u)", "v"], 1)),
     (claims, "c ... FAILED\nTraceback\n", (0, ["c"], 1)),
     (ctest, CASES, (1, ["B"], 0)),
+    (ctest, SHARE.format("run", "[  PASSED  ] 7 tests.\n"), (7, [], 0)),
+    (ctest, SHARE.format("fail", SHARE_FAILED), (6, ["a.share_1_of_2: S.T"], 0)),
+    (ctest, SHARE.format("run", "[  SKIPPED ] S.T (0 ms)\n[  PASSED  ] 6 tests.\n"), (6, ["a.share_1_of_2: S.T"], 0)),
+    (ctest, SHARE.format("fail", "AddressSanitizer\n"), (0, ["a.share_1_of_2"], 0)),
+    (ctest, SHARE.format("run", ""), (0, ["a.share_1_of_2"], 0)),
     (go, "--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\nok  \tckpt\t0.1s\n", (1, [], 0)),
     (go, "--- PASS: TestA (0.00s)\n    --- SKIP: TestA/x (0.00s)\n--- SKIP: TestB (0.00s)\n",
      (1, ["TestA/x", "TestB"], 0)),

@@ -52,13 +52,13 @@ Status read_all(ForeignCheckpoint& content) {
       CKPT_ASSIGN(const Bytes bytes, content.files.bytes(piece.bytes));
       must(bytes.size() == piece.bytes.size);
       if (const ForeignPiece* whole = tensor.whole(); whole && !whole->strides) must(bytes.size() == tensor.bytes());
-      must(format::xxh3_64(bytes) == format::xxh3_64(bytes));
+      must(codec::xxh3_64(bytes) == codec::xxh3_64(bytes));
     }
   }
   return Ok();
 }
 
-void run(const Mapping& mapping, std::string_view config, Bytes memory) {
+void run(const interop::Mapping& mapping, std::string_view config, Bytes memory) {
   Changes changes;
   for (const auto& [name, expressions] : mapping.variables) changes.variables.define(name, expressions);
   if (!config.empty()) (void)changes.variables.use_config(config, "config");

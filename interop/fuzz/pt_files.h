@@ -55,7 +55,7 @@ inline void read_pieces(interop::ForeignCheckpoint& state) {
       const uint64_t count = flat ? size : box ? piece.region.box.volume() : elements;
       must((count * static_cast<uint64_t>(dtype_bits(tensor.dtype)) + 7) / 8 == bytes->size());
     }
-  if (state.tree) must(format::parse_tree_json(format::tree_json(*state.tree)).ok());
+  if (state.tree) must(tree::parse_tree_json(tree::tree_json(*state.tree)).ok());
 }
 
 }  // namespace ckpt::fuzz

@@ -69,7 +69,7 @@ void open_file(Bytes bytes) {
   }
   const auto tree = file->take_tree();
   must_blame_the_bytes(tree.status());
-  if (tree.ok()) must(format::parse_tree_json(format::tree_json(*tree)).ok());
+  if (tree.ok()) must(tree::parse_tree_json(tree::tree_json(*tree)).ok());
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ void read_tables(interop::ForeignCheckpoint& state) {
     }
     must(bytes == tensor.bytes());
   }
-  must(format::parse_tree_json(format::tree_json(*state.tree)).ok());
+  must(tree::parse_tree_json(tree::tree_json(*state.tree)).ok());
 }
 
 }  // namespace

@@ -168,8 +168,8 @@ static Result<std::shared_ptr<OpenedFile>> open_file(const std::string& path, co
   const ReadOptions reading = checks_of(options, &job);
   CKPT_ASSIGN(opened->content, read_path(path, options, &job, opened->has_data ? UINT64_MAX : kKept));
   if (opened->has_data) CKPT_TRY(map_tensors(opened->content, reading));
-  CKPT_ASSIGN(const format::Tree tree, opened->content.take_tree());
-  CKPT_ASSIGN(opened->tree, result(client::Tree::parse(format::tree_json(tree))));
+  CKPT_ASSIGN(const tree::Tree tree, opened->content.take_tree());
+  CKPT_ASSIGN(opened->tree, result(client::Tree::parse(tree::tree_json(tree))));
   return opened;
 }
 

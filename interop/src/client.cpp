@@ -1,7 +1,8 @@
 #include "interop/src/client.h"
 
+#include "base/text.h"
 #include "ckpt_layer.h"
-#include "format/json_text.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
@@ -35,30 +36,30 @@ static Result<Handle> clone_by(ckpt_status (*clone)(Cloned**, const Cloned*, ckp
 Result<client::Store> clone(const ckpt_store* store) { return clone_by<client::Store>(ckpt_store_clone, store); }
 Result<client::Reader> clone(const ckpt_reader* reader) { return clone_by<client::Reader>(ckpt_reader_clone, reader); }
 
-Result<format::Tree> tree_of(const client::Reader& reader) {
+Result<tree::Tree> tree_of(const client::Reader& reader) {
   CKPT_ASSIGN(const client::Tree tree, result(reader.tree()));
   CKPT_ASSIGN(const std::string_view json, result(tree.json()));
-  return format::parse_tree_json(json);
+  return tree::parse_tree_json(json);
 }
 
-std::string place_of(const format::Tree& tree, uint32_t node) {
+std::string place_of(const tree::Tree& tree, uint32_t node) {
   std::string path = tree.path_of(node);
   return path.empty() ? "the root" : path;
 }
 
-Result<uint32_t> node_at(const format::Tree& tree, std::string_view place) {
+Result<uint32_t> node_at(const tree::Tree& tree, std::string_view place) {
   uint32_t node = 0;
   for (std::string path; path != place;) {
     std::string there;
     bool found = false;
-    for (uint32_t child = tree.first_child(node); child != format::kNoNode && !found; child = tree[child].next) {
+    for (uint32_t child = tree.first_child(node); child != tree::kNoNode && !found; child = tree[child].next) {
       path = tree.path_of(child);
       found = place.starts_with(path) && (place.size() == path.size() || place[path.size()] == '/');
       if (found) node = child;
-      if (there.size() < 200) there += (there.empty() ? "" : ", ") + format::shown(path);
+      if (there.size() < 200) there += (there.empty() ? "" : ", ") + shown(path);
     }
     if (!found)
-      return Status(CKPT_NOT_FOUND, "option at: the state has no " + format::shown(place) + "; there is " +
+      return Status(CKPT_NOT_FOUND, "option at: the state has no " + shown(place) + "; there is " +
                                         (there.empty() ? "nothing below " + place_of(tree, node) : there))
           .with("found", std::string(place));
   }

@@ -9,7 +9,7 @@
 #include "base/call_options.h"
 #include "base/status.h"
 #include "base/types.h"
-#include "format/tree.h"
+#include "tree/tree.h"
 
 #define CKPT_HPP_EXPECTED
 #define CKPT_HPP_NAMESPACE ckpt_client
@@ -33,7 +33,7 @@ Result<client::Store> clone(const ckpt_store* store);
 Result<client::Reader> clone(const ckpt_reader* reader);
 
 // The main tree of a checkpoint.
-Result<format::Tree> tree_of(const client::Reader& reader);
+Result<tree::Tree> tree_of(const client::Reader& reader);
 
 // What the caller set.
 Options options_from(const ckpt_options* given);
@@ -43,9 +43,9 @@ client::Options reading_options(const auto& options) {
 }
 
 // "model/layers.0.w"; "the root".
-std::string place_of(const format::Tree& tree, uint32_t node);
+std::string place_of(const tree::Tree& tree, uint32_t node);
 // The node at such a place; "" is the root. NOT_FOUND, with the places that there are.
-Result<uint32_t> node_at(const format::Tree& tree, std::string_view place);
+Result<uint32_t> node_at(const tree::Tree& tree, std::string_view place);
 
 Shape shape_of(const ckpt_tensor_info& info);
 // Of all elements of a tensor, or of [begin, begin + size) of it.

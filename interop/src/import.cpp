@@ -236,7 +236,7 @@ class Importer {
 
   Status add_tree() {
     if (!from_.tree) return Ok();
-    const std::string json = format::tree_json(*from_.tree);
+    const std::string json = tree::tree_json(*from_.tree);
     return done(save().add_object(CKPT_TREE_OBJECT, CKPT_TREE_MEDIA_TYPE, CKPT_OBJECT_SHARED, json));
   }
 

@@ -1,20 +1,19 @@
-// The names of format/json_text.h that this room uses everywhere.
+// The names of tree/json_text.h that this room uses everywhere.
 #pragma once
 
-#include "format/json_text.h"
+#include "base/text.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
-using format::add_key;
-using format::find_duplicate;
-using format::json_of;
-using format::json_quote;
-using format::json_quote_ascii;
-using format::JsonEvents;
-using format::parse_json;
-using format::parse_string_list;
-using format::parse_string_map;
-using format::shown;
-using format::StringMap;
+using tree::add_key;
+using tree::find_duplicate;
+using tree::json_of;
+using tree::json_quote_ascii;
+using tree::JsonEvents;
+using tree::parse_json;
+using tree::parse_string_list;
+using tree::parse_string_map;
+using tree::StringMap;
 
 }  // namespace ckpt::interop

@@ -39,7 +39,7 @@ bool is_text(std::string_view head) {
     return static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\r' && c != '\t';
   });
   while (!head.empty() && static_cast<unsigned char>(head.back()) >= 0x80) head.remove_suffix(1);  // perhaps cut
-  return plain && !head.empty() && format::valid_utf8(head);
+  return plain && !head.empty() && valid_utf8(head);
 }
 
 // Frameworks put a checkpoint of torch.distributed.checkpoint beside files of their own.

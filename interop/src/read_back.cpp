@@ -6,17 +6,18 @@
 #include <set>
 #include <vector>
 
+#include "base/text.h"
 #include "device/descriptor.h"
-#include "format/tree_merge.h"
 #include "interop/src/elements.h"
 #include "interop/src/outer_call.h"
 #include "interop/src/pt/encoder.h"
 #include "interop/src/seeded_hash.h"
 #include "interop/src/tensor_stream.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::Tree;
+using tree::Tree;
 
 namespace {
 
@@ -174,7 +175,7 @@ class LeavesOf {
 
   // As deep as a tree may be. `plain`: every format keeps what stands here.
   void add(uint32_t number, const std::string& place, bool plain) {
-    const format::TreeNode& node = tree_[number];
+    const tree::TreeNode& node = tree_[number];
     if (node.kind == CKPT_NODE_TENSOR) {
       out_.tensors[place] = node.text_view();
     } else if (!node.container() || (node.child_count == 0 && node.kind != CKPT_NODE_RECORD)) {
@@ -182,8 +183,8 @@ class LeavesOf {
     }
     const bool record = node.kind == CKPT_NODE_RECORD;
     const bool ordered = record && node.text_view() == kOrderedDict;
-    const bool of_ranks = record && node.text_view() == format::kPerRankClass;
-    for (uint32_t child = node.container() ? tree_.first_child(number) : format::kNoNode; child != format::kNoNode;
+    const bool of_ranks = record && node.text_view() == tree::kPerRankClass;
+    for (uint32_t child = node.container() ? tree_.first_child(number) : tree::kNoNode; child != tree::kNoNode;
          child = tree_[child].next) {
       const std::string_view key = tree_[child].key_view();
       const bool silent = record && !of_ranks && (key == "items" || key == "data");
@@ -192,11 +193,11 @@ class LeavesOf {
     }
   }
 
-  static std::string segment(const format::TreeNode& node) {
-    return node.key_kind == CKPT_KEY_TEXT ? format::path_segment(node.key_view()) : std::to_string(node.place);
+  static std::string segment(const tree::TreeNode& node) {
+    return node.key_kind == CKPT_KEY_TEXT ? tree::path_segment(node.key_view()) : std::to_string(node.place);
   }
 
-  static std::string text_of(const format::TreeNode& node) {
+  static std::string text_of(const tree::TreeNode& node) {
     // Lists and tuples are alike, since not all formats tell them apart.
     if (node.container()) return node.kind == CKPT_NODE_DICT ? "{}" : "[]";
     const bool number = node.kind == CKPT_NODE_INT || node.kind == CKPT_NODE_BOOL || node.kind == CKPT_NODE_FLOAT;
@@ -388,7 +389,7 @@ Status compare_object(const client::Reader& saved, const client::ObjectInfo& inf
 }
 
 Status compare_objects(const client::Reader& saved, ForeignCheckpoint& files) {
-  const std::string json = files.tree ? format::tree_json(*files.tree) : "";
+  const std::string json = files.tree ? tree::tree_json(*files.tree) : "";
   const uint64_t expected = files.objects.size() + (files.tree ? 1 : 0);
   const auto compare = [&](const std::string& name, uint32_t rank, Bytes bytes) -> Status {
     const Result<client::ObjectInfo> info = result(saved.object(name, rank));

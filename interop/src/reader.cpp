@@ -3,34 +3,35 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.h"
 #include "format/names.h"
 
 namespace ckpt::interop {
 
-Status put_cannot(format::Tree& tree, const Status& why, std::string_view message) {
+Status put_cannot(tree::Tree& tree, const Status& why, std::string_view message) {
   CKPT_TRY(tree.begin(CKPT_NODE_RECORD, kCannotClass));
   CKPT_TRY(tree.key("status"));
   CKPT_TRY(tree.add_int(why.code()));
   CKPT_TRY(tree.key("message"));
   CKPT_TRY(tree.add_text(message));
   for (const char* fact : {"path", "found", "expected"})
-    if (const std::string* text = why.detail(fact); text && format::valid_utf8(*text)) {
+    if (const std::string* text = why.detail(fact); text && valid_utf8(*text)) {
       CKPT_TRY(tree.key(fact));
       CKPT_TRY(tree.add_text(*text));
     }
   return tree.end();
 }
 
-Status check_values(const format::Tree& tree) {
+Status check_values(const tree::Tree& tree) {
   for (uint32_t i = 0; i < tree.size(); i++) {
     if (tree[i].kind != CKPT_NODE_RECORD || tree[i].text_view() != kCannotClass) continue;
     const auto text = [&](const char* key) {
       const uint32_t field = tree.find(i, key);
-      return field == format::kNoNode ? std::string() : std::string(tree[field].text_view());
+      return field == tree::kNoNode ? std::string() : std::string(tree[field].text_view());
     };
     const uint32_t code = tree.find(i, "status");
     const std::string place = tree.path_of(i);
-    Status status(code == format::kNoNode ? CKPT_FORMAT : static_cast<ckpt_status>(tree[code].integer),
+    Status status(code == tree::kNoNode ? CKPT_FORMAT : static_cast<ckpt_status>(tree[code].integer),
                   text("message") + (place.empty() ? "" : "; option exclude=" + place + " leaves it out"));
     status = std::move(status).with("tensor", place);
     for (const char* fact : {"path", "found", "expected"})
@@ -72,7 +73,7 @@ Status ForeignCheckpoint::put_cannots(const std::vector<std::pair<std::string, S
   std::map<std::string_view, const Status*> entries;
   for (const ForeignTensor& tensor : tensors) entries[tensor.name] = nullptr;
   for (const auto& [name, status] : cannot) entries[name] = &status;
-  format::Tree& dict = tree.emplace();
+  tree::Tree& dict = tree.emplace();
   CKPT_TRY(dict.begin(CKPT_NODE_DICT));
   for (const auto& [name, status] : entries) {
     if (Status key = dict.key(name); !key.ok()) return Status(CKPT_FORMAT, key.message());
@@ -81,9 +82,9 @@ Status ForeignCheckpoint::put_cannots(const std::vector<std::pair<std::string, S
   return dict.end();
 }
 
-Result<format::Tree> ForeignCheckpoint::take_tree() {
+Result<tree::Tree> ForeignCheckpoint::take_tree() {
   if (tree) return *std::exchange(tree, std::nullopt);
-  format::Tree dict;
+  tree::Tree dict;
   auto fill = [&]() -> Status {
     CKPT_TRY(dict.begin(CKPT_NODE_DICT));
     // In the order of their names, as of a checkpoint without a tree.
@@ -131,9 +132,9 @@ Result<std::vector<ForeignTable>> ForeignCheckpoint::tables() const {
 }
 
 // The tensor that a record is about, perhaps by another record.
-static uint32_t tensor_of_record(const format::Tree& tree, uint32_t node) {
-  while (node != format::kNoNode && tree[node].kind == CKPT_NODE_RECORD) node = tree.find(node, "data");
-  return node != format::kNoNode && tree[node].kind == CKPT_NODE_TENSOR ? node : format::kNoNode;
+static uint32_t tensor_of_record(const tree::Tree& tree, uint32_t node) {
+  while (node != tree::kNoNode && tree[node].kind == CKPT_NODE_RECORD) node = tree.find(node, "data");
+  return node != tree::kNoNode && tree[node].kind == CKPT_NODE_TENSOR ? node : tree::kNoNode;
 }
 
 std::string TorchMarks::verb() const {
@@ -141,21 +142,21 @@ std::string TorchMarks::verb() const {
   return conj && neg ? "conjugates and negates" : conj ? "conjugates" : "negates";
 }
 
-std::map<std::string, TorchMarks> torch_marks(const format::Tree& tree) {
+std::map<std::string, TorchMarks> torch_marks(const tree::Tree& tree) {
   std::map<std::string, TorchMarks> found;
   for (uint32_t i = 0; i < tree.size(); i++) {
     if (tree[i].kind != CKPT_NODE_RECORD) continue;
     const auto is_set = [&](const char* key) {
       const uint32_t field = tree.find(i, key);
-      return field != format::kNoNode && tree[field].kind == CKPT_NODE_BOOL && tree[field].integer != 0;
+      return field != tree::kNoNode && tree[field].kind == CKPT_NODE_BOOL && tree[field].integer != 0;
     };
     const uint32_t dtype = tree.find(i, "dtype");
     const bool of_integers =
-        dtype != format::kNoNode && tree[dtype].kind == CKPT_NODE_TEXT &&
+        dtype != tree::kNoNode && tree[dtype].kind == CKPT_NODE_TEXT &&
         (tree[dtype].text_view().starts_with("torch.qint") || tree[dtype].text_view().starts_with("torch.quint"));
     const TorchMarks marks{is_set("conj"), is_set("neg"), of_integers || tree[i].text_view() == "torch.QTensor"};
-    const uint32_t tensor = marks.any() ? tensor_of_record(tree, i) : format::kNoNode;
-    if (tensor == format::kNoNode) continue;
+    const uint32_t tensor = marks.any() ? tensor_of_record(tree, i) : tree::kNoNode;
+    if (tensor == tree::kNoNode) continue;
     TorchMarks& all = found[std::string(tree[tensor].text_view())];
     all = {all.conj || marks.conj, all.neg || marks.neg, all.quantized || marks.quantized};
   }

@@ -20,10 +20,10 @@
 #include "base/job.h"
 #include "base/status.h"
 #include "base/types.h"
-#include "format/json_text.h"
-#include "format/tree.h"
 #include "interop/src/file_table.h"
 #include "interop/src/strides.h"
+#include "tree/json_text.h"
+#include "tree/tree.h"
 
 namespace ckpt::interop {
 
@@ -37,14 +37,14 @@ inline constexpr std::string_view kPlaceClass = "ckpt.Place";
 // error: no checkpoint has one.
 inline constexpr std::string_view kCannotClass = "ckpt.~cannot";
 // Where `tree` takes a value. `message` is that of `why` with the file's name.
-Status put_cannot(format::Tree& tree, const Status& why, std::string_view message);
+Status put_cannot(tree::Tree& tree, const Status& why, std::string_view message);
 // Whether options may leave out what this error is about: it tells of the files, not of asking for them.
 inline bool may_be_left_out(ckpt_status code) {
   return code == CKPT_NOT_FOUND || code == CKPT_INCOMPLETE || code == CKPT_FORMAT || code == CKPT_UNSUPPORTED ||
          code == CKPT_CORRUPT;
 }
 // The error of the first such record, with its path.
-Status check_values(const format::Tree& tree);
+Status check_values(const tree::Tree& tree);
 
 struct ReadOptions {
   bool verify = true;  // compare the checksums that the format has; without it only those of what is read anyway
@@ -57,7 +57,7 @@ struct ReadOptions {
   Status check() const { return job ? job->check() : Ok(); }
 };
 
-using Attributes = format::StringMap;
+using Attributes = tree::StringMap;
 
 // The elements of one region, as one file has them.
 struct ForeignPiece {
@@ -117,7 +117,7 @@ struct ForeignCheckpoint {
   uint32_t ranks = 1;       // of the import, which has as many parts
   FileTable files;
   std::vector<ForeignTensor> tensors;
-  std::optional<format::Tree> tree;  // none: a dict of all tensors by their names
+  std::optional<tree::Tree> tree;  // none: a dict of all tensors by their names
   std::vector<ForeignObject> objects;
   Attributes attributes;
   // Of a directory: what is in it and was not read, some of it by name. A directory's name ends in '/'.
@@ -143,7 +143,7 @@ struct ForeignCheckpoint {
   // Tensors that cannot be had, as entries of the tree, which is made of all names.
   Status put_cannots(const std::vector<std::pair<std::string, Status>>& cannot);
   // The tree, made where there is none. FORMAT for names that cannot be keys.
-  Result<format::Tree> take_tree();
+  Result<tree::Tree> take_tree();
   // UNSUPPORTED where a change took or renamed some tensors of a table only, or made others of them.
   Result<std::vector<ForeignTable>> tables() const;
 };
@@ -157,6 +157,6 @@ struct TorchMarks {
   std::string verb() const;  // "conjugates", "negates", "conjugates and negates", "scales"
 };
 // Of the tensors that have any, by their names.
-std::map<std::string, TorchMarks> torch_marks(const format::Tree& tree);
+std::map<std::string, TorchMarks> torch_marks(const tree::Tree& tree);
 
 }  // namespace ckpt::interop

@@ -237,9 +237,9 @@ std::optional<std::string> State::tensor_attr(const std::string& name, const std
   return std::nullopt;
 }
 
-Result<format::Tree> State::tree() const {
+Result<tree::Tree> State::tree() const {
   if (!changed_) return tree_of(*reader_);
-  return format::parse_tree_json(format::tree_json(*changed_->content.tree));
+  return tree::parse_tree_json(tree::tree_json(*changed_->content.tree));
 }
 
 std::optional<std::string> State::origin(const std::string& name) const {

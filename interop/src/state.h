@@ -26,7 +26,7 @@ class State {
   Result<ckpt_tensor_desc> alias(const std::string& name) const;
   std::optional<std::string> attr(const std::string& key) const { return reader_->attr(key); }
   std::optional<std::string> tensor_attr(const std::string& name, const std::string& key) const;
-  Result<format::Tree> tree() const;
+  Result<tree::Tree> tree() const;
 
   const client::Reader& reader() const { return *reader_; }
   // The checkpoint's name of a tensor that is as it was, but perhaps for its name; nothing where elements lie

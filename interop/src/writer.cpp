@@ -1,8 +1,9 @@
 #include "interop/src/writer.h"
 
-#include "format/json_text.h"
+#include "base/text.h"
 #include "interop/src/outer_call.h"
 #include "interop/src/unpacked.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
@@ -43,7 +44,7 @@ static Status check_bytes(const ExportRequest& request, const ExportPlan& plan) 
              CKPT_UNSUPPORTED,
              strformat("export: tensor {} has {} bytes, though the whole checkpoint keeps {}: a view repeats elements, "
                        "and the format would write each; expected format pt, or option exclude={}",
-                       format::shown(name), largest, stored, name))
+                       shown(name), largest, stored, name))
       .with("tensor", name);
 }
 

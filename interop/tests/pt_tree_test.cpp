@@ -28,7 +28,7 @@ Made make_of(const std::string& value, const std::vector<StorageBytes>& storages
   auto tree = make_tree(*source, spare);
   made.status = tree.ok() ? check_values(tree->tree) : tree.status();
   if (!tree.ok()) return made;
-  made.json = format::tree_json(tree->tree);
+  made.json = tree::tree_json(tree->tree);
   for (const NamedPtTensor& tensor : tree->tensors) made.names.push_back(tensor.name);
   return made;
 }

@@ -266,7 +266,7 @@ TEST(Safetensors, HostileHeadersCostASmallMultipleOfTheirSize) {
 
 TEST(Safetensors, MetadataOfTooManyEntriesIsRefused) {
   std::string json = "{\"__metadata__\":{\"\":\"\"";
-  for (size_t i = 0; i < format::kMaxMapEntries; i++) json += ",\"\":\"\"";
+  for (size_t i = 0; i < tree::kMaxMapEntries; i++) json += ",\"\":\"\"";
   expect_refused(json + "}}", "", "__metadata__: more than 1048576 entries");
 }
 

@@ -16,7 +16,6 @@
 #include "ckpt.h"
 #include "ckpt_tree.h"
 #include "commit/retention.h"
-#include "format/tree.h"
 #include "load/load.h"
 #include "load/map.h"
 #include "load/share.h"
@@ -26,6 +25,7 @@
 #include "session/runs.h"
 #include "session/session.h"
 #include "store/store.h"
+#include "tree/tree.h"
 
 struct ckpt_error {
   ckpt::Status status;
@@ -149,7 +149,7 @@ struct ckpt_job : ckpt::Owned {
   std::shared_ptr<ckpt::Job> job;
 };
 struct ckpt_tree : ckpt::Owned {
-  ckpt::format::Tree tree;
+  ckpt::tree::Tree tree;
   mutable std::mutex mutex;  // guards `json`, which const calls make
   mutable std::optional<std::string> json;
 };

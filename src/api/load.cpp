@@ -1,7 +1,7 @@
 // ckpt_load: requests that are read together.
 #include "api/handles.h"
+#include "base/mapping.h"
 #include "base/parallel.h"
-#include "device/arena.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -79,14 +79,14 @@ ckpt_status ckpt_load_report(const ckpt_load* load, ckpt_report** out, ckpt_erro
 ckpt_status ckpt_buffer_alloc(void** out, uint64_t size, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!out) return null_status("out");
-    CKPT_ASSIGN(device::Mapping mapping, device::Mapping::make(std::max<uint64_t>(size, 1), true));
+    CKPT_ASSIGN(Mapping mapping, Mapping::make(std::max<uint64_t>(size, 1), true));
     // Huge pages are best made by the threads that fill them, when they do. A fault for each small page costs more.
-    if (size < device::Mapping::kHugeFrom) CKPT_TRY(mapping.populate(size, 1));
+    if (size < Mapping::kHugeFrom) CKPT_TRY(mapping.populate(size, 1));
     *out = mapping.take();
     return Ok();
   });
 }
 
-void ckpt_buffer_free(void* data, uint64_t size) { device::Mapping::give_back(data, std::max<uint64_t>(size, 1)); }
+void ckpt_buffer_free(void* data, uint64_t size) { Mapping::give_back(data, std::max<uint64_t>(size, 1)); }
 
 void ckpt_load_free(ckpt_load* load) { release(load); }

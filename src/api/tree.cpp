@@ -1,12 +1,13 @@
 // ckpt_tree: state trees on their own, in a save, and from a reader.
 #include "api/handles.h"
+#include "base/text.h"
 #include "load/state_tree.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 static Result<std::string_view> view_of(const char* what, const void* data, uint64_t size) {
   if (!data && size) return null_status(what);
@@ -168,7 +169,7 @@ ckpt_status ckpt_tree_parse(ckpt_tree** out, const char* json, uint64_t size, ck
   return guard(err, [&]() -> Status {
     if (!out) return null_status("out");
     CKPT_ASSIGN(auto text, view_of("json", json, size));
-    CKPT_ASSIGN(Tree tree, format::parse_tree_json(text));
+    CKPT_ASSIGN(Tree tree, tree::parse_tree_json(text));
     *out = new_tree(std::move(tree));
     return Ok();
   });
@@ -178,7 +179,7 @@ static Result<std::string_view> json_of(const ckpt_tree* tree) {
   CKPT_TRY(usable(tree, "tree"));
   CKPT_TRY(tree->tree.check_complete());
   std::lock_guard lock(tree->mutex);
-  if (!tree->json) tree->json = format::tree_json(tree->tree);
+  if (!tree->json) tree->json = tree::tree_json(tree->tree);
   return std::string_view(*tree->json);
 }
 

@@ -1,5 +1,8 @@
 #include "base/text.h"
 
+#include <cstdio>
+
+#include "base/shown.h"
 #include "base/strformat.h"
 
 namespace ckpt {
@@ -15,6 +18,70 @@ std::string list_ranks(const std::vector<uint32_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size() && i < 20; i++) text += (i ? ", " : "") + std::to_string(ranks[i]);
   return ranks.size() > 20 ? text + strformat(" and {} more", ranks.size() - 20) : text;
+}
+
+bool valid_utf8(std::string_view text) {
+  while (!text.empty()) {
+    size_t size = utf8_sequence(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
+// The escape of a byte that must have one, or "".
+static std::string_view escape_of(unsigned char byte, char (&buffer)[8]) {
+  switch (byte) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      break;
+  }
+  if (byte >= 0x20) return {};
+  std::snprintf(buffer, sizeof buffer, "\\u%04x", byte);
+  return {buffer, 6};
+}
+
+void append_json_quoted(std::string_view text, std::string* out) {
+  *out += '"';
+  char buffer[8];
+  size_t plain = 0;  // start of the text that needs no escape
+  for (size_t i = 0; i < text.size(); i++) {
+    const std::string_view escape = escape_of(static_cast<unsigned char>(text[i]), buffer);
+    if (escape.empty()) continue;
+    out->append(text, plain, i - plain);
+    *out += escape;
+    plain = i + 1;
+  }
+  out->append(text, plain);
+  *out += '"';
+}
+
+std::string json_quote(std::string_view text) {
+  std::string out;
+  append_json_quoted(text, &out);
+  return out;
+}
+
+std::string shown(std::string_view text) {
+  constexpr size_t kLongest = 200;
+  const auto quote = [](std::string_view bytes) { return json_quote(valid_utf8(bytes) ? bytes : shown_line(bytes)); };
+  if (text.size() <= kLongest) return quote(text);
+  size_t end = kLongest;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // do not cut inside a character
+  return quote(text.substr(0, end)) + "...";
 }
 
 }  // namespace ckpt

@@ -33,6 +33,16 @@ std::string list_ranks(const std::vector<uint32_t>& ranks);
 // "a, b, c and 2 more", for errors: the first `most`.
 std::string list_some(const std::vector<std::string>& texts, size_t most, std::string_view between = ", ");
 
+// UTF-8 without overlong forms, without surrogates, with nothing beyond U+10FFFF.
+bool valid_utf8(std::string_view text);
+inline bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+// "text" with quotes and escapes, as serde_json and nlohmann write it: escapes only what must be escaped.
+std::string json_quote(std::string_view text);
+void append_json_quoted(std::string_view text, std::string* out);
+// For messages: quoted, and cut if it is long.
+std::string shown(std::string_view text);
+
 inline char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // Of ASCII's letters, whatever the locale.

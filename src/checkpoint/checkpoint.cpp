@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/job.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/names.h"
 
 namespace ckpt::checkpoint {
@@ -113,7 +113,7 @@ Status Checkpoint::read_manifest_once(unsigned threads) {
       format::IndexKind::kManifest, trailer_.index_size,    trailer_.root_size, trailer_.root_digest, 0,
       format::Root::kNoRank,        store_->traits().remote};
   if (small) {
-    CKPT_ASSIGN(bytes_, device::Mapping::make(file_->size(), true));  // texts are given out
+    CKPT_ASSIGN(bytes_, Mapping::make(file_->size(), true));  // texts are given out
     const MutableBytes bytes = bytes_.bytes().first(file_->size());
     CKPT_TRY(file_->read_at(0, bytes));
     CKPT_TRY(format::check_manifest_gaps(bytes, trailer_));

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/job.h"
+#include "base/mapping.h"
 #include "checkpoint/index_file.h"
 #include "checkpoint/select.h"
-#include "device/arena.h"
 #include "plan/geometry.h"
 
 namespace ckpt::checkpoint {
@@ -188,7 +188,7 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   std::unique_ptr<store::Lock> lock_;
   std::shared_ptr<const store::Reader> file_;  // MANIFEST
   format::ManifestTrailer trailer_;
-  device::Mapping bytes_;  // MANIFEST, if it is small
+  Mapping bytes_;  // MANIFEST, if it is small
   std::unique_ptr<IndexFile> manifest_;
   mutable std::mutex mutex_;                                 // guards what follows
   mutable std::list<std::pair<uint32_t, PartReader>> open_;  // the part that was used last comes first

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/names.h"
 
 namespace ckpt::checkpoint {
@@ -17,12 +17,12 @@ Status check_digest(const fb::Chunk& chunk, const Digest& found) {
       .with("found", to_hex(found));
 }
 
-Status check_chunk(const fb::Chunk& chunk, Bytes stored) { return check_digest(chunk, format::xxh3_128(stored)); }
+Status check_chunk(const fb::Chunk& chunk, Bytes stored) { return check_digest(chunk, codec::xxh3_128(stored)); }
 
-Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, format::CodecScratch& scratch) {
-  format::CodecSpec spec{static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()),
-                         segment.filter_width()};
-  return format::decode_chunk(spec, stored, raw, scratch);
+Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, codec::CodecScratch& scratch) {
+  codec::CodecSpec spec{static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()),
+                        segment.filter_width()};
+  return codec::decode_chunk(spec, stored, raw, scratch);
 }
 
 PieceOrder order_of(const Piece& piece, const plan::Geometry& geometry) {

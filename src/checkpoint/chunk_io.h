@@ -3,7 +3,7 @@
 
 #include "base/job.h"
 #include "checkpoint/checkpoint.h"
-#include "format/codec.h"
+#include "codec/codec.h"
 
 namespace ckpt::checkpoint {
 
@@ -15,7 +15,7 @@ Status check_digest(const fb::Chunk& chunk, const Digest& found);
 // Whether a chunk stores the bytes of its elements unchanged.
 inline bool stored_raw(const fb::Chunk& chunk) { return chunk.stored_size() == chunk.raw_size(); }
 // Decodes a checked chunk that is not stored raw.
-Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, format::CodecScratch& scratch);
+Status decode_chunk(const fb::Segment& segment, Bytes stored, MutableBytes raw, codec::CodecScratch& scratch);
 
 // First and last element of a chunk, by their position in the flattened tensor. If the region is a box, elements
 // between the two may belong to other chunks.

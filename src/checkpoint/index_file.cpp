@@ -4,7 +4,7 @@
 
 #include "base/large_memory.h"
 #include "base/parallel.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/framing.h"
 #include "format/slot.h"
 
@@ -20,7 +20,7 @@ static Status check_large(const IndexFile::Read& read, uint64_t offset, uint64_t
                           const char* what) {
   if (size <= kLarge) return Ok();
   std::vector<std::byte> piece(kReadWhole);
-  format::Hasher hasher;
+  codec::Hasher hasher;
   for (uint64_t at = 0; at < size; at += piece.size()) {
     piece.resize(std::min<uint64_t>(piece.size(), size - at));
     CKPT_TRY(read(offset + at, piece, false));
@@ -34,7 +34,7 @@ IndexFile::~IndexFile() {
 }
 
 Status IndexFile::open_root(const IndexPlace& place, Bytes root) {
-  CKPT_TRY(format::check_digest(format::xxh3_128(root), place.root_digest, "the root of the index"));
+  CKPT_TRY(format::check_digest(codec::xxh3_128(root), place.root_digest, "the root of the index"));
   CKPT_ASSIGN(root_, format::Root::open(root, place.kind, place.size, place.data_end));
   root_.rank = place.rank;
   root_at_ = place.size - place.root_size;
@@ -85,7 +85,7 @@ Status IndexFile::keep(size_t number, Bytes bytes, Memory memory) const {
 // A page, and the padding that follows it.
 Status IndexFile::check(size_t number, Bytes bytes) const {
   const fb::PageRef& page = ref(number);
-  CKPT_TRY(format::check_digest(format::xxh3_128(bytes.first(page.size())), format::id_of(page.digest()),
+  CKPT_TRY(format::check_digest(codec::xxh3_128(bytes.first(page.size())), format::id_of(page.digest()),
                                 "a page of the index"));
   if (format::all_zero(bytes.subspan(page.size()))) return Ok();
   return Status(CKPT_CORRUPT, strformat("the index at {}: expected zero padding", page.offset() + page.size()));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/names.h"
 
 namespace ckpt::checkpoint {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/mapping.h"
 #include "base/parallel.h"
 #include "checkpoint/chunk_io.h"
-#include "device/arena.h"
 #include "store/io_queue.h"
 
 namespace ckpt::checkpoint {
@@ -25,7 +25,7 @@ class Pipeline {
   struct InFlight {
     size_t number = 0;
     PipelineRead read{};
-    device::Mapping buffer;
+    Mapping buffer;
     uint64_t begin = 0;  // offset in the file
     MutableBytes into;   // the target without its tail, or the buffer
     Status status;
@@ -80,7 +80,7 @@ bool Pipeline::prepare_direct(InFlight& flight) {
   uint64_t end = round_up(read.offset + read.size, way.unit), size = end - flight.begin;
   if (size > limits_.buffer_bytes || end > read.file->size()) return false;
   if (flight.buffer.bytes().empty()) {
-    auto buffer = device::Mapping::make(limits_.buffer_bytes);
+    auto buffer = Mapping::make(limits_.buffer_bytes);
     if (!buffer.ok()) return false;
     flight.buffer = buffer.take();
   }

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/not_found.h"
 #include "checkpoint/selector.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::checkpoint {
 
@@ -114,7 +114,7 @@ Status check_same_store(const Places& places, const Id& own, const Id& there) {
 }
 
 static std::string mirror_record(const store::Store& mirror) {
-  return format::mirror_key(format::xxh3_128(as_bytes(mirror.identity())));
+  return format::mirror_key(codec::xxh3_128(as_bytes(mirror.identity())));
 }
 
 Status check_mirror_there(const store::Store& mirror) {

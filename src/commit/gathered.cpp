@@ -3,7 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/fault.h"
 
 namespace ckpt::commit {
@@ -99,7 +99,7 @@ format::Buffer Gathered::encode() const {
     static_assert(std::has_unique_object_representations_v<Record>, "no byte of a record is left to chance");
     append_column(&file, std::as_bytes(std::span(column.data(), column.size())));
   });
-  const Digest digest = format::xxh3_128(Bytes(file.data(), file.size()));
+  const Digest digest = codec::xxh3_128(Bytes(file.data(), file.size()));
   file.append(std::as_bytes(std::span(&digest, 1)));
   return file;
 }
@@ -125,7 +125,7 @@ Result<Gathered> Gathered::decode(Bytes file, const Id& save_id, uint32_t first,
   if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0 || head.revision != CKPT_FORMAT_REVISION)
     return format::bad("no group of this revision");
   Bytes rest = file.first(file.size() - sizeof digest), column;
-  if (format::xxh3_128(rest) != digest) return Status(CKPT_CORRUPT, "the group does not match its checksum");
+  if (codec::xxh3_128(rest) != digest) return Status(CKPT_CORRUPT, "the group does not match its checksum");
   rest = rest.subspan(sizeof head);
   if (!take_column(&rest, &column)) return format::bad("a group that ends too early");
   Gathered gathered;

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "base/text.h"
+#include "codec/checksum.h"
 #include "commit/collect.h"
-#include "format/checksum.h"
 #include "format/names.h"
 
 namespace ckpt::commit {
@@ -49,7 +49,7 @@ Result<LargeVector<T>> read_all(const Session& session, const std::string& key, 
 
 // The digest of the names. Ranks with the same names write the same file.
 static Result<Digest> tell_names(Session& session, const Attempt& attempt, std::span<const uint64_t> names) {
-  const Digest digest = format::xxh3_128(std::as_bytes(names));
+  const Digest digest = codec::xxh3_128(std::as_bytes(names));
   const std::string key = format::names_key(session.plan().token, digest);
   CKPT_ASSIGN(const bool there, session.store().exists(key));  // since an earlier save, mostly
   Status told = there ? Ok() : session.store().put_if_absent(key, std::as_bytes(names));
@@ -120,7 +120,7 @@ static void add_class(const Class& found, uint32_t rank, std::span<const uint64_
     if (*at != names[i]) continue;
     Holders& of = (*holders)[i];
     const uint64_t mixed[] = {of.group, found.names.lo, found.names.hi};
-    of.group = format::xxh3_64(std::as_bytes(std::span(mixed)));
+    of.group = codec::xxh3_64(std::as_bytes(std::span(mixed)));
     of.index += before;
     of.count += count;
   }
@@ -137,7 +137,7 @@ Result<LargeVector<Holders>> find_holders(Session& session, const Attempt& attem
     const std::string key = format::names_key(session.plan().token, found.names);
     if (found.names != own) {
       CKPT_ASSIGN(theirs, read_all<uint64_t>(session, key, uint64_t{1} << 32));
-      if (format::xxh3_128(std::as_bytes(std::span(theirs))) != found.names) return bad(session, key);
+      if (codec::xxh3_128(std::as_bytes(std::span(theirs))) != found.names) return bad(session, key);
     }
     add_class(found, session.rank(), found.names == own ? names : std::span<const uint64_t>(theirs), names, &holders);
   }

@@ -1,7 +1,7 @@
 #include "commit/merge.h"
 
+#include "codec/checksum.h"
 #include "commit/merge_steps.h"
-#include "format/checksum.h"
 #include "format/names.h"
 #include "format/slot.h"
 

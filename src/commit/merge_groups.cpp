@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "base/text.h"
-#include "format/checksum.h"
-#include "format/codec.h"
+#include "codec/checksum.h"
+#include "codec/codec.h"
 #include "format/names.h"
 #include "plan/declare.h"
 
@@ -22,11 +22,11 @@ struct Member {
 static std::vector<plan::Declared> read_list(const Member& member, const PartFolder& folder) {
   const fb::Chunk& chunk = member.group->list();
   std::vector<std::byte> stored(chunk.stored_size()), raw(chunk.raw_size());
-  format::CodecScratch scratch;
+  codec::CodecScratch scratch;
   auto file = folder.store.open(format::part_key(folder.directory, member.rank));
   if (!file.ok() || !(*file)->read_at(chunk.offset(), stored).ok() ||
-      format::xxh3_128(stored) != format::id_of(chunk.digest()) ||
-      !format::decode_chunk({Codec::kLz4, Filter::kNone, 0}, stored, raw, scratch).ok())
+      codec::xxh3_128(stored) != format::id_of(chunk.digest()) ||
+      !codec::decode_chunk({Codec::kLz4, Filter::kNone, 0}, stored, raw, scratch).ok())
     return {};
   auto list = plan::parse_declaration_list(raw);
   return list.ok() ? list.take() : std::vector<plan::Declared>{};

@@ -4,9 +4,9 @@
 #include <deque>
 #include <set>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/names.h"
-#include "format/tree_merge.h"
+#include "tree/merge.h"
 
 namespace ckpt::commit {
 
@@ -15,7 +15,7 @@ namespace {
 struct SavedTree {
   uint32_t rank;
   std::string object;
-  format::Tree tree;
+  tree::Tree tree;
 };
 struct Leaf {
   std::string_view name;
@@ -36,7 +36,7 @@ static std::optional<std::string> read_bytes(const checkpoint::PartFile& part, c
   MutableBytes left = std::as_writable_bytes(std::span(bytes));
   for (const fb::Chunk& chunk : page.chunks_of(object)) {
     const MutableBytes to = left.first(chunk.raw_size());
-    if (!file->read_at(chunk.offset(), to).ok() || format::xxh3_128(to) != format::id_of(chunk.digest()))
+    if (!file->read_at(chunk.offset(), to).ok() || codec::xxh3_128(to) != format::id_of(chunk.digest()))
       return std::nullopt;
     left = left.subspan(chunk.raw_size());
   }
@@ -62,7 +62,7 @@ static Status add_trees(const checkpoint::PartFile& part, const store::Store& st
         if (auto opened = store.open(format::part_key(directory, part.number)); opened.ok()) file = opened.take();
       const auto json = read_bytes(part, *page, object, file.get());
       if (!json) continue;
-      if (auto tree = format::parse_tree_json(*json); tree.ok())
+      if (auto tree = tree::parse_tree_json(*json); tree.ok())
         trees->push_back({part.header.rank, std::string(page->text(object.name())), tree.take()});
     }
   }
@@ -137,20 +137,20 @@ Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::Part
 
 // ---- whether trees fit together ----
 
-static Result<format::Tree> read_tree(const checkpoint::PartFile& part, std::string_view name) {
+static Result<tree::Tree> read_tree(const checkpoint::PartFile& part, std::string_view name) {
   CKPT_ASSIGN(const format::Page* page, part.index->page_of(name));
   const fb::Object* object = page->find_object(name);
   auto json = object ? read_bytes(part, *page, *object, part.file.get()) : std::nullopt;
   if (!json) return Status(CKPT_CORRUPT, "object " + quoted(name) + ": its bytes are not what the part's index says");
-  return format::parse_tree_json(*json);
+  return tree::parse_tree_json(*json);
 }
 
 // The trees of one object must not contradict each other. `known` has those of the first ranks that could be read.
 static Status check_merge(const HeldTree& held, const std::deque<SavedTree>& known, const store::Store& store,
                           std::string_view directory) {
   if (held.parts.size() == 1) return Ok();
-  std::deque<format::Tree> read;
-  std::vector<format::RankTree> ranks;
+  std::deque<tree::Tree> read;
+  std::vector<tree::RankTree> ranks;
   for (uint32_t number : held.parts) {
     auto is_it = [&](const SavedTree& saved) { return saved.rank == number && saved.object == held.object; };
     if (const auto found = std::ranges::find_if(known, is_it); found != known.end()) {
@@ -162,7 +162,7 @@ static Status check_merge(const HeldTree& held, const std::deque<SavedTree>& kno
     if (!tree.ok()) return checkpoint::at_part(std::move(tree).status(), store, directory, number);
     ranks.push_back({number, &read.emplace_back(tree.take())});
   }
-  auto merged = format::merge_trees(ranks);
+  auto merged = tree::merge_trees(ranks);
   return merged.ok() ? Ok() : std::move(merged).status().in("object " + quoted(held.object));
 }
 

@@ -204,7 +204,7 @@ Status Transfers::open(uint64_t bounce_bytes) {
 }
 
 Status Transfers::pin(Mapping* mapping, MutableBytes piece) {
-  return mapping->pin(driver_, devices_[0].where.id, piece);
+  return device::pin(*mapping, driver_, devices_[0].where.id, piece);
 }
 
 // ---- pinned memory to pass through ----
@@ -213,7 +213,7 @@ Status Transfers::make_bounce() {
   std::lock_guard lock(mutex_);
   if (piece_count_ != 0) return Ok();
   CKPT_ASSIGN(bounce_, Mapping::make(bounce_bytes()));
-  CKPT_TRY(bounce_.pin(driver_, devices_[0].where.id, bounce_.bytes()));
+  CKPT_TRY(device::pin(bounce_, driver_, devices_[0].where.id, bounce_.bytes()));
   for (; (piece_count_ + 1) * kPieceBytes <= bounce_bytes(); piece_count_++)
     pieces_.push_back({bounce_.bytes().subspan(piece_count_ * kPieceBytes, kPieceBytes), nullptr});
   return Ok();

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "device/arena.h"
+#include "base/mapping.h"
 #include "device/device.h"
 #include "device/scatter.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::format {
 namespace {
@@ -43,7 +43,7 @@ constexpr std::string_view kPartMagic = "CKPTPART", kTailMagic = "CKPTTAIL", kMa
 std::string hex(uint64_t value) { return strformat("{:016x}", value); }
 
 // Eight bytes for a message: as text if they are printable.
-std::string shown(const char* magic) {
+std::string shown_magic(const char* magic) {
   uint64_t value = 0;
   bool text = true;
   for (int i = 0; i < 8; i++) {
@@ -55,7 +55,7 @@ std::string shown(const char* magic) {
 
 template <typename Raw>
 uint64_t checksum_of(const Raw& raw) {
-  return xxh3_64(std::as_bytes(std::span(&raw, 1)).first(offsetof(Raw, checksum)));
+  return codec::xxh3_64(std::as_bytes(std::span(&raw, 1)).first(offsetof(Raw, checksum)));
 }
 
 template <typename Raw>
@@ -72,10 +72,10 @@ Status open(Bytes bytes, size_t size, std::string_view magic, const char* what, 
                                    std::to_string(bytes.size()));
   std::memcpy(&raw, bytes.data(), sizeof raw);
   if (std::string_view(raw.magic, sizeof raw.magic) != magic)
-    return Status(CKPT_FORMAT,
-                  std::string("no ") + what + ": expected magic " + std::string(magic) + ", found " + shown(raw.magic))
+    return Status(CKPT_FORMAT, std::string("no ") + what + ": expected magic " + std::string(magic) + ", found " +
+                                   shown_magic(raw.magic))
         .with("expected", std::string(magic))
-        .with("found", shown(raw.magic));
+        .with("found", shown_magic(raw.magic));
   uint64_t found = checksum_of(raw);
   if (found == raw.checksum) return Ok();
   return Status(CKPT_CORRUPT, std::string(what) + ": expected checksum " + hex(raw.checksum) + ", found " + hex(found))
@@ -193,7 +193,7 @@ static bool is_revision_0(Bytes last_bytes) {
   uint64_t checksum;
   std::memcpy(&revision, &trailer[52], sizeof revision);
   std::memcpy(&checksum, &trailer[64], sizeof checksum);
-  return revision == 0 && checksum == xxh3_64(trailer.first(64));
+  return revision == 0 && checksum == codec::xxh3_64(trailer.first(64));
 }
 
 Result<ManifestTrailer> decode_manifest_trailer(Bytes last_bytes) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::format {
 
@@ -62,7 +62,7 @@ void IndexBuilder::add_region(const Region& region, std::span<const uint64_t> ex
                       tensor.region_count() + 1);
 }
 
-void IndexBuilder::add_segment(uint64_t start, uint64_t count, const CodecSpec& codec,
+void IndexBuilder::add_segment(uint64_t start, uint64_t count, const codec::CodecSpec& codec,
                                std::span<const fb::Chunk> chunks) {
   segments_.emplace_back(start, count, static_cast<uint32_t>(chunks_.size()), static_cast<uint32_t>(chunks.size()),
                          static_cast<uint8_t>(codec.codec), static_cast<uint8_t>(codec.filter),
@@ -395,8 +395,8 @@ Result<EncodedIndex> IndexBuilder::encode(IndexKind kind) {
     const fb::Text text(static_cast<uint32_t>(names.size()), static_cast<uint32_t>(first.size()));
     names.append(first).push_back('\0');
     const bool named = list == &pages;
-    list->emplace_back(index.bytes.size(), named ? name_first : 0, named ? object_first : 0, digest_of(xxh3_128(page)),
-                       text, static_cast<uint32_t>(page.size()), 0u);
+    list->emplace_back(index.bytes.size(), named ? name_first : 0, named ? object_first : 0,
+                       digest_of(codec::xxh3_128(page)), text, static_cast<uint32_t>(page.size()), 0u);
     index.bytes.append(page);
   };
   for (const Cut& cut : cut_pages(kind)) {
@@ -421,7 +421,7 @@ Result<EncodedIndex> IndexBuilder::encode(IndexKind kind) {
                  "CKPR");
   const Bytes root(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
   index.root_size = root.size();
-  index.root_digest = xxh3_128(root);
+  index.root_digest = codec::xxh3_128(root);
   index.bytes.append(root);
   return index;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "codec/codec.h"
 #include "format/buffer.h"
-#include "format/codec.h"
 #include "format/page.h"
 
 namespace ckpt::format {
@@ -29,7 +29,7 @@ class IndexBuilder {
   void add_holding(uint64_t stored_bytes, uint32_t segments, uint32_t layout);
   // In a part: a region, and segments of the region added last.
   void add_region(const Region& region, std::span<const uint64_t> extents);
-  void add_segment(uint64_t start, uint64_t count, const CodecSpec& codec, std::span<const fb::Chunk> chunks);
+  void add_segment(uint64_t start, uint64_t count, const codec::CodecSpec& codec, std::span<const fb::Chunk> chunks);
 
   void add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view,
                  int ndim);

@@ -5,7 +5,6 @@
 
 #include "base/shown.h"
 #include "base/text.h"
-#include "format/json_text.h"
 
 namespace ckpt::format {
 
@@ -36,15 +35,6 @@ static Status check_plain(std::string_view what, std::string_view name) {
 Status check_label(std::string_view label) { return check_plain("label", label); }
 
 Status check_run(std::string_view run) { return check_plain("run", run); }
-
-bool valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    size_t size = utf8_sequence(text);
-    if (size == 0) return false;
-    text.remove_prefix(size);
-  }
-  return true;
-}
 
 static Status check_printable(std::string_view what, std::string_view name) {
   if (!valid_utf8(name)) return refuse(what, name, "expected UTF-8");

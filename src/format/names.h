@@ -32,8 +32,6 @@ Status check_run(std::string_view run);           // the same
 Status check_tensor_name(std::string_view name);  // of tensors, aliases, objects: 1-4096 bytes of text, no element ".."
 Status check_attr_key(std::string_view key);      // 1-255 bytes of text
 Status check_text(std::string_view text);         // any length, UTF-8 without NUL; line feeds are fine
-bool valid_utf8(std::string_view text);           // no overlong forms, no surrogates, nothing beyond U+10FFFF
-inline bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 // ---- files of a checkpoint ----
 std::string part_name(uint32_t number);                             // "PART_003", "PART_1024"

@@ -1,7 +1,7 @@
 #include "format/slot.h"
 
 #include "base/shown.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/framing.h"
 
 namespace ckpt::format {
@@ -20,7 +20,7 @@ Buffer frame_manifest(EncodedIndex index, Bytes copies, const Summary& summary) 
                                                 .copies_size = copies.size(),
                                                 .summary_size = small.size(),
                                                 .root_digest = index.root_digest,
-                                                .summary_digest = xxh3_128(small)});
+                                                .summary_digest = codec::xxh3_128(small)});
   Buffer file = std::move(index.bytes);
   pad(&file, kPageAlign);
   file.append(copies);
@@ -43,8 +43,8 @@ Buffer frame_tombstone(const Tombstone& tombstone) {
                  "CKPX");
   Bytes bytes(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
   const auto trailer = encode_manifest_trailer({.index_size = bytes.size(),
-                                                .root_digest = xxh3_128(bytes),
-                                                .summary_digest = xxh3_128({}),
+                                                .root_digest = codec::xxh3_128(bytes),
+                                                .summary_digest = codec::xxh3_128({}),
                                                 .kind = ManifestKind::kTombstone});
   Buffer file(bytes);
   pad(&file, kPageAlign);
@@ -80,15 +80,15 @@ static Status check_zero(Bytes bytes, const char* what) {
 }
 
 static Status read_summary_at(Bytes summary, Slot* slot) {
-  CKPT_TRY(check_digest(xxh3_128(summary), slot->trailer.summary_digest, "the summary"));
+  CKPT_TRY(check_digest(codec::xxh3_128(summary), slot->trailer.summary_digest, "the summary"));
   CKPT_ASSIGN(slot->summary, decode_summary(summary));
   if (slot->summary.revision == slot->trailer.revision) return Ok();
   return Status(CKPT_FORMAT, "summary and trailer differ in their revision");
 }
 
 static Status read_tombstone_at(Bytes tombstone, Slot* slot) {
-  CKPT_TRY(check_digest(xxh3_128(tombstone), slot->trailer.root_digest, "the tombstone"));
-  CKPT_TRY(check_digest(xxh3_128({}), slot->trailer.summary_digest, "the summary"));
+  CKPT_TRY(check_digest(codec::xxh3_128(tombstone), slot->trailer.root_digest, "the tombstone"));
+  CKPT_TRY(check_digest(codec::xxh3_128({}), slot->trailer.summary_digest, "the summary"));
   CKPT_ASSIGN(slot->tombstone, decode_tombstone(tombstone));
   return Ok();
 }

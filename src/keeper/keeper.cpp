@@ -221,7 +221,7 @@ Result<const std::string*> Keeper::plan(const char* label) {
     CKPT_ASSIGN(name, labels_.label(*now_));
   }
   const Entry next = next_entry(name, label != nullptr);
-  format::StringMap plan{{std::string(kLabel), name}, {std::string(kStep), std::to_string(next.step)}};
+  tree::StringMap plan{{std::string(kLabel), name}, {std::string(kStep), std::to_string(next.step)}};
   if (next.kept) plan.emplace_back(kKept, "1");
   if (newest_ && newest_->label == name && newest_->step == next.step) plan.emplace_back(kSaved, newest_->id);
   const auto add = [&](std::string_view kind, std::string_view key, std::string value) {
@@ -235,12 +235,12 @@ Result<const std::string*> Keeper::plan(const char* label) {
     add(kOption, "protect", retention.protect);
   }
   for (auto& [key, value] : attributes_of(*now_, next.kept, best_)) add(kAttribute, key, value);
-  plan_ = format::json_of(plan);
+  plan_ = tree::json_of(plan);
   return &plan_;
 }
 
 Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
-  CKPT_ASSIGN(const auto pairs, format::parse_string_map(text));
+  CKPT_ASSIGN(const auto pairs, tree::parse_string_map(text));
   Plan plan;
   for (const auto& [key, value] : pairs) {
     if (key == kLabel) plan.label = value;
@@ -251,7 +251,7 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
     if (key.starts_with(kAttribute)) plan.attributes.emplace(key.substr(kAttribute.size()), value);
   }
   if (plan.label.empty() || plan.step < 0)
-    return Status(CKPT_FORMAT, strformat("{}: expected a plan of ckpt_keeper_plan", format::shown(text)));
+    return Status(CKPT_FORMAT, strformat("{}: expected a plan of ckpt_keeper_plan", shown(text)));
   return plan;
 }
 

@@ -12,10 +12,10 @@
 
 #include "base/call_options.h"
 #include "ckpt_keeper.h"
-#include "format/json_text.h"
 #include "keeper/history.h"
 #include "keeper/label.h"
 #include "keeper/signals.h"
+#include "tree/json_text.h"
 
 namespace ckpt::keeper {
 
@@ -47,7 +47,7 @@ class Keeper {
     std::string label;
     int64_t step = -1;
     bool kept = false, saved_already = false;
-    format::StringMap options{};
+    tree::StringMap options{};
     Attributes attributes{};
   };
   // FORMAT for a text that plan() has not made.

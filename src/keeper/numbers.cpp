@@ -5,7 +5,8 @@
 #include <limits>
 
 #include "base/strformat.h"
-#include "format/json_text.h"
+#include "base/text.h"
+#include "tree/json_text.h"
 
 namespace ckpt::keeper {
 
@@ -43,7 +44,7 @@ std::string quoted_where_needed(std::string_view json) {
   return out;
 }
 
-class NumbersReader : public format::JsonEvents {
+class NumbersReader : public tree::JsonEvents {
  public:
   Status begin_object() override { return depth_++ == 0 ? Ok() : unexpected("an object"); }
   Status key(std::string name) override { return key_ = std::move(name), Ok(); }
@@ -83,7 +84,7 @@ std::string json_of(const Numbers& numbers) {
   std::string out;
   for (const auto& [name, value] : numbers) {
     out += out.empty() ? "{" : ", ";
-    format::append_json_quoted(name, &out);
+    append_json_quoted(name, &out);
     out += ": " + text_of(value);
   }
   return out.empty() ? "{}" : out + "}";
@@ -91,7 +92,7 @@ std::string json_of(const Numbers& numbers) {
 
 Result<Numbers> parse_numbers(std::string_view json) {
   NumbersReader reader;
-  CKPT_TRY(format::parse_json(quoted_where_needed(json), reader));
+  CKPT_TRY(tree::parse_json(quoted_where_needed(json), reader));
   return std::move(reader.numbers);
 }
 

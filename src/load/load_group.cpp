@@ -1,8 +1,8 @@
 // Decides which chunks are read together, and how much of them may be in memory at a time.
 #include <algorithm>
 
+#include "base/mapping.h"
 #include "checkpoint/chunk_io.h"
-#include "device/arena.h"
 #include "load/load_plan.h"
 
 namespace ckpt::load {
@@ -24,7 +24,7 @@ LoadLimits limits_of(const LoadPlan& plan, unsigned threads, uint64_t staging_by
     if (!raw && plan.piece_of(read).segment->filter() != 0) scratch = std::max<uint64_t>(scratch, chunk.raw_size());
   }
   limits.stored_bytes = std::max(limits.stored_bytes, checkpoint::kCachePiece);
-  auto mapped = device::Mapping::size_for;
+  auto mapped = Mapping::size_for;
   uint64_t worker = mapped(limits.stored_bytes) + mapped(limits.raw_bytes) + scratch;
   checkpoint::PipelineLimits& pipeline = limits.pipeline;
   pipeline.threads = threads;

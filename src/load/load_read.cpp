@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "checkpoint/chunk_io.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "load/load.h"
 
 namespace ckpt::load {
@@ -29,8 +29,8 @@ class LoadReader final : public checkpoint::PipelineWork {
  private:
   // The buffers of a thread, made when they are first needed.
   struct Worker {
-    device::Mapping stored, raw;
-    format::CodecScratch scratch;
+    Mapping stored, raw;
+    codec::CodecScratch scratch;
   };
   const fb::Chunk& chunk(size_t number) const { return plan_.chunk_of(plan_.reads[number]); }
   Result<checkpoint::PartReader> file(const GroupedRead& group) const;
@@ -92,9 +92,9 @@ bool LoadReader::may_pad(uint64_t bytes) {
   return false;
 }
 
-static Status ensure(device::Mapping& mapping, uint64_t bytes) {
+static Status ensure(Mapping& mapping, uint64_t bytes) {
   if (!mapping.bytes().empty()) return Ok();
-  CKPT_ASSIGN(mapping, device::Mapping::make(bytes));
+  CKPT_ASSIGN(mapping, Mapping::make(bytes));
   return Ok();
 }
 
@@ -137,7 +137,7 @@ Status LoadReader::read_straight(const GroupedRead& group, const store::Reader& 
 
 Status LoadReader::read_long(size_t number, const store::Reader& file, std::byte* target) {
   const fb::Chunk& chunk = this->chunk(number);
-  format::Hasher hasher;
+  codec::Hasher hasher;
   for (uint64_t at = 0, size; at < chunk.stored_size(); at += size) {
     size = std::min<uint64_t>(checkpoint::kCachePiece, chunk.stored_size() - at);
     MutableBytes part(target + at, size);
@@ -226,7 +226,7 @@ Status LoadReader::put_chunk(const ChunkRead& read, Bytes stored, Worker& worker
   if (target && checkpoint::stored_raw(chunk)) {
     // Copies and hashes in one pass over memory.
     if (verify_)
-      CKPT_TRY(checkpoint::check_digest(chunk, format::copy_xxh3_128(stored.data(), target, stored.size())));
+      CKPT_TRY(checkpoint::check_digest(chunk, codec::copy_xxh3_128(stored.data(), target, stored.size())));
     else
       std::memcpy(target, stored.data(), stored.size());
     units_done_ += units;

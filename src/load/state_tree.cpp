@@ -1,13 +1,13 @@
 #include "load/state_tree.h"
 
-#include "format/tree_merge.h"
 #include "load/load.h"
+#include "tree/merge.h"
 
 namespace ckpt::load {
 
 using checkpoint::Checkpoint;
-using format::RankTree;
-using format::Tree;
+using tree::RankTree;
+using tree::Tree;
 
 namespace {
 
@@ -58,7 +58,7 @@ static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint
   Job job;
   CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
   for (HeldTree& held : trees) {
-    auto tree = format::parse_tree_json(held.json);
+    auto tree = tree::parse_tree_json(held.json);
     if (!tree.ok()) return std::move(tree).status().in("object " + quoted(name));
     held.tree = tree.take();
     held.json = {};
@@ -76,13 +76,13 @@ static std::vector<RankTree> by_rank(const std::vector<HeldTree>& trees) {
 
 static Result<Tree> with_own(const std::shared_ptr<Checkpoint>& checkpoint, const std::string& name, Tree common,
                              std::optional<uint32_t> rank) {
-  const std::string object = format::per_rank_object(name);
+  const std::string object = tree::per_rank_object(name);
   CKPT_ASSIGN(auto parts, holders_of(*checkpoint, object, {CKPT_OBJECT_PER_RANK}));
   if (rank && *rank >= checkpoint->summary().world_size) rank = 0;
   if (rank) std::erase_if(parts, [&](uint32_t part) { return part != *rank; });
   if (parts.empty()) return common;
   CKPT_ASSIGN(const auto own, read_trees(checkpoint, object, parts));
-  return format::join_ranks(common, by_rank(own));
+  return tree::join_ranks(common, by_rank(own));
 }
 
 static Status check_tensors(const Checkpoint& checkpoint, const std::string& name, const Tree& tree) {
@@ -121,12 +121,12 @@ Result<Tree> read_state_tree(const std::shared_ptr<Checkpoint>& checkpoint, cons
   if (parts.empty())
     return Status(CKPT_NOT_FOUND, "object " + quoted(object) + ": no tree and no shared object of the checkpoint");
   CKPT_ASSIGN(auto trees, read_trees(checkpoint, object, parts));
-  auto common = trees.size() == 1 ? Result<Tree>(std::move(trees[0].tree)) : format::merge_trees(by_rank(trees));
+  auto common = trees.size() == 1 ? Result<Tree>(std::move(trees[0].tree)) : tree::merge_trees(by_rank(trees));
   if (!common.ok()) return std::move(common).status().in("object " + quoted(object));
   CKPT_ASSIGN(Tree whole, with_own(checkpoint, object, common.take(), rank));
   // What one process wrote for many, such as an import, has the values of all of them in its one tree.
   if (rank) {
-    CKPT_ASSIGN(whole, format::only_rank(std::move(whole), *rank));
+    CKPT_ASSIGN(whole, tree::only_rank(std::move(whole), *rank));
   }
   CKPT_TRY(check_tensors(*checkpoint, object, whole));
   return whole;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
-#include "format/tree.h"
+#include "tree/tree.h"
 
 namespace ckpt::load {
 
@@ -12,7 +12,7 @@ namespace ckpt::load {
 // what is each rank's own, only what that rank has, or rank 0 if the checkpoint has no such rank; otherwise that of all
 // ranks. NOT_FOUND, CORRUPT, FORMAT, REVISION, IO; INCOMPLETE: it names a tensor that is not there; MISMATCH: the trees
 // of two ranks contradict each other.
-Result<format::Tree> read_state_tree(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const char* name,
-                                     std::optional<uint32_t> rank);
+Result<tree::Tree> read_state_tree(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const char* name,
+                                   std::optional<uint32_t> rank);
 
 }  // namespace ckpt::load

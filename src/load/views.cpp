@@ -89,7 +89,7 @@ Status Views::begin(uint64_t most_bytes) {
   for (ViewWalk walk(&requests_); walk.next(most_bytes_, &window);)
     if (!window.straight()) bytes_left_ += window.bytes();
   if (bytes_left_ == 0) return Ok();
-  CKPT_ASSIGN(memory_, device::Mapping::make(std::min(most_bytes, bytes_left_ + kBounce)));
+  CKPT_ASSIGN(memory_, Mapping::make(std::min(most_bytes, bytes_left_ + kBounce)));
   return Ok();
 }
 

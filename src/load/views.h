@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "device/arena.h"
+#include "base/mapping.h"
 #include "device/descriptor.h"
 #include "device/transfers.h"
 #include "load/load_plan.h"
@@ -74,7 +74,7 @@ class Views {
   std::deque<ViewRequest> requests_;
   ViewWalk walk_{&requests_};
   uint64_t most_bytes_ = 0;          // of a window
-  device::Mapping memory_;           // for the windows, and to copy elements
+  Mapping memory_;                   // for the windows, and to copy elements
   std::vector<ViewWindow> planned_;  // one after another in `memory_`
   uint64_t bytes_left_ = 0;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/chunk_io.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/framing.h"
 
 namespace ckpt::maintain {
@@ -22,7 +22,7 @@ static Status mismatch(const Span& span, const Digest& found) {
 
 Status check_span(const Span* span, uint64_t offset, Bytes bytes) {
   if (span) {
-    const Digest found = format::xxh3_128(bytes);
+    const Digest found = codec::xxh3_128(bytes);
     return found == span->digest ? Ok() : mismatch(*span, found);
   }
   const size_t zeros = format::leading_zeros(bytes);
@@ -63,7 +63,7 @@ CheckedStream::CheckedStream(const From& from, const store::Store& to, store::Wr
                                 std::max<size_t>(count_, 1))) {}
 
 Status CheckedStream::run() {
-  CKPT_ASSIGN(memory_, device::Mapping::make(memory()));
+  CKPT_ASSIGN(memory_, Mapping::make(memory()));
   Status status = count_ > 1 ? make_queues() : Ok();
   if (status.ok()) status = stream();
   reads_.reset();
@@ -198,7 +198,7 @@ Status CheckedStream::check_range(const Span* span, uint64_t begin, uint64_t end
   const bool one_piece = begin / limits_.block == (end - 1) / limits_.block;
   if (!span || one_piece)
     return in_pieces(begin, end, [&](uint64_t at, Bytes bytes) { return check_span(span, at, bytes); });
-  format::Hasher hasher;
+  codec::Hasher hasher;
   CKPT_TRY(in_pieces(begin, end, [&](uint64_t, Bytes bytes) {
     hasher.update(bytes);
     return Ok();

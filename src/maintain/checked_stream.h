@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/job.h"
-#include "device/arena.h"
+#include "base/mapping.h"
 #include "store/io_queue.h"
 #include "store/store.h"
 
@@ -96,7 +96,7 @@ class CheckedStream {
   unsigned reading_ = 0, writing_ = 0;
   size_t written_ = 0;
 
-  device::Mapping memory_;                                  // of all slots
+  Mapping memory_;                                          // of all slots
   size_t next_read_ = 0, next_check_ = 0, next_write_ = 0;  // blocks
   std::optional<bool> queued_;                              // how next_read_ is best read
   size_t next_span_ = 0;

@@ -10,7 +10,7 @@
 
 #include "base/parallel.h"
 #include "checkpoint/catalog.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/framing.h"
 #include "format/names.h"
 #include "maintain/checked_stream.h"
@@ -57,8 +57,8 @@ std::vector<Span> spans_of(const PartVerifier& verifier) {
   const checkpoint::PartFile& part = verifier.part();
   const auto header = format::encode_part_header(part.header);
   const auto trailer = format::encode_part_trailer(part.trailer);
-  std::vector<Span> spans = {{0, header.size(), format::xxh3_128(header)},
-                             {part.size - trailer.size(), trailer.size(), format::xxh3_128(trailer)}};
+  std::vector<Span> spans = {{0, header.size(), codec::xxh3_128(header)},
+                             {part.size - trailer.size(), trailer.size(), codec::xxh3_128(trailer)}};
   for (size_t i = 0; i < verifier.chunks().size(); i++) {
     const fb::Chunk& chunk = *verifier.chunks()[i].chunk;
     spans.push_back({chunk.offset(), chunk.stored_size(), format::id_of(chunk.digest()), i});
@@ -337,7 +337,7 @@ Result<std::vector<Span>> Copy::manifest_spans(uint64_t size) const {
   }
   spans.push_back({format::manifest_summary_offset(trailer), trailer.summary_size, trailer.summary_digest});
   const auto end = format::encode_manifest_trailer(trailer);
-  spans.push_back({size - end.size(), end.size(), format::xxh3_128(end)});
+  spans.push_back({size - end.size(), end.size(), codec::xxh3_128(end)});
   sort_by_offset(spans);
   return spans;
 }

@@ -7,7 +7,7 @@
 
 #include "base/parallel.h"
 #include "checkpoint/read_pipeline.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "load/load.h"
 #include "maintain/verify_part.h"
 
@@ -78,9 +78,9 @@ class VerifyReader final : public checkpoint::PipelineWork {
     return Ok();
   }
   Status read(size_t number, unsigned worker) override {
-    device::Mapping& buffer = buffers_[worker];
+    Mapping& buffer = buffers_[worker];
     if (buffer.bytes().empty()) {
-      CKPT_ASSIGN(buffer, device::Mapping::make(checkpoint::kCachePiece));
+      CKPT_ASSIGN(buffer, Mapping::make(checkpoint::kCachePiece));
     }
     return batches_[number].part->read(batches_[number], buffer.bytes().first(checkpoint::kCachePiece));
   }
@@ -88,7 +88,7 @@ class VerifyReader final : public checkpoint::PipelineWork {
 
  private:
   std::vector<PartVerifier::Batch> batches_;
-  std::vector<device::Mapping> buffers_;
+  std::vector<Mapping> buffers_;
 };
 
 static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {

@@ -4,7 +4,7 @@
 
 #include "checkpoint/part_file.h"
 #include "checkpoint/read_pipeline.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/framing.h"
 #include "format/names.h"
 
@@ -171,8 +171,8 @@ void PartVerifier::check_inline() const {
   for (size_t i = 0; i < index_->page_count(); i++) {
     const format::Page& page = **index_->page(i);  // it was read before
     for (const fb::Object& object : page.objects) {
-      if (object.placement() != 0 || format::xxh3_128(page.inline_data.subspan(
-                                         object.inline_offset(), object.size())) == format::id_of(object.digest()))
+      if (object.placement() != 0 || codec::xxh3_128(page.inline_data.subspan(object.inline_offset(), object.size())) ==
+                                         format::id_of(object.digest()))
         continue;
       Finding finding =
           part_finding(Status(CKPT_CORRUPT, strformat("{}: object \"{}\" does not match its checksum",
@@ -276,7 +276,7 @@ Status PartVerifier::read_gap(uint64_t begin, uint64_t end, MutableBytes buffer)
 }
 
 Status PartVerifier::read_long(size_t number, MutableBytes buffer) const {
-  format::Hasher hasher;
+  codec::Hasher hasher;
   const OwnedChunk& owned = chunks_[number];
   CKPT_TRY(in_pieces(owned.chunk->offset(), owned.end(), buffer, [&](uint64_t, Bytes bytes) { hasher.update(bytes); }));
   checked(number, checkpoint::check_digest(*owned.chunk, hasher.digest()));

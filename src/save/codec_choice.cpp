@@ -12,7 +12,7 @@ static constexpr uint64_t kSampleBytes = 64 << 10;
 struct SmallTensors {
   uint64_t total = 0, passed = 0, sampled = 0;  // bytes
   std::vector<std::byte> sample;
-  format::CodecSpec verdict{};
+  codec::CodecSpec verdict{};
 };
 
 static bool is_small(const Item& item) { return item.size < kLargeSegment; }
@@ -36,14 +36,14 @@ static bool takes_small(const Item& item, SmallTensors* small) {
   return takes;
 }
 
-static Result<format::CodecSpec> try_alone(const Item& item, std::string_view compression, bool whole,
-                                           device::Transfers* transfers, std::vector<std::byte>* scratch) {
+static Result<codec::CodecSpec> try_alone(const Item& item, std::string_view compression, bool whole,
+                                          device::Transfers* transfers, std::vector<std::byte>* scratch) {
   const uint16_t dtype = item.source.tensor->dtype;
   const Bytes all = item.source.direct(0, item.size);
-  if (whole && !all.empty()) return format::choose_codec(compression, dtype, all);
+  if (whole && !all.empty()) return codec::choose_codec(compression, dtype, all);
   const Middle middle(item, kSampleBytes);
   CKPT_ASSIGN(const Bytes sample, item.source.view(middle.first, middle.size, scratch, transfers));
-  return format::choose_codec(compression, dtype, sample, item.size);
+  return codec::choose_codec(compression, dtype, sample, item.size);
 }
 
 // What is read of the caller's memory.
@@ -64,7 +64,7 @@ Status choose_codecs(std::string_view compression, std::span<Item> items, LateMe
                      device::Transfers* transfers) {
   if (compression == "none") return Ok();
   if (compression != "auto") {
-    for (Item& item : items) item.codec = format::choose_codec(compression, item.source.tensor->dtype, {});
+    for (Item& item : items) item.codec = codec::choose_codec(compression, item.source.tensor->dtype, {});
     return Ok();
   }
   std::map<uint16_t, SmallTensors> by_dtype;
@@ -80,7 +80,7 @@ Status choose_codecs(std::string_view compression, std::span<Item> items, LateMe
     CKPT_TRY(item->source.read(0, MutableBytes(sample).last(item->size), transfers));
   }
   for (auto& [dtype, small] : by_dtype)
-    small.verdict = format::choose_codec(compression, dtype, small.sample, small.total);
+    small.verdict = codec::choose_codec(compression, dtype, small.sample, small.total);
   std::vector<std::byte> scratch;
   for (Item& item : items) {
     if (is_small(item)) {

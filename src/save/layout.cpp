@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "plan/assign.h"
 #include "plan/box.h"
 #include "plan/declare.h"
@@ -88,7 +88,7 @@ static Status assign_group(const SaveContent& content, const GroupKey& key, Grou
                   .entries = entries.size(),
                   .digest = {},
                   .list = plan::declaration_list(entries)};
-  group.digest = format::xxh3_128(group.list);
+  group.digest = codec::xxh3_128(group.list);
   // The list only explains a mismatch; the digest of the whole list finds it.
   uint64_t limit = std::min(options.block_bytes, kMaxChunkBytes);
   if (group.list.size() > limit) group.list.resize(plan::declarations_within(group.list, limit));

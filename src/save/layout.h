@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "format/codec.h"
+#include "codec/codec.h"
 #include "format/index_builder.h"
 #include "save/limits.h"
 #include "save/save.h"
@@ -19,7 +19,7 @@ struct Item {
   uint64_t size = 0;       // in bytes
   uint64_t chunk_raw = 0;  // raw size of all chunks but the last
   size_t chunk_first = 0, chunk_count = 0;
-  format::CodecSpec codec{};
+  codec::CodecSpec codec{};
 
   // Of chunk `number`, counted from the item's first one.
   uint64_t first_byte(uint64_t number) const { return number * chunk_raw; }

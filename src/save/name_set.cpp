@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "base/types.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::save {
 
-static uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(format::xxh3_64(as_bytes(name))); }
+static uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(codec::xxh3_64(as_bytes(name))); }
 
 // The cell of a name, or the free cell where it belongs.
 size_t NameSet::cell_of(std::string_view name, uint32_t hash) const {

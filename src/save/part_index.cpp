@@ -1,7 +1,7 @@
 // A part's own index: what the part holds, where, and what its rank declared.
 #include "save/part_index.h"
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::save {
 
@@ -20,7 +20,7 @@ static void add_objects(format::IndexBuilder& builder, const SaveContent& conten
                                            : inlined ? 0
                                                      : 1),
          .size = object.data.size(),
-         .digest = format::xxh3_128(object.data),
+         .digest = codec::xxh3_128(object.data),
          .inline_bytes = inlined ? Bytes(object.data) : Bytes(),
          .chunks = item == kNoItem ? std::span<const fb::Chunk>()
                                    : chunks.subspan(layout.items[item].chunk_first, layout.items[item].chunk_count)});
@@ -38,7 +38,7 @@ static void add_segment(format::IndexBuilder& builder, const Item& item, std::sp
     start = first * 8 / bits;
     count = (to_the_end ? tensor.elements() : (first + item.size) * 8 / bits) - start;
   }
-  format::CodecSpec codec = item.codec;
+  codec::CodecSpec codec = item.codec;
   if (codec.codec == Codec::kRaw || codec.filter == Filter::kNone) codec.filter_width = 0;
   if (codec.codec == Codec::kRaw) codec.filter = Filter::kNone;
   builder.add_segment(start, count, codec, chunks.subspan(item.chunk_first, item.chunk_count));

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::save {
 
@@ -72,7 +72,7 @@ void BlockStager::hash_in_place(const Block& block) {
   uint64_t at = 0;
   for (ChunkWalk chunk(layout_, block); chunk.next();) {
     const Bytes bytes = chunk.direct();
-    chunks_[chunk.index] = record(at, bytes.size(), bytes.size(), format::xxh3_128(bytes));
+    chunks_[chunk.index] = record(at, bytes.size(), bytes.size(), codec::xxh3_128(bytes));
     at += bytes.size();
   }
 }
@@ -84,10 +84,10 @@ Result<Bytes> BlockStager::copy(const Block& block, std::byte* to) {
     Digest digest;
     // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
     if (const Bytes source = chunk.direct(); !source.empty()) {
-      digest = format::copy_xxh3_128(source.data(), to + place, size);
+      digest = codec::copy_xxh3_128(source.data(), to + place, size);
     } else {
       CKPT_TRY(chunk.item->source.read(chunk.first_byte(), {to + place, size}, nullptr));
-      digest = format::xxh3_128({to + place, size});
+      digest = codec::xxh3_128({to + place, size});
     }
     chunks_[chunk.index] = record(place, size, size, digest);
     at = place + size;
@@ -132,7 +132,7 @@ void BlockStager::finish_fetched(const Block& block, std::byte* copy, StageScrat
     fb::Chunk& found = chunks_[chunk.index];
     const MutableBytes bytes(copy + found.offset(), found.raw_size());
     chunk.item->source.end_read(chunk.first_byte(), bytes, &scratch.gathered);
-    found = record(found.offset(), found.stored_size(), found.raw_size(), format::xxh3_128(bytes));
+    found = record(found.offset(), found.stored_size(), found.raw_size(), codec::xxh3_128(bytes));
   }
 }
 
@@ -144,8 +144,8 @@ Result<Bytes> BlockStager::encode(const Block& block, const std::byte* copied, s
     CKPT_ASSIGN(const Bytes raw,
                 source.view(copied ? 0 : chunk.first_byte(), chunk.raw_size(), &scratch.gathered, nullptr));
     const uint64_t place = begin_chunk(chunk, to, at);
-    const uint64_t stored = format::encode_chunk(chunk.item->codec, raw, {to + place, raw.size()}, scratch.codec);
-    made = record(place, stored, raw.size(), format::xxh3_128({to + place, stored}));
+    const uint64_t stored = codec::encode_chunk(chunk.item->codec, raw, {to + place, raw.size()}, scratch.codec);
+    made = record(place, stored, raw.size(), codec::xxh3_128({to + place, stored}));
     at = place + stored;
   }
   return finish_block(to, at);

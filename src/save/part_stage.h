@@ -9,7 +9,7 @@ namespace ckpt::save {
 
 // What a thread needs for encoding, and to put elements of a device in order. Grows to the largest chunk.
 struct StageScratch {
-  format::CodecScratch codec;
+  codec::CodecScratch codec;
   std::vector<std::byte> gathered;
 };
 

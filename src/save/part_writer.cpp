@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/parallel.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/framing.h"
 #include "format/names.h"
 #include "save/block_schedule.h"
@@ -390,7 +390,7 @@ Status PartWriter::write_tail() {
   auto trailer = format::encode_part_trailer(
       {schedule_.file_end(), index_size, index.root_size, index.root_digest, in_.identity.summary.save_id});
   uint64_t tail_bytes = round_up(index_size + trailer.size(), kAlign);
-  CKPT_ASSIGN(auto mapping, device::Mapping::make(tail_bytes));
+  CKPT_ASSIGN(auto mapping, Mapping::make(tail_bytes));
   MutableBytes tail = mapping.bytes().first(tail_bytes);
   std::memcpy(tail.data(), index.bytes.data(), index_size);
   std::memcpy(tail.data() + tail_bytes - trailer.size(), trailer.data(), trailer.size());

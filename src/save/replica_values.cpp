@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "save/source.h"
 
 namespace ckpt::save {
@@ -50,7 +50,7 @@ uint8_t last_byte_mask(const SaveTensor& tensor) {
   return static_cast<uint8_t>(used == 0 ? 0xff : (1 << used) - 1);
 }
 
-void hash_window(format::Hasher& hasher, Bytes data, uint8_t mask) {
+void hash_window(codec::Hasher& hasher, Bytes data, uint8_t mask) {
   if (mask == 0xff) return hasher.update(data);
   hasher.update(data.first(data.size() - 1));
   const std::byte last = data.back() & std::byte{mask};
@@ -63,8 +63,8 @@ Result<Digest> digest_of(const Piece& piece, device::Transfers* transfers) {
   const bool to_the_end = source.first + piece.bytes == tensor.bytes;
   const uint8_t mask = to_the_end ? last_byte_mask(tensor) : 0xff;
   const Bytes in_a_row = source.direct(0, piece.bytes);
-  if (!in_a_row.empty() && mask == 0xff) return format::xxh3_128(in_a_row);
-  format::Hasher hasher;
+  if (!in_a_row.empty() && mask == 0xff) return codec::xxh3_128(in_a_row);
+  codec::Hasher hasher;
   std::vector<std::byte> window;
   const uint64_t step = kWindow / tensor.width * tensor.width;
   for (uint64_t at = 0; at < piece.bytes; at += step) {
@@ -97,7 +97,7 @@ Result<LargeVector<Digest>> digest_replicas(const SaveContent& content, ReplicaC
   for (size_t i = 0; i < content.tensors.size() && first < pieces.size(); i++) {
     size_t end = first;
     while (end < pieces.size() && pieces[end].source.tensor == content.tensors[i]) end++;
-    if (end != first) values[i] = format::xxh3_128(std::as_bytes(std::span(digests).subspan(first, end - first)));
+    if (end != first) values[i] = codec::xxh3_128(std::as_bytes(std::span(digests).subspan(first, end - first)));
     first = end;
   }
   return values;

@@ -6,14 +6,14 @@
 #include <optional>
 
 #include "base/parallel.h"
+#include "codec/checksum.h"
 #include "commit/holders.h"
 #include "commit/retention.h"
-#include "format/checksum.h"
 #include "format/names.h"
-#include "format/tree_merge.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
 #include "save/table_sort.h"
+#include "tree/merge.h"
 
 namespace ckpt::save {
 
@@ -139,15 +139,15 @@ Status Save::add_object(std::string_view name, std::string_view media_type, int3
 
 // In a world of one rank the tree is a shared object. In a larger one each rank writes its own, as it cannot know what
 // the others have: equal ones are read once. What is each rank's own is kept apart, so that they can be equal.
-Status Save::add_tree(std::string_view name, const format::Tree& tree) {
-  auto put = [&](std::string_view object, uint8_t scope, const format::Tree& from) {
-    return put_object(object, CKPT_TREE_MEDIA_TYPE, scope, as_bytes(format::tree_json(from)));
+Status Save::add_tree(std::string_view name, const tree::Tree& tree) {
+  auto put = [&](std::string_view object, uint8_t scope, const tree::Tree& from) {
+    return put_object(object, CKPT_TREE_MEDIA_TYPE, scope, as_bytes(tree::tree_json(from)));
   };
   CKPT_TRY(tree.check_complete());
   if (session_->world_size() == 1) return put(name, CKPT_OBJECT_SHARED, tree);
-  CKPT_ASSIGN(const format::SplitTree split, format::split_ranks(tree, session_->rank()));
+  CKPT_ASSIGN(const tree::SplitTree split, tree::split_ranks(tree, session_->rank()));
   CKPT_TRY(put(name, CKPT_OBJECT_TREE, split.common));
-  return split.own ? put(format::per_rank_object(name), CKPT_OBJECT_PER_RANK, *split.own) : Ok();
+  return split.own ? put(tree::per_rank_object(name), CKPT_OBJECT_PER_RANK, *split.own) : Ok();
 }
 
 Status Save::put_object(std::string_view name, std::string_view media_type, uint8_t scope, Bytes data) {
@@ -285,7 +285,7 @@ Result<Report> Save::report() const {
 Status Save::find_holders(Job& job) {
   std::vector<std::pair<uint64_t, SaveTensor*>> assumed;
   for (SaveTensor* tensor : content_.tensors)
-    if (tensor->replica.assumed) assumed.emplace_back(format::xxh3_64(as_bytes(tensor->name)), tensor);
+    if (tensor->replica.assumed) assumed.emplace_back(codec::xxh3_64(as_bytes(tensor->name)), tensor);
   std::ranges::sort(assumed);
   LargeVector<uint64_t> names(assumed.size());
   for (size_t i = 0; i < names.size(); i++) names[i] = assumed[i].first;

@@ -12,10 +12,10 @@
 #include "commit/commit.h"
 #include "device/transfers.h"
 #include "format/summary.h"
-#include "format/tree.h"
 #include "save/name_set.h"
 #include "save/replica_values.h"
 #include "save/source.h"
+#include "tree/tree.h"
 
 namespace ckpt::save {
 
@@ -64,7 +64,7 @@ class Save {
   Status add_tensor(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
                     device::Location where = {});
   Status add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data);
-  Status add_tree(std::string_view name, const format::Tree& tree);
+  Status add_tree(std::string_view name, const tree::Tree& tree);
   Status add_alias(std::string_view name, std::string_view target, const ckpt_tensor_desc* view);
   Status add_table(std::string_view name, const TableRequest& request);  // table.cpp
   Status set_attr(std::string_view tensor, std::string_view key, std::string_view value);

@@ -30,10 +30,10 @@ std::byte* StagingBuffers::take() {
 }
 
 Status StagingBuffers::populate(std::byte* buffer) const {
-  return fresh_ ? device::Mapping::make_pages({buffer, buffer_bytes_}) : Ok();
+  return fresh_ ? Mapping::make_pages({buffer, buffer_bytes_}) : Ok();
 }
 
-device::Mapping StagingBuffers::end() {
+Mapping StagingBuffers::end() {
   if (fresh_) memory_.shrink(count_ * buffer_bytes_);
   return std::move(memory_);
 }

@@ -33,7 +33,7 @@ class StagingBuffers {
   StagingBuffers() = default;
   // `room` tells how much memory the machine has to give; other ranks of it take theirs at the same time. `fresh`: the
   // memory has no pages yet.
-  StagingBuffers(device::Mapping memory, uint64_t buffer_bytes, const BufferCounts& counts, bool fresh, Room room)
+  StagingBuffers(Mapping memory, uint64_t buffer_bytes, const BufferCounts& counts, bool fresh, Room room)
       : memory_(std::move(memory)),
         buffer_bytes_(buffer_bytes),
         count_(counts.all),
@@ -56,12 +56,12 @@ class StagingBuffers {
     return transfers.pin(&memory_, {buffer, buffer_bytes_});
   }
   // The memory, to be kept for the next save.
-  device::Mapping end();
+  Mapping end();
 
  private:
   bool has(size_t wanted);
 
-  device::Mapping memory_;
+  Mapping memory_;
   uint64_t buffer_bytes_ = 0;
   size_t count_ = 0, sure_ = 0, reserve_ = 0;
   size_t used_ = 0;  // buffers that were taken at least once

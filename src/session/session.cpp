@@ -5,7 +5,7 @@
 #include "base/parallel.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/select.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/names.h"
 #include "session/leftovers.h"
 #include "session/ownership.h"
@@ -208,7 +208,7 @@ Attempt Session::next_attempt(std::string_view label) {
   attempt.label = label;
   attempt.number = ++entry->second;
   attempt.directory = format::checkpoint_dir(label, plan_.token, attempt.number);
-  format::Hasher hasher;
+  codec::Hasher hasher;
   hasher.update(std::as_bytes(std::span(&plan_.session_id, 1)));
   hasher.update(as_bytes(label));
   const std::byte zero{0};
@@ -244,7 +244,7 @@ bool Session::has_word(std::string_view key) const {
 
 Status Session::make_arena(uint64_t bytes) {
   arena_bytes_ = bytes;
-  CKPT_ASSIGN(arena_, device::Mapping::make(bytes));
+  CKPT_ASSIGN(arena_, Mapping::make(bytes));
   return arena_.populate(bytes, resolve_threads(0));
 }
 
@@ -253,16 +253,16 @@ uint64_t Session::arena_size() {
   return arena_.bytes().size();
 }
 
-Result<device::Mapping> Session::take_arena(uint64_t bytes) {
+Result<Mapping> Session::take_arena(uint64_t bytes) {
   {
     std::lock_guard lock(mutex_);
     if (arena_.bytes().size() >= bytes) return std::move(arena_);
-    arena_ = device::Mapping();  // before the larger one is there
+    arena_ = Mapping();  // before the larger one is there
   }
-  return device::Mapping::make(bytes);
+  return Mapping::make(bytes);
 }
 
-void Session::give_arena(device::Mapping arena) {
+void Session::give_arena(Mapping arena) {
   std::lock_guard lock(mutex_);
   if (arena.bytes().size() > arena_.bytes().size()) arena_ = std::move(arena);
 }

@@ -11,7 +11,7 @@
 #include "base/call_options.h"
 #include "base/free_memory.h"
 #include "base/job.h"
-#include "device/arena.h"
+#include "base/mapping.h"
 #include "session/continuation.h"
 #include "session/liveness.h"
 #include "session/ownership.h"
@@ -67,8 +67,8 @@ class Session {
   bool has_word(std::string_view key) const;
 
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
-  Result<device::Mapping> take_arena(uint64_t bytes);
-  void give_arena(device::Mapping arena);
+  Result<Mapping> take_arena(uint64_t bytes);
+  void give_arena(Mapping arena);
   // The size of the staging memory that is there, and how much more the ranks of this machine should take.
   uint64_t arena_size();
   uint64_t arena_room() const { return quarter_left(free_at_open_, free_memory()); }
@@ -100,7 +100,7 @@ class Session {
   std::map<std::string, uint64_t, std::less<>> attempts_;
   uint64_t sequence_ = 0;
   std::deque<std::string> words_;
-  device::Mapping arena_;
+  Mapping arena_;
   uint64_t arena_bytes_ = 0;
   const uint64_t free_at_open_ = free_memory();
   Liveness liveness_;

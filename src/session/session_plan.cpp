@@ -3,14 +3,14 @@
 #include <charconv>
 
 #include "base/text.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/names.h"
 
 namespace ckpt::session {
 
 // Without it, a string that was cut short on its way could pass with a smaller last number.
 static std::string checksum_of(std::string_view fields) {
-  return strformat("{:08x}", static_cast<uint32_t>(format::xxh3_64(as_bytes(fields))));
+  return strformat("{:08x}", static_cast<uint32_t>(codec::xxh3_64(as_bytes(fields))));
 }
 
 std::string to_session_string(const SessionPlan& plan) {

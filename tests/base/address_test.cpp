@@ -1,5 +1,6 @@
 // What may be seen of addresses.
 #include "base/address.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 

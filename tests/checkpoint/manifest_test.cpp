@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "checkpoint/drafted.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "maintain/copy.h"
 #include "maintain/repair.h"
 #include "maintain/verify.h"
@@ -465,7 +465,7 @@ TEST(IndexFile, WhatClaimsToBeLargeGetsMemoryOnlyOnceItsDigestVouchesForIt) {
   const Bytes root = Bytes(index.bytes).last(index.root_size);
   size_t most = 0;
   const auto open = [&](uint64_t claimed, uint64_t root_size) -> Status {
-    const IndexPlace place{IndexKind::kPart, round_up(claimed, 64) + root_size, root_size, format::xxh3_128(root),
+    const IndexPlace place{IndexKind::kPart, round_up(claimed, 64) + root_size, root_size, codec::xxh3_128(root),
                            40960};
     const auto read = [&](uint64_t offset, MutableBytes out, bool) {
       most = std::max(most, out.size());

@@ -1,5 +1,6 @@
 // What a person types, resolved against directories made for the test.
 #include "cli/locate.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

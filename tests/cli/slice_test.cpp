@@ -1,5 +1,6 @@
 // Slices as people write them, slabs against a brute force, and the brackets around printed arrays.
 #include "cli/slice.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "checkpoint/drafted.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::commit {
 
 // What a merge gives: the digest of MANIFEST, or the error.
 inline std::string outcome_of(const Result<Merged>& merged) {
   if (!merged.ok()) return std::string(status_name(merged.status().code())) + ": " + merged.status().message();
-  return to_hex(format::xxh3_128(merged->file));
+  return to_hex(codec::xxh3_128(merged->file));
 }
 
 inline Result<std::vector<checkpoint::PartFile>> open_parts(const checkpoint::Drafted& drafted) {

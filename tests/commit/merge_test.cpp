@@ -1,15 +1,15 @@
 // The merge of parts' indexes into MANIFEST, directly and by way of groups of ranks.
 #include <thread>
 
+#include "codec/checksum.h"
 #include "commit/grouped.h"
 #include "commit/random_parts.h"
-#include "format/checksum.h"
 
 namespace ckpt::commit {
 namespace {
 
 TEST(Merge, GivesTheBytesThatItAlwaysGave) {
-  format::Hasher all;
+  codec::Hasher all;
   for (uint64_t seed = 0; seed < 400; seed++) {
     const Drafted drafted = RandomSave(seed, seed % 2 ? 6 : 40).parts();
     auto parts = open_parts(drafted);

@@ -5,9 +5,9 @@
 
 #include "checkpoint/engine.h"
 #include "commit/rank_groups.h"
-#include "format/tree_merge.h"
 #include "load/state_tree.h"
 #include "maintain/repair.h"
+#include "tree/merge.h"
 
 namespace ckpt::commit {
 namespace {
@@ -29,7 +29,7 @@ Status save_trees(const std::shared_ptr<store::Store>& store, uint32_t world, co
     desc.replica_count = 1;
     CKPT_TRY(mine->add_tensor(strformat("own/{}", rank), desc, "data", 4));
     if (const std::string json = tree_of(rank); !json.empty()) {
-      CKPT_ASSIGN(const format::Tree tree, format::parse_tree_json(json));
+      CKPT_ASSIGN(const tree::Tree tree, tree::parse_tree_json(json));
       CKPT_TRY(mine->add_tree(CKPT_TREE_OBJECT, tree));
     }
     return run_whole(*mine);
@@ -45,7 +45,7 @@ std::string loaded(const std::shared_ptr<store::Store>& store, std::optional<uin
   auto checkpoint = checkpoint::Checkpoint::open(store, {"latest", "main", false});
   if (!checkpoint.ok()) return checkpoint.status().message();
   auto tree = load::read_state_tree(*checkpoint, nullptr, rank);
-  return tree.ok() ? format::tree_json(*tree) : tree.status().message();
+  return tree.ok() ? tree::tree_json(*tree) : tree.status().message();
 }
 
 TEST(TreesOfRanks, EqualOnesAreOneObjectOfTheFirstRank) {

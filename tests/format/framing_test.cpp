@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::format {
 namespace {
@@ -27,7 +27,7 @@ void put_u32(std::array<std::byte, kSize>& bytes, size_t at, uint32_t value) {
 // Recomputes the checksum over the first `size` bytes.
 template <size_t kSize>
 void reseal(std::array<std::byte, kSize>& bytes, size_t size) {
-  uint64_t sum = xxh3_64(Bytes(bytes).first(size));
+  uint64_t sum = codec::xxh3_64(Bytes(bytes).first(size));
   std::memcpy(bytes.data() + size, &sum, 8);
 }
 
@@ -63,7 +63,7 @@ TEST(PartHeader, LiesAsInFormat) {
   for (size_t i = 0; i < 8; i++) EXPECT_EQ(bytes[offsets[i]], static_cast<std::byte>(0x11 * (i + 1))) << offsets[i];
   uint64_t sum;
   std::memcpy(&sum, bytes.data() + 72, 8);
-  EXPECT_EQ(sum, xxh3_64(Bytes(bytes).first(72)));
+  EXPECT_EQ(sum, codec::xxh3_64(Bytes(bytes).first(72)));
   EXPECT_TRUE(all_zero(Bytes(bytes).subspan(80)));
 }
 

@@ -209,7 +209,7 @@ struct Draft {
     builder.add_region(region, shape_.span());
     return *this;
   }
-  Draft& segment(uint64_t start, uint64_t count, std::vector<fb::Chunk> chunks, const CodecSpec& codec = {}) {
+  Draft& segment(uint64_t start, uint64_t count, std::vector<fb::Chunk> chunks, const codec::CodecSpec& codec = {}) {
     builder.add_segment(start, count, codec, chunks);
     return *this;
   }

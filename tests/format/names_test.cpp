@@ -1,4 +1,5 @@
 #include "format/names.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "checkpoint/index_file.h"
-#include "format/checksum.h"
+#include "codec/checksum.h"
 #include "format/fault.h"
 #include "format/framing.h"
 #include "maintain/verify.h"
@@ -94,10 +94,10 @@ struct RawIndex {
   // Puts the digests of the pages into the root; returns the root's own.
   Digest seal() {
     for_each_page([](const fb::PageRef& ref, Bytes page) {
-      set(ref, fb::PageRef(ref.offset(), ref.name_first(), ref.object_first(),
-                           format::digest_of(format::xxh3_128(page)), ref.first(), ref.size(), ref.pad()));
+      set(ref, fb::PageRef(ref.offset(), ref.name_first(), ref.object_first(), format::digest_of(codec::xxh3_128(page)),
+                           ref.first(), ref.size(), ref.pad()));
     });
-    return format::xxh3_128(root_bytes());
+    return codec::xxh3_128(root_bytes());
   }
 };
 

@@ -62,7 +62,7 @@ fb::Chunk sealed(const fb::Chunk& chunk, Bytes file) {
   Bytes stored;
   if (range_ok(chunk.offset(), chunk.stored_size(), file.size()))
     stored = file.subspan(chunk.offset(), chunk.stored_size());
-  return fb::Chunk(chunk.offset(), chunk.stored_size(), chunk.raw_size(), digest_of(xxh3_128(stored)));
+  return fb::Chunk(chunk.offset(), chunk.stored_size(), chunk.raw_size(), digest_of(codec::xxh3_128(stored)));
 }
 
 fb::Object with_digest(const fb::Object& from, uint64_t size, const Digest& digest) {
@@ -86,7 +86,7 @@ void seal_objects(const fb::Page& page, Bytes file) {
           bytes.insert(bytes.end(), stored.begin(), stored.end());
         }
     }
-    set(object, with_digest(object, object.size(), xxh3_128(bytes)));
+    set(object, with_digest(object, object.size(), codec::xxh3_128(bytes)));
   }
 }
 

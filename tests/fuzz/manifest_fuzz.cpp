@@ -34,9 +34,10 @@ void open_as_slot(Bytes bytes) {
   if (check_manifest_layout(trailer, file.size()).ok()) {
     const bool committed = trailer.kind == ManifestKind::kManifest;
     index = {copy_of(Bytes(file).first(trailer.index_size)), trailer.root_size};
-    trailer.root_digest = committed ? index.seal() : xxh3_128(index.bytes);
+    trailer.root_digest = committed ? index.seal() : codec::xxh3_128(index.bytes);
     if (!index.bytes.empty()) std::memcpy(file.data(), index.bytes.data(), index.bytes.size());
-    trailer.summary_digest = xxh3_128(Bytes(file).subspan(manifest_summary_offset(trailer), trailer.summary_size));
+    trailer.summary_digest =
+        codec::xxh3_128(Bytes(file).subspan(manifest_summary_offset(trailer), trailer.summary_size));
   }
   auto sealed = encode_manifest_trailer(trailer);
   std::memcpy(&file[end], sealed.data(), sealed.size());

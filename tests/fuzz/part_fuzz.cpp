@@ -30,7 +30,7 @@ std::vector<std::byte> part_of(Bytes bytes, bool sealed) {
   if (!index.bytes.empty()) std::memcpy(&file[kIndexAt], index.bytes.data(), index.bytes.size());
   if (!sealed) return file;
   std::memcpy(file.data(), "CKPTPART", 8);
-  put(file, 72, xxh3_64(Bytes(file).first(72)));
+  put(file, 72, codec::xxh3_64(Bytes(file).first(72)));
   Id save_id;
   std::memcpy(&save_id, &file[16], sizeof save_id);
   auto tail = encode_part_trailer({kIndexAt, index.bytes.size(), index.root_size, digest, save_id});

@@ -1,11 +1,11 @@
 // The bytes as the JSON of a state tree: either refused, or a sound tree whose own JSON gives the same tree again.
-#include "format/tree.h"
 #include "fuzz/harness.h"
+#include "tree/tree.h"
 
 namespace ckpt::fuzz {
 namespace {
 
-using namespace format;
+using namespace tree;
 
 void walk_tree(const Tree& tree) {
   for (uint32_t i = 0; i < tree.size(); i++) {
@@ -28,13 +28,13 @@ void walk_tree(const Tree& tree) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ckpt;
-  auto tree = format::parse_tree_json(as_text(fuzz::input(data, size)));
-  fuzz::must_blame_the_bytes(tree.status());
-  if (!tree.ok()) return 0;
-  fuzz::must(tree->complete());
-  fuzz::walk_tree(*tree);
-  const std::string json = format::tree_json(*tree);
-  auto again = format::parse_tree_json(json);
-  fuzz::must(again.ok() && again->size() == tree->size() && format::tree_json(*again) == json);
+  auto parsed = tree::parse_tree_json(as_text(fuzz::input(data, size)));
+  fuzz::must_blame_the_bytes(parsed.status());
+  if (!parsed.ok()) return 0;
+  fuzz::must(parsed->complete());
+  fuzz::walk_tree(*parsed);
+  const std::string json = tree::tree_json(*parsed);
+  auto again = tree::parse_tree_json(json);
+  fuzz::must(again.ok() && again->size() == parsed->size() && tree::tree_json(*again) == json);
   return 0;
 }

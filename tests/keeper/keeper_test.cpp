@@ -183,7 +183,7 @@ TEST(Keeper, APlanIsTextAndNothingElseIsAPlan) {
   EXPECT_EQ(plan.step, 7);
   EXPECT_TRUE(plan.kept);
   EXPECT_EQ(plan.options,
-            (format::StringMap{
+            (tree::StringMap{
                 {"on_existing", "replace"}, {"keep_last", "2"}, {"keep_every", "10"}, {"protect", "mine,step-5"}}));
   EXPECT_EQ(plan.attributes, (Attributes{{"trainer.best", "min loss"}, {"trainer.kept", "1"}}));
   for (const char* text : {"", "{}", "[]", "{\"label\": \"x\"}", "{\"step\": \"1\"}", "{\"label\": 1}"})
@@ -222,7 +222,7 @@ TEST(Keeper, OnlyDamageOfTheLatestIsPassedOver) {
   EXPECT_EQ(next.damage.message(), "a byte");
   EXPECT_EQ(keeper->search("latest").before, "") << "who asks again begins anew";
   ASSERT_TRUE(keeper->step(9, false, nullptr).ok());
-  EXPECT_EQ(keeper->read_plan(*keeper->plan(nullptr).take())->options, (format::StringMap{{"on_existing", "replace"}}));
+  EXPECT_EQ(keeper->read_plan(*keeper->plan(nullptr).take())->options, (tree::StringMap{{"on_existing", "replace"}}));
   EXPECT_EQ(keeper->search("step:9").before, "") << "another question begins anew";
   (void)keeper->found("step-9.1.1", "");
   EXPECT_EQ(keeper->pass_over(damage).code(), CKPT_CORRUPT);

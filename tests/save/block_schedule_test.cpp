@@ -14,7 +14,7 @@ using Needs = BlockSchedule::Needs;
 constexpr uint64_t kBuffer = 4096;
 
 StagingBuffers buffers_of(size_t count, size_t reserve = 0) {
-  auto memory = device::Mapping::make(count * kBuffer);
+  auto memory = Mapping::make(count * kBuffer);
   EXPECT_TRUE(memory.ok());
   return {memory.take(), kBuffer, {.all = count, .sure = count, .reserve = reserve}, false, [] { return uint64_t{0}; }};
 }

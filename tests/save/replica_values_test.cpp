@@ -6,14 +6,14 @@
 #include <numeric>
 #include <random>
 
-#include "format/checksum.h"
+#include "codec/checksum.h"
 
 namespace ckpt::save {
 namespace {
 
 constexpr uint64_t kPiece = 8 << 20;
 
-Digest digest_of_digests(std::vector<Digest> digests) { return format::xxh3_128(std::as_bytes(std::span(digests))); }
+Digest digest_of_digests(std::vector<Digest> digests) { return codec::xxh3_128(std::as_bytes(std::span(digests))); }
 
 class ReplicaValues : public ::testing::Test {
  protected:
@@ -55,9 +55,9 @@ TEST_F(ReplicaValues, AreDigestsOfDigestsOfPiecesAsTheFormatSays) {
   add("odd", CKPT_DTYPE(200, 24), {kPiece / 3 + 1});
   const uint64_t odd = kPiece / 3 * 3;
   EXPECT_EQ(digests(ReplicaCheck::kAll),
-            (std::vector{digest_of_digests({format::xxh3_128(bytes(0, 40))}),
-                         digest_of_digests({format::xxh3_128(bytes(0, kPiece)), format::xxh3_128(bytes(kPiece, 5))}),
-                         digest_of_digests({format::xxh3_128(bytes(0, odd)), format::xxh3_128(bytes(odd, 3))})}));
+            (std::vector{digest_of_digests({codec::xxh3_128(bytes(0, 40))}),
+                         digest_of_digests({codec::xxh3_128(bytes(0, kPiece)), codec::xxh3_128(bytes(kPiece, 5))}),
+                         digest_of_digests({codec::xxh3_128(bytes(0, odd)), codec::xxh3_128(bytes(odd, 3))})}));
 }
 
 TEST_F(ReplicaValues, OfASampleAreOfSixteenPlacesFromTheFirstToTheLastElement) {
@@ -65,10 +65,10 @@ TEST_F(ReplicaValues, OfASampleAreOfSixteenPlacesFromTheFirstToTheLastElement) {
   add("large", CKPT_DTYPE_F32, {100000});
   std::vector<Digest> places;
   const uint64_t last = (400000 - 4096) / 4;
-  for (uint64_t i = 0; i < 15; i++) places.push_back(format::xxh3_128(bytes(last / 15 * i * 4, 4096)));
-  places.push_back(format::xxh3_128(bytes(400000 - 4096, 4096)));
+  for (uint64_t i = 0; i < 15; i++) places.push_back(codec::xxh3_128(bytes(last / 15 * i * 4, 4096)));
+  places.push_back(codec::xxh3_128(bytes(400000 - 4096, 4096)));
   EXPECT_EQ(digests(ReplicaCheck::kSample),
-            (std::vector{digest_of_digests({format::xxh3_128(bytes(0, 65536))}), digest_of_digests(places)}));
+            (std::vector{digest_of_digests({codec::xxh3_128(bytes(0, 65536))}), digest_of_digests(places)}));
 }
 
 TEST_F(ReplicaValues, DoNotDependOnTheOrderOfMemoryOrOnThreads) {

@@ -80,7 +80,7 @@ Result<ExportPlan> plan_composer(const ExportRequest& request) {
   if (!ending)
     return Status(CKPT_INVALID, "export: a file of Composer's ends in one of " + known + ", found " + request.path)
         .with("found", request.path);
-  CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
+  CKPT_ASSIGN(const tree::Tree tree, request.reader.tree());
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.at));
   CKPT_ASSIGN(ExportFile file,
               pt_file_of(request, tree, root, {}, {.trusting = true, .at = ending->tar ? kTarBlock : 0}));

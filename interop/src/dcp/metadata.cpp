@@ -348,8 +348,8 @@ class MetadataParser {
   // A path that stays in the directory.
   Result<size_t> file_of(std::string_view path) {
     if (!path.empty() && path == last_path_) return last_file_;
-    bool plain = !path.empty() && path.size() <= kMaxName && path[0] != '/' && format::valid_utf8(path) &&
-                 std::ranges::none_of(path, format::is_control);
+    bool plain = !path.empty() && path.size() <= kMaxName && path[0] != '/' && valid_utf8(path) &&
+                 std::ranges::none_of(path, is_control);
     for (size_t at = 0; plain && at <= path.size();) {
       const size_t end = std::min(path.find('/', at), path.size());
       plain = path.substr(at, end - at) != "..";

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "base/parallel.h"
-#include "format/tree_merge.h"
 #include "interop/src/dcp/entry.h"
 #include "interop/src/dcp/format.h"
 #include "interop/src/dcp/metadata.h"
@@ -22,6 +21,7 @@
 #include "interop/src/unpacked.h"
 #include "plan/box.h"
 #include "plan/coverage.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
@@ -211,7 +211,7 @@ class CatalogueMaker {
     CKPT_TRY(read_metadata(files));
     CKPT_TRY(open_files());
     CKPT_ASSIGN(state_.tree,
-                dcp_tree(catalogue_.metadata, [&](const DcpItem& item, const std::string& at, format::Tree& tree) {
+                dcp_tree(catalogue_.metadata, [&](const DcpItem& item, const std::string& at, tree::Tree& tree) {
                   const Status status = check_item(item);
                   if (may_be_left_out(status.code())) return put_cannot(tree, status, status.message());
                   CKPT_TRY(status);
@@ -356,7 +356,7 @@ class CatalogueMaker {
     return {RegionKind::kBox, chunk.box, 0, 0};
   }
 
-  Status put_tensor(const DcpItem& item, const std::string& at, format::Tree& tree) {
+  Status put_tensor(const DcpItem& item, const std::string& at, tree::Tree& tree) {
     if (at.size() > kMaxName)
       return Status(CKPT_UNSUPPORTED, strformat("a tensor's path of {} bytes, at most {}", at.size(), kMaxName));
     CKPT_TRY(put_leaf(item, at, tree));
@@ -396,7 +396,7 @@ class CatalogueMaker {
     return Ok();
   }
 
-  static Status put_leaf(const DcpItem& item, const std::string& at, format::Tree& tree) {
+  static Status put_leaf(const DcpItem& item, const std::string& at, tree::Tree& tree) {
     if (!item.torch_dtype) return tree.add_tensor(at);
     CKPT_TRY(tree.begin(CKPT_NODE_RECORD, "torch.Tensor"));
     CKPT_TRY(tree.key("data"));
@@ -409,7 +409,7 @@ class CatalogueMaker {
   // ---- values ----
 
   // What ranks have of their own is kept for each.
-  Status put_value(const DcpItem& item, const std::string& at, format::Tree& tree) {
+  Status put_value(const DcpItem& item, const std::string& at, tree::Tree& tree) {
     std::vector<FileBytes> entries;
     bool alike = true;
     for (const DcpValue& value : item.values) {
@@ -419,16 +419,16 @@ class CatalogueMaker {
       entries.push_back(entry);
     }
     if (alike) return put_entry(item.values[0].place, entries[0], at, tree);
-    CKPT_TRY(tree.begin(CKPT_NODE_RECORD, format::kPerRankClass));
+    CKPT_TRY(tree.begin(CKPT_NODE_RECORD, tree::kPerRankClass));
     for (size_t i = 0; i < entries.size(); i++) {
-      const std::string key = format::per_rank_key(item.values[i].rank);
+      const std::string key = tree::per_rank_key(item.values[i].rank);
       CKPT_TRY(tree.key(key));
       CKPT_TRY(put_entry(item.values[i].place, entries[i], at + '/' + key, tree));
     }
     return tree.end();
   }
 
-  Status put_entry(const DcpPlace& place, const FileBytes& entry, const std::string& at, format::Tree& tree) {
+  Status put_entry(const DcpPlace& place, const FileBytes& entry, const std::string& at, tree::Tree& tree) {
     const std::string path = catalogue_.path_of(place) + strformat(" at {}", place.offset);
     Result<PtSource> parsed = PtSource::parse(path, entry, options_);
     if (!parsed.ok()) return put_cannot(tree, parsed.status(), parsed.status().message());
@@ -437,8 +437,8 @@ class CatalogueMaker {
     return put_tree(made, source, tree);
   }
 
-  Status put_tree(PtTree& made, const std::shared_ptr<const PtSource>& source, format::Tree& tree) {
-    CKPT_TRY(format::copy_node(made.tree, 0, tree));
+  Status put_tree(PtTree& made, const std::shared_ptr<const PtSource>& source, tree::Tree& tree) {
+    CKPT_TRY(tree::copy_node(made.tree, 0, tree));
     if (made.tensors.empty()) return Ok();
     // Storages of other entries have the same keys.
     for (NamedPtTensor& tensor : made.tensors)

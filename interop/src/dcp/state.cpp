@@ -6,7 +6,7 @@
 
 namespace ckpt::interop {
 
-using format::Tree;
+using tree::Tree;
 
 namespace {
 
@@ -79,7 +79,7 @@ class StateMaker {
     for (const uint32_t child : node.children) {
       const std::string& text = nodes_[child].key->text;
       CKPT_TRY(tree_.key(text));
-      CKPT_TRY(put(child, joined(at, format::path_segment(text))));
+      CKPT_TRY(put(child, joined(at, tree::path_segment(text))));
     }
     return tree_.end();
   }

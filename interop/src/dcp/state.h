@@ -4,15 +4,15 @@
 
 #include <functional>
 
-#include "format/tree.h"
 #include "interop/src/dcp/metadata.h"
+#include "tree/tree.h"
 
 namespace ckpt::interop {
 
 // `leaf` adds the value of an item, whose path in the tree is `at`, to the tree. FORMAT where paths contradict each
 // other.
-Result<format::Tree> dcp_tree(
+Result<tree::Tree> dcp_tree(
     const DcpMetadata& metadata,
-    const std::function<Status(const DcpItem& item, const std::string& at, format::Tree& tree)>& leaf);
+    const std::function<Status(const DcpItem& item, const std::string& at, tree::Tree& tree)>& leaf);
 
 }  // namespace ckpt::interop

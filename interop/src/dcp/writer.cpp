@@ -12,9 +12,9 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 namespace {
 

@@ -1,11 +1,11 @@
 #include "interop/src/deepspeed/builder.h"
 
-#include "format/tree_merge.h"
 #include "interop/src/json.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
+using tree::kNoNode;
 
 Status StateBuilder::put(ForeignTensor tensor) {
   if (tensor.name.size() > kMaxName)
@@ -49,7 +49,7 @@ Status StateBuilder::take(const DeepSpeedFile& file, size_t number, const std::s
 }
 
 Status StateBuilder::copy(const DeepSpeedFile& file, uint32_t number, const std::string& at, size_t cut) {
-  const format::TreeNode& node = file.tree()[number];
+  const tree::TreeNode& node = file.tree()[number];
   if (node.kind == CKPT_NODE_TENSOR) {
     const size_t tensor = file.tensor(number);
     if (tensor == SIZE_MAX) return file.wrong(number, "no such tensor");
@@ -57,7 +57,7 @@ Status StateBuilder::copy(const DeepSpeedFile& file, uint32_t number, const std:
     CKPT_TRY(tree.add_tensor(name));
     return take(file, tensor, name);
   }
-  if (!node.container()) return format::copy_node(file.tree(), number, tree);
+  if (!node.container()) return tree::copy_node(file.tree(), number, tree);
   CKPT_TRY(node.kind == CKPT_NODE_RECORD ? tree.begin(node.kind, node.text_view()) : tree.begin(node.kind));
   for (uint32_t child = file.tree().first_child(number); child != kNoNode; child = file.next(child))
     CKPT_TRY(copy_entry(file, child, at, cut));
@@ -65,7 +65,7 @@ Status StateBuilder::copy(const DeepSpeedFile& file, uint32_t number, const std:
 }
 
 Status StateBuilder::copy_entry(const DeepSpeedFile& file, uint32_t number, const std::string& at, size_t cut) {
-  const format::TreeNode& node = file.tree()[number];
+  const tree::TreeNode& node = file.tree()[number];
   if (node.key_kind == CKPT_KEY_INT)
     CKPT_TRY(tree.key(node.place));
   else if (node.key_kind != CKPT_KEY_NONE)

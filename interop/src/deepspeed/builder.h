@@ -13,7 +13,7 @@ class StateBuilder {
  public:
   explicit StateBuilder(ForeignCheckpoint& to) : to_(to) {}
 
-  format::Tree tree;
+  tree::Tree tree;
   // A tensor of its own, which the tree has here. UNSUPPORTED for a name that is too long, FORMAT for one that comes
   // twice.
   Status add(ForeignTensor tensor);
@@ -31,9 +31,7 @@ class StateBuilder {
   Status finish();
 
   // "model/hidden.weight"
-  static std::string joined(const std::string& at, std::string_view key) {
-    return at + '/' + format::path_segment(key);
-  }
+  static std::string joined(const std::string& at, std::string_view key) { return at + '/' + tree::path_segment(key); }
 
  private:
   Status put(ForeignTensor tensor);

@@ -13,7 +13,7 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
+using tree::kNoNode;
 
 namespace {
 
@@ -211,7 +211,7 @@ uint32_t DeepSpeedFile::first(uint32_t node) const {
 
 size_t DeepSpeedFile::tensor(uint32_t node) const {
   for (int depth = 0; depth < 3 && node != kNoNode; depth++) {
-    const format::TreeNode& found = tree_[node];
+    const tree::TreeNode& found = tree_[node];
     if (found.kind == CKPT_NODE_TENSOR) {
       const auto at = by_name_.find(std::string(found.text_view()));
       return at == by_name_.end() ? SIZE_MAX : at->second;

@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "format/tree.h"
 #include "interop/src/reader.h"
 #include "interop/src/seeded_hash.h"
+#include "tree/tree.h"
 
 namespace ckpt::interop {
 
@@ -33,7 +33,7 @@ class DeepSpeedFile {
                                     const std::vector<std::string>& beside = {});
 
   const std::string& path() const { return path_; }
-  const format::Tree& tree() const { return tree_; }
+  const tree::Tree& tree() const { return tree_; }
   const std::vector<ForeignTensor>& tensors() const { return tensors_; }
 
   // The node under a key of a dict (of an OrderedDict as well); kNoNode for none, and where `node` is no dict.
@@ -55,7 +55,7 @@ class DeepSpeedFile {
   uint32_t entries(uint32_t node) const;
 
   std::string path_;
-  format::Tree tree_;
+  tree::Tree tree_;
   std::vector<ForeignTensor> tensors_;
   std::unordered_map<std::string, size_t, SeededHash> by_name_;
 };

@@ -5,15 +5,15 @@
 #include <memory>
 #include <optional>
 
-#include "format/tree_merge.h"
 #include "interop/src/deepspeed/zero.h"
 #include "interop/src/json.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 namespace {
 
@@ -33,7 +33,7 @@ std::optional<Places> differing(const Tree& a, uint32_t at, const Tree& b, uint3
   const TreeNode &one = a[at], &two = b[other];
   if (one.kind != two.kind || one.child_count != two.child_count) return here;
   if (one.kind == CKPT_NODE_TENSOR) return std::nullopt;
-  if (!one.container()) return format::same_leaf(one, two) ? std::nullopt : std::optional(here);
+  if (!one.container()) return tree::same_leaf(one, two) ? std::nullopt : std::optional(here);
   if (one.text_view() != two.text_view()) return here;
   for (uint32_t child = a.first_child(at); child != kNoNode; child = a[child].next) {
     const bool by_text = a[child].key_kind == CKPT_KEY_TEXT;
@@ -49,7 +49,7 @@ std::string value_text(const Tree& tree, uint32_t node) {
   if (tree[node].kind == CKPT_NODE_TENSOR) return "a tensor";
   if (tree[node].container()) return strformat("{} entries", tree[node].child_count);
   Tree value;
-  return format::copy_node(tree, node, value).ok() ? format::tree_json(value) : "another value";
+  return tree::copy_node(tree, node, value).ok() ? tree::tree_json(value) : "another value";
 }
 
 // A number that is a tensor without dimensions; empty for dtypes that steps do not have.

@@ -7,7 +7,7 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
+using tree::kNoNode;
 
 Result<UniversalState> UniversalState::open(const std::string& directory, const ReadOptions& options,
                                             ForeignCheckpoint& to) {

@@ -7,7 +7,7 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
+using tree::kNoNode;
 
 namespace {
 
@@ -34,7 +34,7 @@ Result<std::vector<ZeroGroup>> zero_groups(const DeepSpeedFile& file, uint32_t p
     if (!file.is_dict(dict)) return file.wrong(dict, "expected a dict of shapes");
     ZeroGroup& group = groups.emplace_back();
     for (uint32_t child = file.first(dict); child != kNoNode; child = file.next(child)) {
-      const format::TreeNode& node = file.tree()[child];
+      const tree::TreeNode& node = file.tree()[child];
       if (node.key_kind != CKPT_KEY_TEXT) return file.wrong(child, "expected the name of a parameter");
       if (!names.insert(node.key_view()).second) return file.wrong(child, "it comes twice");
       ZeroParameter& parameter = group.emplace_back();
@@ -231,7 +231,7 @@ Status ZeroState::put_group(StateBuilder& to, size_t group) const {
 
 Status put_parameter_groups(StateBuilder& to, const DeepSpeedFile& file, uint32_t list,
                             const std::vector<ZeroGroup>& groups) {
-  const format::Tree& tree = file.tree();
+  const tree::Tree& tree = file.tree();
   CKPT_TRY(to.tree.begin(CKPT_NODE_LIST));
   size_t names = 0;  // each parameter is in one group
   for (const ZeroGroup& group : groups) names += group.size();

@@ -37,6 +37,6 @@ struct HfaiPlan {
 };
 
 // MISMATCH where the tree has no "model", or model and optimizer are not what hfai saves; FORMAT.
-Result<HfaiPlan> assign_hfai(const State& state, const format::Tree& tree, uint32_t parts, uint64_t large_bytes);
+Result<HfaiPlan> assign_hfai(const State& state, const tree::Tree& tree, uint32_t parts, uint64_t large_bytes);
 
 }  // namespace ckpt::interop

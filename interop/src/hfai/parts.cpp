@@ -8,8 +8,8 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
+using tree::kNoNode;
+using tree::Tree;
 
 namespace {
 
@@ -65,7 +65,7 @@ Status check_header(const HfaiPart& part, size_t count) {
                 std::to_string(tree[shards].integer));
 }
 
-bool is_list(const format::TreeNode& node) { return node.kind == CKPT_NODE_LIST || node.kind == CKPT_NODE_TUPLE; }
+bool is_list(const tree::TreeNode& node) { return node.kind == CKPT_NODE_LIST || node.kind == CKPT_NODE_TUPLE; }
 
 // [(whole, large), …]
 Result<std::vector<HfaiShare>> shares_of(const HfaiPart& part, const char* key) {

@@ -28,13 +28,13 @@ struct HfaiPart {
   uint32_t root = 0;  // DICT
   std::vector<HfaiShare> models, optimizers;
 
-  const format::Tree& tree() const { return content.tree; }
+  const tree::Tree& tree() const { return content.tree; }
   // CKPT_FORMAT at a place in this part.
   Status wrong(uint32_t node, const std::string& what) const;
 };
 
-// The DICT with the entries of a dict or an OrderedDict; format::kNoNode.
-uint32_t hfai_entries_of(const format::Tree& tree, uint32_t node);
+// The DICT with the entries of a dict or an OrderedDict; tree::kNoNode.
+uint32_t hfai_entries_of(const tree::Tree& tree, uint32_t node);
 
 // INCOMPLETE for a part that is missing, UNSUPPORTED for another version, MISMATCH where parts disagree, FORMAT; the
 // errors of opening a .pt. `files` gets the parts.

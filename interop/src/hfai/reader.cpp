@@ -15,9 +15,9 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 namespace {
 
@@ -290,7 +290,7 @@ class Merger {
   }
 
   static std::string segment_of(const TreeNode& node) {
-    return node.key_kind == CKPT_KEY_INT ? std::to_string(node.place) : format::path_segment(node.key_view());
+    return node.key_kind == CKPT_KEY_INT ? std::to_string(node.place) : tree::path_segment(node.key_view());
   }
 
   Result<std::vector<Large>> larges_of_model(size_t number) {
@@ -333,7 +333,7 @@ class Merger {
     const auto outer_text = value_text(at(outer)), inner_text = value_text(at(inner));
     if (!outer_text || !inner_text) return wrong(item, "expected a pair of text or integers as key");
     const auto segment = [](const TreeNode& node) {
-      return node.kind == CKPT_NODE_INT ? std::to_string(node.integer) : format::path_segment(node.text_view());
+      return node.kind == CKPT_NODE_INT ? std::to_string(node.integer) : tree::path_segment(node.text_view());
     };
     Large large{inner, outer, segment(at(outer)) + '/' + segment(at(inner)), {}};
     const std::string id = std::to_string(outer_text->size()) + ':' + *outer_text + *inner_text;

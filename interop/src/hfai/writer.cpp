@@ -10,8 +10,8 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
+using tree::kNoNode;
+using tree::Tree;
 
 namespace {
 

@@ -61,9 +61,9 @@ bool is_wrapped(std::string_view name);  // whether the key at its end has such 
 // By the name of each tensor of the tree: what it is called now; none where it is left out.
 using NewNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 // The tree with the tensors that are left, each beside those that it was beside.
-Result<format::Tree> changed_tree(const format::Tree& tree, const NewNames& names, const Selection& selection);
+Result<tree::Tree> changed_tree(const tree::Tree& tree, const NewNames& names, const Selection& selection);
 // Of the tensors below a place ("model/"; empty: of all) whose names are their paths in the tree: the keys that lead
 // from there to them, joined by dots.
-std::map<std::string, std::string> dotted_names(const format::Tree& tree, const std::string& below);
+std::map<std::string, std::string> dotted_names(const tree::Tree& tree, const std::string& below);
 
 }  // namespace ckpt::interop

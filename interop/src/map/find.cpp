@@ -4,8 +4,9 @@
 
 #include <cstdlib>
 
-#include "format/json_text.h"
+#include "base/text.h"
 #include "interop/src/input_file.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
@@ -67,8 +68,7 @@ Result<Mapping> find_mapping(const std::string& name) {
     }
   std::string searched;
   for (const std::string& folder : folders()) searched += (searched.empty() ? "" : ", ") + folder;
-  return Status(CKPT_NOT_FOUND,
-                "no mapping " + format::shown(name) + " in " + searched + "; a path has a '/' or ends in .json")
+  return Status(CKPT_NOT_FOUND, "no mapping " + shown(name) + " in " + searched + "; a path has a '/' or ends in .json")
       .with("found", name);
 }
 

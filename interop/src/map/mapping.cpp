@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "format/json_text.h"
+#include "base/text.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
 namespace {
 
-using format::shown;
 using Json = nlohmann::json;
 
 Status wrong_mapping(const std::string& what) { return Status(CKPT_INVALID, what); }
@@ -183,7 +183,7 @@ const char* one_way(const Rule& rule) {
 }  // namespace
 
 Result<Mapping> Mapping::parse(std::string_view text, const std::string& name) {
-  if (Status status = format::check_json(text, true); !status.ok())  // comments are taken
+  if (Status status = tree::check_json(text, true); !status.ok())  // comments are taken
     return wrong_mapping(name + ": " + status.message()).with("path", name);
   const Json json = Json::parse(text, nullptr, false, true);
   if (!json.is_object()) return wrong_mapping(name + ": not a JSON object").with("path", name);
@@ -267,7 +267,7 @@ static void flatten(const Json& object, const std::string& prefix, int depth, Va
 }
 
 Status Variables::use_config(std::string_view text, const std::string& name) {
-  CKPT_TRY(format::check_json(text).in(name).with("path", name));
+  CKPT_TRY(tree::check_json(text).in(name).with("path", name));
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return Status(CKPT_FORMAT, name + ": not a JSON object").with("path", name);
   flatten(json, {}, 0, &config_);

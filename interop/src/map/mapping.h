@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "base/types.h"
 #include "interop/src/map/pattern.h"
 #include "interop/src/map/view.h"

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "format/json_text.h"
+#include "base/text.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
@@ -19,7 +20,7 @@ bool is_word(std::string_view text) {
 }
 
 Status refuse_pattern(std::string_view pattern, const std::string& what) {
-  return Status(CKPT_INVALID, "pattern " + format::shown(pattern) + ": " + what).with("found", std::string(pattern));
+  return Status(CKPT_INVALID, "pattern " + shown(pattern) + ": " + what).with("found", std::string(pattern));
 }
 
 }  // namespace

@@ -4,15 +4,15 @@
 #include <map>
 #include <set>
 
-#include "format/tree_merge.h"
 #include "interop/src/json.h"
 #include "interop/src/map/change.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 namespace {
 
@@ -98,7 +98,7 @@ class TreeChanger {
     if (in_[parent].kind == CKPT_NODE_RECORD && is_silent(in_[parent], node.key_view())) return path;
     if (node.key_size > kMaxName) return std::string(kMaxName + 1, '~');  // what no path looks like
     const std::string segment =
-        node.key_kind == CKPT_KEY_TEXT ? format::path_segment(node.key_view()) : std::to_string(node.place);
+        node.key_kind == CKPT_KEY_TEXT ? tree::path_segment(node.key_view()) : std::to_string(node.place);
     return path.empty() ? segment : path + '/' + segment;
   }
 
@@ -168,7 +168,7 @@ class TreeChanger {
   Status put(uint32_t node, const std::string& path, const std::string* name) {
     const TreeNode& at = in_[node];
     if (at.container()) return put_container(node, path, name);
-    return at.kind == CKPT_NODE_TENSOR ? put_tensor(node, name) : format::copy_node(in_, node, out_);
+    return at.kind == CKPT_NODE_TENSOR ? put_tensor(node, name) : tree::copy_node(in_, node, out_);
   }
 
   Status put_tensor(uint32_t node, const std::string* name) {
@@ -324,7 +324,7 @@ class Unwrapper {
     // An optimizer's list of the names of its parameters.
     const auto text = node.kind == CKPT_NODE_TEXT ? texts_.find(node.text_view()) : texts_.end();
     if (text != texts_.end()) return out_.add_text(text->second);
-    if (!node.container()) return format::copy_node(in_, number, out_);
+    if (!node.container()) return tree::copy_node(in_, number, out_);
     CKPT_TRY(node.kind == CKPT_NODE_RECORD ? out_.begin(node.kind, node.text_view()) : out_.begin(node.kind));
     for (uint32_t child = in_.first_child(number); child != kNoNode; child = in_[child].next) {
       const TreeNode& below = in_[child];
@@ -334,8 +334,8 @@ class Unwrapper {
       if (below.key_kind == CKPT_KEY_TEXT) {
         const std::string_view name = key == keys_.end() ? below.key_view() : std::string_view(key->second);
         CKPT_TRY(out_.key(name));
-        old_segment = format::path_segment(below.key_view());
-        segment = format::path_segment(name);
+        old_segment = tree::path_segment(below.key_view());
+        segment = tree::path_segment(name);
       }
       const bool silent = node.kind == CKPT_NODE_RECORD && is_silent(node, below.key_view());
       CKPT_TRY(put(child, silent ? path : joined(path, old_segment), silent ? now : joined(now, segment)));
@@ -395,7 +395,7 @@ std::map<std::string, std::string> dotted_names(const Tree& tree, const std::str
       if (above.kind == CKPT_NODE_RECORD && is_silent(above, tree[node].key_view())) continue;
       size += tree[node].key_size;
       if (size > kMaxName) break;
-      segments.push_back(tree[node].key_kind == CKPT_KEY_TEXT ? format::path_segment(tree[node].key_view())
+      segments.push_back(tree[node].key_kind == CKPT_KEY_TEXT ? tree::path_segment(tree[node].key_view())
                                                               : std::to_string(tree[node].place));
     }
     if (size > kMaxName) continue;

@@ -4,7 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "format/json_text.h"
+#include "base/text.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
@@ -13,7 +14,7 @@ namespace {
 using Groups = Rearrange::Groups;
 
 Status wrong_rearrange(std::string_view text, const std::string& what) {
-  return Status(CKPT_INVALID, "rearrange " + format::shown(text) + ": " + what).with("found", std::string(text));
+  return Status(CKPT_INVALID, "rearrange " + shown(text) + ": " + what).with("found", std::string(text));
 }
 
 bool is_size_number(const std::string& word) { return word[0] >= '0' && word[0] <= '9'; }
@@ -42,7 +43,7 @@ Result<Groups> parse_side(std::string_view text, std::string_view all) {
     const size_t end = std::min(text.find_first_of(" ()", i), text.size());
     const std::string word(text.substr(i, end - i));
     if (!is_size_word(word) || word == "0")
-      return wrong_rearrange(all, "expected a word or a number, found " + format::shown(word));
+      return wrong_rearrange(all, "expected a word or a number, found " + shown(word));
     if (!open) groups.emplace_back();
     groups.back().push_back(word);
     i = end;

@@ -107,7 +107,7 @@ class NumpyReader {
       const Status status = tree_.key(key);
       if (!status.ok()) return Status(CKPT_FORMAT, status.message());
       CKPT_ASSIGN(const Bytes content, out_.files.place(places[i]));
-      CKPT_TRY(array(format::path_segment(key), content, places[i]));
+      CKPT_TRY(array(tree::path_segment(key), content, places[i]));
     }
     return tree_.end();
   }
@@ -189,7 +189,7 @@ class NumpyReader {
 
   const std::string& path_;
   ForeignCheckpoint out_;
-  format::Tree tree_;
+  tree::Tree tree_;
   size_t file_ = 0, unchecked_ = 0;
 };
 

@@ -1,10 +1,11 @@
 // Opcodes of PickleMachine that name, call and build.
 #include <algorithm>
 
-#include "format/json_text.h"
+#include "base/text.h"
 #include "format/names.h"
 #include "interop/src/pickle/machine.h"
 #include "interop/src/pickle/names.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
@@ -16,7 +17,7 @@ std::string refusal(const char* does, std::string_view name) {
 
 // "module name" is to be read back.
 bool is_name(std::string_view text) {
-  return !text.empty() && format::valid_utf8(text) &&
+  return !text.empty() && valid_utf8(text) &&
          std::none_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c <= ' ') || c == 0x7f; });
 }
 
@@ -27,7 +28,7 @@ Result<PickleRef> PickleMachine::name(std::string_view module, std::string_view 
   if (module.size() + name.size() > kMaxNameBytes)
     return Status(CKPT_FORMAT, strformat("a name of {} bytes", module.size() + name.size()));
   if (!is_name(module) || !is_name(name))
-    return Status(CKPT_FORMAT, "module " + format::shown(module) + ", name " + format::shown(name) + ": not a name");
+    return Status(CKPT_FORMAT, "module " + shown(module) + ", name " + shown(name) + ": not a name");
   std::string full = full_name(module, name);
   const auto known = names_.find(full);
   if (known != names_.end()) return known->second;
@@ -142,7 +143,7 @@ Status PickleMachine::op_build() {
 
 Status PickleMachine::op_persid() {
   CKPT_ASSIGN(const std::string_view line, in_.line());
-  if (!format::valid_utf8(line)) return Status(CKPT_FORMAT, "text that is not UTF-8");
+  if (!valid_utf8(line)) return Status(CKPT_FORMAT, "text that is not UTF-8");
   CKPT_ASSIGN(const PickleRef id, add_text(PickleKind::kText, line));
   return push(add_items(PickleKind::kPersistent, {&id, 1}));
 }

@@ -1,6 +1,7 @@
 // Opcodes of PickleMachine that hold a number or a string.
 #include <bit>
 
+#include "base/text.h"
 #include "format/names.h"
 #include "interop/src/pickle/machine.h"
 
@@ -66,7 +67,7 @@ Result<std::string_view> PickleMachine::counted(unsigned size, bool is_signed) {
 
 // Python 2 does not tell text from bytes. torch.load takes them for UTF-8, and fails where they are not.
 Result<PickleRef> PickleMachine::python2_string(std::string_view text) {
-  return add_text(format::valid_utf8(text) ? PickleKind::kText : PickleKind::kBytes, text);
+  return add_text(valid_utf8(text) ? PickleKind::kText : PickleKind::kBytes, text);
 }
 
 Status PickleMachine::op_string() {
@@ -83,7 +84,7 @@ Status PickleMachine::op_binstring() {
 
 // Python's text may hold lone surrogates, in three bytes each, for bytes that it could not decode.
 Result<PickleRef> PickleMachine::unicode(std::string_view text) {
-  if (format::valid_utf8(text)) return add_text(PickleKind::kText, text);
+  if (valid_utf8(text)) return add_text(PickleKind::kText, text);
   if (is_utf8_but_for_surrogates(text)) return add_text(PickleKind::kSurrogates, text);
   return Status(CKPT_FORMAT, "text that is not UTF-8");
 }

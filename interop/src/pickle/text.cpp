@@ -5,16 +5,17 @@
 #include <cstring>
 #include <vector>
 
-#include "format/json_text.h"
+#include "base/text.h"
 #include "format/names.h"
+#include "tree/json_text.h"
 
 namespace ckpt::interop {
 
 namespace {
 
 Status bad_number(const char* what, std::string_view text) {
-  return Status(CKPT_FORMAT, std::string("expected ") + what + ", found " + format::shown(text.substr(0, 40)))
-      .with("found", format::shown(text.substr(0, 40)));
+  return Status(CKPT_FORMAT, std::string("expected ") + what + ", found " + shown(text.substr(0, 40)))
+      .with("found", shown(text.substr(0, 40)));
 }
 
 Status too_long(const char* what, size_t limit, size_t found) {
@@ -207,7 +208,7 @@ bool is_utf8_but_for_surrogates(std::string_view text) {
   std::string whole(text);
   for (size_t i = 0; i + 2 < whole.size(); i++)
     if (whole[i] == '\xed' && (whole[i + 1] & 0xe0) == 0xa0) whole[i] = '\xee';  // a character of private use
-  return format::valid_utf8(whole);
+  return valid_utf8(whole);
 }
 
 std::optional<std::string> latin1_of(std::string_view text) {

@@ -11,8 +11,8 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::TreeNode;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
+using tree::kNoNode;
 
 struct PtEncoder::Row {
   std::string_view class_name;

@@ -7,7 +7,7 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
+using tree::kNoNode;
 
 namespace {
 

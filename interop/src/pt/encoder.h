@@ -34,13 +34,13 @@ struct PtEncoderOptions {
 };
 
 class PtEncoder {
-  using TreeNode = format::TreeNode;
+  using TreeNode = tree::TreeNode;
 
  public:
   using Keep = std::function<bool(uint32_t node)>;
 
   // All of these must outlive the encoder.
-  PtEncoder(const State& state, const format::Tree& tree, const PtEncoderOptions& options)
+  PtEncoder(const State& state, const tree::Tree& tree, const PtEncoderOptions& options)
       : state_(state), tree_(tree), options_(options), storages_(state) {}
 
   // The value of a node, without its key; of what is below it only what `keep` takes, where there is one.
@@ -122,7 +122,7 @@ class PtEncoder {
   Status numpy_dtype(uint16_t dtype);
 
   const State state_;
-  const format::Tree& tree_;
+  const tree::Tree& tree_;
   const PtEncoderOptions& options_;
   PickleWriter pickle_;
   PtStoragePlan storages_;

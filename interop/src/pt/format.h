@@ -36,7 +36,7 @@ struct PtFileOptions {
   uint64_t at = 0;
   std::function<bool(uint32_t node)> keep = {};  // which children of the node; all where it is empty
 };
-Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& tree, uint32_t node, std::string name,
+Result<ExportFile> pt_file_of(const ExportRequest& request, const tree::Tree& tree, uint32_t node, std::string name,
                               const PtFileOptions& options);
 
 // An archive of torch's zip form, from front to back: the pickle, its storages, the end.

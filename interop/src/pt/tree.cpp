@@ -168,7 +168,7 @@ Status TreeMaker::place(const Place& of) {
 // In the place of a value that failed: why, for whoever keeps it (reader.h). What was begun is ended, and has it
 // inside. Where containers are as deep as can be, it stands further out.
 Status TreeMaker::cannot(const Status& why, size_t nodes, size_t open) {
-  format::Tree& tree = out_.tree;
+  tree::Tree& tree = out_.tree;
   const std::string message = source_.path() + ": " + why.message();
   if (!spend(kNodesOfCannot, message.size()).ok()) return why;
   bool told = false;
@@ -279,7 +279,7 @@ Status TreeMaker::sequence(int kind, const std::span<const PickleRef> items) {
 Status TreeMaker::field(std::string_view key, const Body& body, bool silent) {
   CKPT_TRY(spend(0, key.size()));
   CKPT_TRY(out_.tree.key(key));
-  path_.push_back(silent ? std::string() : format::path_segment(key));
+  path_.push_back(silent ? std::string() : tree::path_segment(key));
   CKPT_TRY(body());
   path_.pop_back();
   return Ok();
@@ -345,7 +345,7 @@ Status TreeMaker::key_of(const PickleValue& key) {
     return out_.tree.key(key.integer);
   }
   CKPT_TRY(spend(0, key.text.size()));
-  path_.back() = format::path_segment(key.text);
+  path_.back() = tree::path_segment(key.text);
   return out_.tree.key(key.text);
 }
 

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/status.h"
-#include "format/tree.h"
 #include "interop/src/pt/sharing.h"
 #include "interop/src/pt/source.h"
+#include "tree/tree.h"
 
 namespace ckpt::interop {
 
 struct PtTree {
-  format::Tree tree;
+  tree::Tree tree;
   std::vector<NamedPtTensor> tensors;  // in the order of the tree; names are those of its leaves, each once
 };
 

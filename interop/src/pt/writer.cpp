@@ -61,7 +61,7 @@ ExportFile pt_file(std::string name, std::string pickle, const std::vector<PtSto
   return file;
 }
 
-Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& tree, uint32_t node, std::string name,
+Result<ExportFile> pt_file_of(const ExportRequest& request, const tree::Tree& tree, uint32_t node, std::string name,
                               const PtFileOptions& options) {
   const std::string& opaque = request.options.opaque;
   const PtEncoderOptions encoding{opaque == "dict", options.trusting || opaque == "keep", {}};
@@ -71,7 +71,7 @@ Result<ExportFile> pt_file_of(const ExportRequest& request, const format::Tree& 
 }
 
 Result<ExportPlan> plan_pt(const ExportRequest& request) {
-  CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
+  CKPT_ASSIGN(const tree::Tree tree, request.reader.tree());
   CKPT_ASSIGN(const uint32_t root, node_at(tree, request.options.at));
   CKPT_ASSIGN(ExportFile file, pt_file_of(request, tree, root, {}, {}));
   ExportPlan plan;

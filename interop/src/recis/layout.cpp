@@ -29,8 +29,8 @@ class RecisIndexEvents final : public JsonEvents {
   }
   Status key(std::string text) override {
     if (depth_ == 2) {
-      if (into_->size() == format::kMaxMapEntries)
-        return Status(CKPT_FORMAT, strformat("more than {} entries", format::kMaxMapEntries));
+      if (into_->size() == tree::kMaxMapEntries)
+        return Status(CKPT_FORMAT, strformat("more than {} entries", tree::kMaxMapEntries));
       into_->emplace_back(std::move(text), 0);
       return Ok();
     }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/parallel.h"
+#include "base/text.h"
 #include "format/names.h"
 #include "format/table.h"
 #include "interop/src/look.h"
@@ -206,7 +207,7 @@ class SparseReader {
       CKPT_ASSIGN(const Found found, take(block));
       ForeignTensor& tensor = content.tensors.emplace_back();
       const std::string key = block.name.substr(0, block.name.size() - 2);  // "^ "
-      tensor.name = format::path_segment(key);
+      tensor.name = tree::path_segment(key);
       tensor.dtype = found.found.dtype;
       tensor.shape = found.found.shape;
       tensor.pieces.push_back({{}, range_of(content, found), std::nullopt, 0});
@@ -218,7 +219,7 @@ class SparseReader {
   Status put_tables(ForeignCheckpoint& content, RecisIds* ids) {
     CKPT_TRY(begin_tree(content));
     for (const RecisTable& table : layout_.tables) {
-      const std::string name = format::path_segment(table.name);
+      const std::string name = tree::path_segment(table.name);
       Status status = put_table(content, table, name);
       if (!status.ok()) return std::move(status).in("table " + shown(table.name)).with("tensor", table.name);
       CKPT_TRY(put_leaf(content, table.name, name, true));

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "format/table.h"
-#include "format/tree_merge.h"
 #include "interop/src/json.h"
 #include "interop/src/outer_call.h"
 #include "interop/src/pt/format.h"
@@ -13,11 +12,12 @@
 #include "interop/src/recis/layout.h"
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/safetensors.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
+using tree::kNoNode;
+using tree::Tree;
 
 namespace {
 
@@ -313,10 +313,10 @@ class RecisPlan {
 
   // A file for each worker. What all have alike is each shard's.
   Status put_io_states(uint32_t node) {
-    const bool of_ranks = tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == format::kPerRankClass;
+    const bool of_ranks = tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == tree::kPerRankClass;
     const uint64_t workers = of_ranks ? tree_[node].child_count : shards_;
     for (uint32_t i = 0; i < workers; i++) {
-      const uint32_t state = of_ranks ? tree_.find(node, format::per_rank_key(i)) : node;
+      const uint32_t state = of_ranks ? tree_.find(node, tree::per_rank_key(i)) : node;
       if (state == kNoNode)
         return refuse(CKPT_MISMATCH, "io_state", strformat("expected {} workers, found none of number {}", workers, i));
       CKPT_TRY(put_pt(strformat("io_state_{}.pt", i), state, {}));
@@ -433,7 +433,7 @@ class PartsOfManager {
   bool is_record(uint32_t node, std::string_view name) const {
     return tree_[node].kind == CKPT_NODE_RECORD && tree_[node].text_view() == name;
   }
-  bool is_of_ranks(uint32_t node) const { return is_record(node, format::kPerRankClass); }
+  bool is_of_ranks(uint32_t node) const { return is_record(node, tree::kPerRankClass); }
   bool is_table(uint32_t node) const {
     return is_record(node, format::kTableClass) ||
            (tree_[node].kind == CKPT_NODE_TENSOR && tables_.contains(std::string(tree_[node].text_view())));
@@ -441,7 +441,7 @@ class PartsOfManager {
 
   Status put(uint32_t child) {
     CKPT_TRY(made_.key(tree_[child].key_view()));
-    return format::copy_node(tree_, child, made_);
+    return tree::copy_node(tree_, child, made_);
   }
   Status put_dict(const char* part, const std::vector<uint32_t>& children) {
     if (children.empty()) return Ok();
@@ -456,16 +456,16 @@ class PartsOfManager {
     uint32_t workers = 0;
     for (const uint32_t child : io_states_) workers = std::max(workers, tree_[child].child_count);
     CKPT_TRY(made_.key("io_state"));
-    CKPT_TRY(made_.begin(CKPT_NODE_RECORD, format::kPerRankClass));
+    CKPT_TRY(made_.begin(CKPT_NODE_RECORD, tree::kPerRankClass));
     for (uint32_t i = 0; i < workers; i++) {
-      const std::string worker = format::per_rank_key(i);
+      const std::string worker = tree::per_rank_key(i);
       CKPT_TRY(made_.key(worker));
       CKPT_TRY(made_.begin(CKPT_NODE_DICT));
       for (const uint32_t child : io_states_) {
         const uint32_t value = tree_.find(child, worker);
         if (value == kNoNode) continue;
         CKPT_TRY(made_.key(tree_[child].key_view()));
-        CKPT_TRY(format::copy_node(tree_, value, made_));
+        CKPT_TRY(tree::copy_node(tree_, value, made_));
       }
       CKPT_TRY(made_.end());
     }

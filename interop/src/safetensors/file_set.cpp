@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/text.h"
 #include "format/names.h"
 
 namespace ckpt::interop {
@@ -378,7 +379,7 @@ std::string make_index(std::string_view metadata, const StringMap& weight_map) {
 
 Status check_file_name(std::string_view name, const char* suffix) {
   const bool plain = name.find('/') == std::string_view::npos && !name.starts_with('.') && name.size() <= 255;
-  const bool text = format::valid_utf8(name) && std::none_of(name.begin(), name.end(), format::is_control);
+  const bool text = valid_utf8(name) && std::none_of(name.begin(), name.end(), is_control);
   if (plain && text && name.ends_with(suffix)) return Ok();
   return Status(CKPT_FORMAT, strformat("expected a plain *{} file name, found ", suffix) + shown(name))
       .with("found", std::string(name));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/text.h"
 #include "interop/src/input_file.h"
 #include "interop/src/look.h"
 #include "interop/src/safetensors/file_set.h"

@@ -17,6 +17,7 @@ constexpr DtypeRow kDtypes[] = {
 #define CKPT_DTYPE_ROW(constant, name, exponent, mantissa, bias, specials, torch, storage, safetensors, numpy) \
   {safetensors, CKPT_DTYPE_##constant},
 #include "base/dtypes.def"
+#include "base/text.h"
 #undef CKPT_DTYPE_ROW
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/text.h"
 #include "interop/src/map/change.h"
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/format.h"
@@ -307,7 +308,7 @@ Result<ExportFile> export_file(const From& from, const PlannedFile& planned) {
   return file;
 }
 
-Result<std::map<std::string, std::string>> safetensors_names(const State& state, const format::Tree& tree,
+Result<std::map<std::string, std::string>> safetensors_names(const State& state, const tree::Tree& tree,
                                                              const std::string& at) {
   const std::string prefix = at.empty() ? "" : at + '/';
   const std::map<std::string, std::string> dotted = dotted_names(tree, prefix);
@@ -334,7 +335,7 @@ Result<std::map<std::string, std::string>> safetensors_names(const State& state,
 }  // namespace
 
 Result<std::map<std::string, std::string>> safetensors_names(const State& state, const std::string& at) {
-  CKPT_ASSIGN(const format::Tree tree, state.tree());
+  CKPT_ASSIGN(const tree::Tree tree, state.tree());
   return safetensors_names(state, tree, at);
 }
 
@@ -351,7 +352,7 @@ Result<ExportPlan> plan_safetensors(const ExportRequest& request) {
   if (plan.is_directory) {
     CKPT_ASSIGN(given, index_in(request.options.config));
   }
-  CKPT_ASSIGN(const format::Tree tree, request.reader.tree());
+  CKPT_ASSIGN(const tree::Tree tree, request.reader.tree());
   CKPT_ASSIGN(auto own, safetensors_names(request.reader, tree, at));
   From from{request.reader, at.empty() ? "" : at + '/', std::move(own), {}, torch_marks(tree)};
   for (const auto& [name, of_state] : from.own) from.names[of_state] = name;

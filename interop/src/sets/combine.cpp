@@ -5,14 +5,14 @@
 #include <unordered_set>
 #include <utility>
 
-#include "format/tree_merge.h"
 #include "interop/src/json.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 namespace {
 
@@ -21,7 +21,7 @@ class Combiner {
   explicit Combiner(const char* format) { out_.format = format; }
 
   Status add(StatePart& part) {
-    const std::string place = part.key.empty() ? "" : format::path_segment(part.key);
+    const std::string place = part.key.empty() ? "" : tree::path_segment(part.key);
     before_ = 0;
     if (part.per_rank) return add_ranks(part, place);
     std::vector<Tree> trees;
@@ -30,7 +30,7 @@ class Combiner {
       trees.push_back(std::move(tree));
     }
     const uint32_t meant = trees.size() == 1 ? inside(trees[0], part.around) : 0;
-    if (meant != 0) before_ = format::path_segment(part.around).size() + 1;
+    if (meant != 0) before_ = tree::path_segment(part.around).size() + 1;
     for (ForeignCheckpoint& content : part.content) CKPT_TRY(take(content, place));
     if (trees.size() == 1 && !part.key.empty()) {
       CKPT_TRY(tree_.key(part.key));
@@ -63,9 +63,9 @@ class Combiner {
  private:
   Status add_ranks(StatePart& part, const std::string& place) {
     CKPT_TRY(tree_.key(part.key));
-    CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, format::kPerRankClass));
+    CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, tree::kPerRankClass));
     for (uint32_t rank = 0; rank < part.content.size(); rank++) {
-      const std::string key = format::per_rank_key(rank), at = place + '/' + key;
+      const std::string key = tree::per_rank_key(rank), at = place + '/' + key;
       CKPT_ASSIGN(const Tree tree, part.content[rank].take_tree());
       CKPT_TRY(take(part.content[rank], at));
       CKPT_TRY(tree_.key(key));
@@ -135,7 +135,7 @@ class Combiner {
   Status put(const Tree& tree, uint32_t number, const std::string& place) {
     const TreeNode& node = tree[number];
     if (node.kind == CKPT_NODE_TENSOR) return tree_.add_tensor(name_in(place, node.text_view()));
-    if (!node.container()) return format::copy_node(tree, number, tree_);
+    if (!node.container()) return tree::copy_node(tree, number, tree_);
     const Status begun =
         node.kind == CKPT_NODE_RECORD ? tree_.begin(node.kind, node.text_view()) : tree_.begin(node.kind);
     if (!begun.ok()) return Status(CKPT_FORMAT, begun.message());

@@ -74,7 +74,7 @@ Result<ExportPlan> plan_torchtune(const ExportRequest& request);
 
 // ---- shared ----
 // The node with the entries of a state that is a dict of parts; MISMATCH.
-Result<uint32_t> entries_of(const format::Tree& tree);
+Result<uint32_t> entries_of(const tree::Tree& tree);
 // Attributes that an import leaves for an export: the text of config.yaml; the paths of all files, as JSON; and of a
 // tensor which of the model's .pt files it was in.
 inline constexpr const char *kOlmoConfigAttr = "olmo.config", *kTorchtuneFilesAttr = "torchtune.files",
@@ -89,7 +89,7 @@ inline constexpr const char* kBinIndex = "pytorch_model.bin.index.json";
 bool reads_bin_index(const std::string& directory, const Folder& folder);
 // The value that a pickle holds, which must be plain: of other values a .pt tells more. `path` is for messages.
 // UNSUPPORTED.
-Status put_pickled(format::Tree& tree, const PickleDocument& pickle, const std::string& path);
+Status put_pickled(tree::Tree& tree, const PickleDocument& pickle, const std::string& path);
 // Of at most 1 MiB; FORMAT.
 Result<std::string> text_of_file(const std::string& path, const Folder& folder);
 // The weights in a directory, whatever they are called.

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <map>
 
-#include "format/tree.h"
 #include "interop/src/json.h"
 #include "interop/src/pt/format.h"
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/format.h"
 #include "interop/src/sets/format.h"
+#include "tree/tree.h"
 
 namespace ckpt::interop {
 
@@ -64,7 +64,7 @@ Result<std::vector<ForeignCheckpoint>> read_indexed(const std::string& path, con
   std::map<std::string, std::string_view> file_of;  // by the path that a key of a .pt becomes
   for (const auto& [tensor, name] : index.weight_map) {
     names.push_back(name);
-    file_of[format::path_segment(tensor)] = name;
+    file_of[tree::path_segment(tensor)] = name;
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -101,7 +101,7 @@ Status read_if_there(const std::string& directory, const std::vector<std::string
 Result<StatePart> text_part(const std::string& key, const std::string& path, const ReadOptions& options) {
   CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostText, options.folder));
   StatePart part{key, {}};
-  format::Tree& tree = part.content.emplace_back().tree.emplace();
+  tree::Tree& tree = part.content.emplace_back().tree.emplace();
   if (const Status status = tree.add_text(as_text(file.addresses())); !status.ok())
     return Status(CKPT_FORMAT, path + ": " + status.message()).with("path", path);
   return part;

@@ -17,12 +17,12 @@ bool is_lightning(const Candidate& candidate) {
 static bool fit(const ForeignCheckpoint& state, const ForeignCheckpoint& rest) {
   if (!state.tree || !rest.tree || (*state.tree)[0].kind != CKPT_NODE_DICT || (*rest.tree)[0].kind != CKPT_NODE_DICT)
     return false;
-  const format::Tree& tree = *rest.tree;
-  for (uint32_t child = tree.first_child(0); child != format::kNoNode; child = tree[child].next) {
+  const tree::Tree& tree = *rest.tree;
+  for (uint32_t child = tree.first_child(0); child != tree::kNoNode; child = tree[child].next) {
     const bool is_text = tree[child].key_kind == CKPT_KEY_TEXT;
     const uint32_t same =
         is_text ? state.tree->find(0, tree[child].key_view()) : state.tree->find(0, tree[child].place);
-    if (same != format::kNoNode) return false;
+    if (same != tree::kNoNode) return false;
   }
   return true;
 }

@@ -61,7 +61,7 @@ class Joiner {
   Status take_tree() {
     std::map<std::string, TorchMarks> first;
     for (ForeignCheckpoint& file : files_) {
-      CKPT_ASSIGN(format::Tree tree, file.take_tree());
+      CKPT_ASSIGN(tree::Tree tree, file.take_tree());
       std::map<std::string, TorchMarks> marks = torch_marks(tree);
       if (!out_.tree) {
         out_.tree = std::move(tree);

@@ -5,12 +5,12 @@
 #include <deque>
 #include <map>
 
-#include "format/base64.h"
 #include "format/names.h"
 #include "interop/src/json.h"
 #include "interop/src/pickle/pickle.h"
 #include "interop/src/safetensors/format.h"
 #include "interop/src/sets/format.h"
+#include "tree/base64.h"
 
 namespace ckpt::interop {
 
@@ -26,7 +26,7 @@ bool has_file(const std::vector<std::string>& names, std::string_view name) {
 constexpr size_t kMaxNodes = 10'000'000;  // what shared values may grow to
 
 // Plain values only: of others a .pt tells more.
-Status put_value(format::Tree& tree, const PickleDocument& pickle, PickleRef ref, const std::string& path, int depth) {
+Status put_value(tree::Tree& tree, const PickleDocument& pickle, PickleRef ref, const std::string& path, int depth) {
   const PickleValue& value = pickle[ref];
   if (depth == kMaxDepth || tree.size() > kMaxNodes) return Status(CKPT_UNSUPPORTED, path + ": a value too large");
   switch (value.kind) {
@@ -80,7 +80,7 @@ class KeyedState {
     }
     content_.tensors = std::move(tensors);
     std::erase_if(content_.attributes, [](const auto& row) { return row.first.starts_with("safetensors."); });
-    format::Tree& tree = content_.tree.emplace();
+    tree::Tree& tree = content_.tree.emplace();
     const Status status = put(tree, 0);
     return status.code() == CKPT_INVALID ? Status(CKPT_FORMAT, path_ + ": " + status.message()) : status;
   }
@@ -102,7 +102,7 @@ class KeyedState {
     std::string text = tensor.name;
     std::replace(text.begin(), text.end(), '-', '+');
     std::replace(text.begin(), text.end(), '_', '/');
-    const std::optional<std::string> bytes = format::parse_base64(text);
+    const std::optional<std::string> bytes = tree::parse_base64(text);
     if (!bytes) return refuse(tensor.name);
     texts_.push_back(*bytes);
     CKPT_ASSIGN(PickleDocument parsed, parse_pickle(as_bytes(texts_.back()), "a name"));
@@ -118,7 +118,7 @@ class KeyedState {
       const PickleValue& key = name[ref];
       if (key.kind != PickleKind::kText && key.kind != PickleKind::kInt) return refuse(tensor.name);
       const std::string segment =
-          key.kind == PickleKind::kText ? format::path_segment(key.text) : std::to_string(key.integer);
+          key.kind == PickleKind::kText ? tree::path_segment(key.text) : std::to_string(key.integer);
       path += (path.empty() ? "" : "/") + segment;
       const auto [found, is_new] = nodes_[at].by_key.try_emplace(segment, nodes_.size());
       if (is_new) {
@@ -141,7 +141,7 @@ class KeyedState {
     return Ok();
   }
 
-  Status put(format::Tree& tree, size_t number) const {
+  Status put(tree::Tree& tree, size_t number) const {
     const Node& node = nodes_[number];
     if (!node.tensor.empty() && !node.children.empty()) return Status(CKPT_FORMAT, "a tensor that is a dict, too");
     if (node.value && !node.children.empty()) return Status(CKPT_FORMAT, "a value that is a dict, too");
@@ -171,13 +171,13 @@ std::string file_of_part(const std::vector<std::string>& names, const std::strin
 
 }  // namespace
 
-Status put_pickled(format::Tree& tree, const PickleDocument& pickle, const std::string& path) {
+Status put_pickled(tree::Tree& tree, const PickleDocument& pickle, const std::string& path) {
   return put_value(tree, pickle, pickle.root(), path, 0);
 }
 
 Result<std::string> text_of_file(const std::string& path, const Folder& folder) {
   CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostConfig, folder));
-  if (!format::valid_utf8(as_text(file.addresses())))
+  if (!valid_utf8(as_text(file.addresses())))
     return Status(CKPT_FORMAT, path + ": expected a text in UTF-8").with("path", path);
   return std::string(as_text(file.addresses()));
 }

@@ -2,7 +2,6 @@
 // tensor's name is the base64 of a pickle of (keys, is_pickled), and what is no tensor is a u8 tensor of its pickle.
 #include <algorithm>
 
-#include "format/base64.h"
 #include "interop/src/json.h"
 #include "interop/src/pickle/pickle.h"
 #include "interop/src/pt/encoder.h"
@@ -10,11 +9,12 @@
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/safetensors.h"
 #include "interop/src/sets/format.h"
+#include "tree/base64.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
+using tree::kNoNode;
+using tree::Tree;
 
 namespace {
 
@@ -104,7 +104,7 @@ class KeyedFile {
     pickle.boolean(is_pickled);
     pickle.tuple2();
     std::string name;
-    format::append_base64(as_bytes(pickle.finish()), &name);
+    tree::append_base64(as_bytes(pickle.finish()), &name);
     std::replace(name.begin(), name.end(), '+', '-');
     std::replace(name.begin(), name.end(), '/', '_');
     return name;

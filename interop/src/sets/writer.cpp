@@ -10,8 +10,8 @@
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
+using tree::kNoNode;
+using tree::Tree;
 
 Result<uint32_t> entries_of(const Tree& tree) {
   if (tree[0].kind == CKPT_NODE_DICT) return 0U;
@@ -151,7 +151,7 @@ class TorchtunePlan {
 
   // Which file of the model a tensor was in. What was in none is in the first.
   size_t file_of(uint32_t node) const {
-    const format::TreeNode& found = tree_[node];
+    const tree::TreeNode& found = tree_[node];
     if (found.kind != CKPT_NODE_TENSOR) return 0;
     const auto text = request_.reader.tensor_attr(std::string(found.text_view()), kModelFileAttr);
     for (size_t i = 0; text && i < files_.models.size(); i++)

@@ -6,16 +6,16 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "format/tree_merge.h"
 #include "interop/src/json.h"
 #include "interop/src/pieces.h"
 #include "interop/src/pt/sharing.h"
+#include "tree/merge.h"
 
 namespace ckpt::interop {
 
-using format::kNoNode;
-using format::Tree;
-using format::TreeNode;
+using tree::kNoNode;
+using tree::Tree;
+using tree::TreeNode;
 
 namespace {
 
@@ -106,7 +106,7 @@ class RankMerger {
       if (at(member).kind != first.kind || at(member).child_count != first.child_count) return false;
     if (first.kind == CKPT_NODE_TENSOR) return same_tensors(members);
     for (const Member& member : members)
-      if (first.container() ? at(member).text_view() != first.text_view() : !format::same_leaf(first, at(member)))
+      if (first.container() ? at(member).text_view() != first.text_view() : !tree::same_leaf(first, at(member)))
         return false;
     if (!first.container()) return true;
     Members children = members;
@@ -245,13 +245,13 @@ class RankMerger {
   }
 
   Status put_own(const Members& members) {
-    CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, format::kPerRankClass));
+    CKPT_TRY(tree_.begin(CKPT_NODE_RECORD, tree::kPerRankClass));
     own_ = tree(members[0]).path_of(members[0].node);
     own_text_ += own_.size();
     if (own_text_ > kMostOwnText)
       return Status(CKPT_UNSUPPORTED, directory_ + ": the keys of what is each rank's own are too long");
     for (const Member& member : members) {
-      const std::string key = format::per_rank_key(ranks_[member.file].rank);
+      const std::string key = tree::per_rank_key(ranks_[member.file].rank);
       CKPT_TRY(tree_.key(key));
       CKPT_TRY(copy(member, key));
     }
@@ -273,7 +273,7 @@ class RankMerger {
   Status put_scalar(const Member& member) {
     const TreeNode& node = at(member);
     if (node.kind != CKPT_NODE_TEXT || merging_.drop_text.empty())
-      return format::copy_node(tree(member), member.node, tree_);
+      return tree::copy_node(tree(member), member.node, tree_);
     std::string text(node.text_view());
     for (size_t found = text.find(merging_.drop_text); found != text.npos; found = text.find(merging_.drop_text, found))
       text.erase(found, merging_.drop_text.size());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "base/text.h"
 #include "format/names.h"
 #include "interop/src/pieces.h"
 #include "interop/src/safetensors/safetensors.h"
@@ -35,7 +36,7 @@ class CoreReader {
   Result<ForeignCheckpoint> run() {
     const std::string path = folder_ + "/metadata.json";
     CKPT_ASSIGN(const InputFile file, InputFile::open_whole(path, kMostMetadata, options_.folder));
-    if (Status status = format::check_json(as_text(file.addresses())); !status.ok())
+    if (Status status = tree::check_json(as_text(file.addresses())); !status.ok())
       return wrong(CKPT_FORMAT, "", "metadata.json: " + status.message());
     const Json json = Json::parse(as_text(file.addresses()), nullptr, false);
     if (!json.is_object() || !json.contains("tensors") || !json["tensors"].is_object())
@@ -177,11 +178,11 @@ class CoreReader {
 };
 
 Status name_model(ForeignCheckpoint& model) {
-  format::Tree& tree = model.tree.emplace();
+  tree::Tree& tree = model.tree.emplace();
   CKPT_TRY(tree.begin(CKPT_NODE_DICT));
   for (ForeignTensor& tensor : model.tensors) {
     CKPT_TRY(tree.key(tensor.name));
-    tensor.name = format::path_segment(tensor.name);
+    tensor.name = tree::path_segment(tensor.name);
     CKPT_TRY(tree.add_tensor(tensor.name));
   }
   return tree.end();
@@ -207,7 +208,7 @@ class CoreOptimizer {
       else if (name != "state_keys" && name != "num_param_groups")
         return refuse(name, "expected a name of an optimizer's state");
     }
-    format::Tree& tree = state_.tree.emplace();
+    tree::Tree& tree = state_.tree.emplace();
     CKPT_TRY(tree.begin(CKPT_NODE_DICT));
     CKPT_TRY(tree.key("state"));
     CKPT_TRY(tree.begin(CKPT_NODE_DICT));
@@ -216,7 +217,7 @@ class CoreOptimizer {
       CKPT_TRY(tree.begin(CKPT_NODE_DICT));
       for (const auto& [key, i] : keys) {
         CKPT_TRY(tree.key(key));
-        std::string name = "state/" + format::path_segment(parameter) + '/' + format::path_segment(key);
+        std::string name = "state/" + tree::path_segment(parameter) + '/' + tree::path_segment(key);
         CKPT_TRY(tree.add_tensor(name));
         state_.tensors[i].name = std::move(name);
       }
@@ -238,7 +239,7 @@ class CoreOptimizer {
         .with("tensor", name);
   }
 
-  Status put_group(const ForeignTensor& tensor, format::Tree& tree) {
+  Status put_group(const ForeignTensor& tensor, tree::Tree& tree) {
     if (!tensor.whole() || tensor.dtype != CKPT_DTYPE_U8) return refuse(tensor.name, "expected a pickle in one file");
     CKPT_ASSIGN(const Bytes bytes, state_.files.bytes(tensor.whole()->bytes));
     CKPT_ASSIGN(const PickleDocument pickle, parse_pickle(bytes, folder_ + ": " + tensor.name));

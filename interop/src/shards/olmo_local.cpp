@@ -90,7 +90,7 @@ class LocalModel {
     for (size_t i = 0; i < names.size(); i++) {
       CKPT_ASSIGN(const std::string name, text_of(names[i], "in _fqns"));
       CKPT_ASSIGN(ranges[i].shape, extents_of(pickle_, shapes[i], "_shapes"));
-      if (!format::valid_utf8(name) || name.size() > kMaxName / 2) return expected("names of parameters");
+      if (!valid_utf8(name) || name.size() > kMaxName / 2) return expected("names of parameters");
       CKPT_ASSIGN(const size_t tensor, joiner_.tensor(prefix + name, data.dtype, ranges[i].shape, file_));
       if (places[i] > data.shape[0] || ranges[i].count > data.shape[0] - places[i])
         return Status(CKPT_FORMAT, strformat("{}: elements {} of {} in a flat parameter of {}", shown(prefix + name),
@@ -151,19 +151,19 @@ class LocalModel {
 };
 
 // The names that an optimizer's param_groups give its numbers.
-Result<std::map<std::string, std::string>> names_by_id(const format::Tree& tree) {
+Result<std::map<std::string, std::string>> names_by_id(const tree::Tree& tree) {
   std::map<std::string, std::string> names;
-  const uint32_t groups = tree[0].kind == CKPT_NODE_DICT ? tree.find(0, "param_groups") : format::kNoNode;
-  if (groups == format::kNoNode || tree[groups].kind != CKPT_NODE_LIST)
+  const uint32_t groups = tree[0].kind == CKPT_NODE_DICT ? tree.find(0, "param_groups") : tree::kNoNode;
+  if (groups == tree::kNoNode || tree[groups].kind != CKPT_NODE_LIST)
     return Status(CKPT_FORMAT, "expected an optimizer with a list param_groups");
-  for (uint32_t group = tree.first_child(groups); group != format::kNoNode; group = tree[group].next) {
+  for (uint32_t group = tree.first_child(groups); group != tree::kNoNode; group = tree[group].next) {
     const bool dict = tree[group].kind == CKPT_NODE_DICT;
-    const uint32_t ids = dict ? tree.find(group, "params") : format::kNoNode;
-    const uint32_t texts = dict ? tree.find(group, "param_names") : format::kNoNode;
-    if (ids == format::kNoNode || texts == format::kNoNode || tree[ids].child_count != tree[texts].child_count)
+    const uint32_t ids = dict ? tree.find(group, "params") : tree::kNoNode;
+    const uint32_t texts = dict ? tree.find(group, "param_names") : tree::kNoNode;
+    if (ids == tree::kNoNode || texts == tree::kNoNode || tree[ids].child_count != tree[texts].child_count)
       return Status(CKPT_UNSUPPORTED, "a group of parameters whose names are not said (param_names)");
     uint32_t text = tree.first_child(texts);
-    for (uint32_t id = tree.first_child(ids); id != format::kNoNode; id = tree[id].next, text = tree[text].next)
+    for (uint32_t id = tree.first_child(ids); id != tree::kNoNode; id = tree[id].next, text = tree[text].next)
       if (tree[id].kind == CKPT_NODE_INT && tree[text].kind == CKPT_NODE_TEXT)
         names[std::to_string(tree[id].integer)] = without_wrappers(tree[text].text_view());
   }
@@ -239,12 +239,12 @@ Result<ForeignCheckpoint> read_model(const std::string& folder, const std::vecto
     model.keep.push_back(source);
   }
   CKPT_ASSIGN(model.tensors, std::move(joiner).finish(model.files));
-  format::Tree& tree = model.tree.emplace();
+  tree::Tree& tree = model.tree.emplace();
   CKPT_TRY(tree.begin(CKPT_NODE_DICT));
   for (ForeignTensor& tensor : model.tensors) {
     const Status key = tree.key(tensor.name);
     if (!key.ok()) return Status(CKPT_FORMAT, folder + ": " + key.message());
-    tensor.name = format::path_segment(tensor.name);
+    tensor.name = tree::path_segment(tensor.name);
     CKPT_TRY(tree.add_tensor(tensor.name));
   }
   CKPT_TRY(tree.end());

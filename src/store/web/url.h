@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "base/text.h"
 
 namespace ckpt::store::web {
 
