@@ -11,7 +11,7 @@ using namespace ckpt::api;
 using checkpoint::Checkpoint;
 
 static Status no_such(const char* what, const char* name) {
-  return Status(CKPT_NOT_FOUND, strformat("{} \"{}\": not in the checkpoint", what, name)).with("tensor", name);
+  return error_about(CKPT_NOT_FOUND, name, strformat("{} \"{}\": not in the checkpoint", what, name));
 }
 
 ckpt_status ckpt_reader_open(ckpt_reader** out, const ckpt_store* store, const char* selector,

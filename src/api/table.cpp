@@ -230,8 +230,8 @@ ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64
       if (!columns[i]) return null_status("a column's name");
       const load::Table::Column* column = table.find(columns[i]);
       if (!column)
-        return Status(CKPT_NOT_FOUND, strformat("table {} has no column {}", quoted(table.name), quoted(columns[i])))
-            .with("tensor", std::string(table.name));
+        return error_about(CKPT_NOT_FOUND, table.name,
+                           strformat("table {} has no column {}", quoted(table.name), quoted(columns[i])));
       CKPT_TRY(check_room(column->tensor.name(), data[i], data_bytes[i], found.rows, column->row_bytes));
       request.columns.emplace_back(column, static_cast<std::byte*>(data[i]));
     }

@@ -103,6 +103,10 @@ static ckpt_status code_of_errno(int error) {
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
+Status error_about(ckpt_status code, std::string_view name, std::string text) {
+  return Status(code, std::move(text)).with("tensor", std::string(name));
+}
+
 Status tensor_error(ckpt_status code, std::string_view name, std::string text) {
   return of_tensor(Status(code, std::move(text)), name);
 }

@@ -75,7 +75,9 @@ const char* status_name(ckpt_status status);
 // "name" in quotation marks, for messages. Marked cold, since only errors need it.
 [[gnu::cold]] std::string quoted(std::string_view name);
 
-// An error about a tensor, with its name in the text and as the fact "tensor".
+// An error about a tensor, object, alias or table, whose name is in the text and becomes the fact "tensor".
+[[gnu::cold]] Status error_about(ckpt_status code, std::string_view name, std::string text);
+// One about a tensor, whose name is put before the text.
 [[gnu::cold]] Status tensor_error(ckpt_status code, std::string_view name, std::string text);
 // The same of an error that does not say yet which tensor it is about.
 [[gnu::cold]] Status of_tensor(Status status, std::string_view name);

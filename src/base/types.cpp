@@ -57,12 +57,6 @@ static constexpr DtypeName kDtypes[] = {
 #undef CKPT_DTYPE_ROW
 };
 
-bool dtype_known(uint16_t dtype) {
-  for (const auto& row : kDtypes)
-    if (row.dtype == dtype) return true;
-  return false;
-}
-
 const char* dtype_name(uint16_t dtype) {
   for (const auto& row : kDtypes)
     if (row.dtype == dtype) return row.name;

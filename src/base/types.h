@@ -54,7 +54,6 @@ inline bool mul_overflows(uint64_t a, uint64_t b, uint64_t* product) { return __
 
 // ---- dtypes: DLPack code * 256 + bits ----
 inline constexpr int dtype_bits(uint16_t dtype) { return dtype & 0xff; }
-bool dtype_known(uint16_t dtype);
 const char* dtype_name(uint16_t dtype);     // "dtype" for unknown codes
 int32_t dtype_find(std::string_view name);  // -1 if unknown
 // The element width that a filter should use: 1, 2, 4 or 8 bytes (a complex counts as its components).

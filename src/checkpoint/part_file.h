@@ -17,7 +17,6 @@ struct PartFile {
   format::PartTrailer trailer;
   std::unique_ptr<IndexFile> index;  // all of it is read
   const format::Summary& summary() const { return index->root().summary; }
-  uint64_t index_end() const { return trailer.index_offset + trailer.index_size; }
 };
 
 // Opens PART_`number` of a directory and checks everything but its data. NOT_FOUND, or another error that names the

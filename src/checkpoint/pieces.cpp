@@ -99,10 +99,7 @@ class Collector {
   Status collect_rows_of(uint32_t part, uint64_t* first);
   Status check_list() const;
   Status check_cover(std::span<const Piece> pieces, uint64_t elements) const;
-  Status wrong(std::string what) const {
-    return Status(CKPT_FORMAT, "tensor " + quoted(tensor_.name()) + ": " + std::move(what))
-        .with("tensor", std::string(tensor_.name()));
-  }
+  Status wrong(std::string what) const { return tensor_error(CKPT_FORMAT, tensor_.name(), std::move(what)); }
 
   const Checkpoint& checkpoint_;
   const TensorRef tensor_;
@@ -350,9 +347,9 @@ Result<ObjectRef> Checkpoint::object_in(uint32_t number, std::string_view name, 
   if (!page.ok()) return at_part(std::move(page).status(), number);
   const fb::Object* object = (*page)->find_object(name);
   if (object && object->scope() == scope && object->placement() != 2) return ObjectRef{number, *page, object};
-  return at_manifest(Status(CKPT_FORMAT, strformat("object {} is not in {} as the manifest says", quoted(name),
-                                                   format::part_name(number)))
-                         .with("tensor", std::string(name)));
+  return at_manifest(
+      error_about(CKPT_FORMAT, name,
+                  strformat("object {} is not in {} as the manifest says", quoted(name), format::part_name(number))));
 }
 
 Result<ObjectRef> Checkpoint::find_object(std::string_view name, uint32_t rank) const {

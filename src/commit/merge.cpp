@@ -9,9 +9,9 @@ namespace ckpt::commit {
 
 Status disagree(const char* what, std::string_view name, uint32_t rank, uint32_t other, std::string expected,
                 std::string found) {
-  return Status(CKPT_MISMATCH,
-                strformat("{} {}: rank {} has {}, rank {} has {}", what, quoted(name), rank, expected, other, found))
-      .with("tensor", std::string(name))
+  return error_about(
+             CKPT_MISMATCH, name,
+             strformat("{} {}: rank {} has {}, rank {} has {}", what, quoted(name), rank, expected, other, found))
       .with("ranks", strformat("{}, {}", rank, other))
       .with("expected", std::move(expected))
       .with("found", std::move(found));
@@ -106,8 +106,8 @@ static void add_parts(std::span<const Gathered* const> groups, format::IndexBuil
 // ---- into a manifest ----
 
 static Status bad_alias(const AliasEntry& alias, std::string why, ckpt_status code = CKPT_MISMATCH) {
-  return Status(code, strformat("alias {} of rank {}: ", quoted(alias.name), alias.rank) + std::move(why))
-      .with("tensor", std::string(alias.name))
+  return error_about(code, alias.name,
+                     strformat("alias {} of rank {}: ", quoted(alias.name), alias.rank) + std::move(why))
       .with("ranks", std::to_string(alias.rank));
 }
 
@@ -140,9 +140,9 @@ static Status add_object(const ObjectEntry& object, std::span<const Holder> hold
                          std::vector<HeldTree>* trees) {
   const bool shared = object.scope == CKPT_OBJECT_SHARED;
   if (shared && object.rank != 0)
-    return Status(CKPT_MISMATCH,
-                  strformat("shared object {}: rank {} added it, rank 0 did not", quoted(object.name), object.rank))
-        .with("tensor", std::string(object.name))
+    return error_about(
+               CKPT_MISMATCH, object.name,
+               strformat("shared object {}: rank {} added it, rank 0 did not", quoted(object.name), object.rank))
         .with("ranks", strformat("0, {}", object.rank));
   builder.summary.object_count += holders.size();  // one of each rank counts once for each
   std::vector<uint32_t> parts;

@@ -55,13 +55,11 @@ static std::vector<Said> said_by(const Member& member, const PartFolder& folder)
 }
 
 static Status other_values(const Said& a, const Said& b, const std::string& ranks) {
-  return Status(
-             CKPT_MISMATCH,
-             strformat("tensor {}: its values differ between ranks {}; replicas must be equal (option replicas=rank0 "
-                       "stores those of the first rank that holds it; what is each rank's own is a region of a "
-                       "larger tensor, or given replica_count 1 and a name of its own)",
-                       quoted(a.name), ranks))
-      .with("tensor", a.name)
+  return tensor_error(CKPT_MISMATCH, a.name,
+                      strformat("its values differ between ranks {}; replicas must be equal (option replicas=rank0 "
+                                "stores those of the first rank that holds it; what is each rank's own is a region of "
+                                "a larger tensor, or given replica_count 1 and a name of its own)",
+                                ranks))
       .with("ranks", ranks)
       .with("expected", "XXH3-128 " + to_hex(a.values))
       .with("found", "XXH3-128 " + to_hex(b.values));
@@ -95,11 +93,11 @@ static Status lists_differ(const Member& a, std::span<const Member* const> other
   const std::string name = !of_a ? (of_b ? of_b->name : "") : of_b ? std::min(of_a->name, of_b->name) : of_a->name;
   auto said = [&](const Said* entry) { return entry && entry->name == name ? entry->what : std::string("not added"); };
   const std::string text_a = said(of_a), text_b = said(of_b);
-  return Status(CKPT_MISMATCH, strformat("tensor {} of replica group {}: rank {} has {}, rank {} has {}; all members "
-                                         "of a replica group add the same tensors "
-                                         "(option held_by=some lets each tensor be on some ranks only)",
-                                         quoted(name), a.group->id(), a.rank, text_a, b.rank, text_b))
-      .with("tensor", name)
+  return error_about(CKPT_MISMATCH, name,
+                     strformat("tensor {} of replica group {}: rank {} has {}, rank {} has {}; all members "
+                               "of a replica group add the same tensors "
+                               "(option held_by=some lets each tensor be on some ranks only)",
+                               quoted(name), a.group->id(), a.rank, text_a, b.rank, text_b))
       .with("ranks", ranks)
       .with("expected", text_a)
       .with("found", text_b);
@@ -113,10 +111,9 @@ static std::string name_in_group(const Member& member, const PartFolder& folder)
 
 static Status duplicate_member(uint64_t id, const Member& a, const Member& b, const PartFolder& folder) {
   std::string name = name_in_group(b, folder);
-  return Status(CKPT_MISMATCH,
-                strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
-                          a.rank, b.rank, b.group->index(), id, quoted(name)))
-      .with("tensor", name)
+  return error_about(CKPT_MISMATCH, name,
+                     strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
+                               a.rank, b.rank, b.group->index(), id, quoted(name)))
       .with("ranks", strformat("{}, {}", a.rank, b.rank));
 }
 
@@ -148,11 +145,10 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
   CKPT_TRY(check_lists(members, folder));
   if (members.size() == count) return Ok();
   std::string name = name_in_group(members[0], folder);
-  return Status(CKPT_MISMATCH,
-                strformat("replica group {} has {} members, but only ranks {} added its tensors (tensor {} among "
-                          "them); option held_by=some lets each tensor be on some ranks only",
-                          id, count, ranks, quoted(name)))
-      .with("tensor", name)
+  return error_about(CKPT_MISMATCH, name,
+                     strformat("replica group {} has {} members, but only ranks {} added its tensors (tensor {} among "
+                               "them); option held_by=some lets each tensor be on some ranks only",
+                               id, count, ranks, quoted(name)))
       .with("ranks", ranks);
 }
 

@@ -299,9 +299,7 @@ Status TensorMerge::add_rows() {
   }
   extents[0] = total;
   if (!fits || !count_elements(extents, &elements_) || !count_bytes(elements_, same_[0]->dtype, &bytes))
-    return Status(CKPT_UNSUPPORTED, strformat("tensor {}: the rows of all ranks together take more than 2^63-1 bytes",
-                                              quoted(same_[0]->name)))
-        .with("tensor", std::string(same_[0]->name));
+    return tensor_error(CKPT_UNSUPPORTED, same_[0]->name, "the rows of all ranks together take more than 2^63-1 bytes");
   builder_.add_tensor(same_[0]->name, same_[0]->dtype, extents);
   builder_.add_holding(rows_.stored_bytes(), static_cast<uint32_t>(rows_.count()), builder_.rows_layout(parts_));
   return Ok();

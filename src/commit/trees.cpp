@@ -184,11 +184,11 @@ Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const 
   }
   if (unknown == 0) return Ok();
   const UnknownLeaf& leaf = *std::ranges::find(leaves, false, &UnknownLeaf::known);
-  return Status(CKPT_MISMATCH,
-                strformat("object {} of rank {}: its tree names tensor {} at {}, which no rank added; add it before "
-                          "the save runs, or leave it out of the tree",
-                          quoted(leaf.object), leaf.rank, quoted(leaf.name), quoted(leaf.path)))
-      .with("tensor", leaf.name)
+  return error_about(
+             CKPT_MISMATCH, leaf.name,
+             strformat("object {} of rank {}: its tree names tensor {} at {}, which no rank added; add it before "
+                       "the save runs, or leave it out of the tree",
+                       quoted(leaf.object), leaf.rank, quoted(leaf.name), quoted(leaf.path)))
       .with("ranks", std::to_string(leaf.rank));
 }
 

@@ -41,8 +41,7 @@ Status Load::check_request(const checkpoint::Checkpoint::Named& named, const dev
   Shape shape = Shape::of(named.extents());
   if (!(shape == want.shape)) return mismatch(name, "shape", to_text(shape), to_text(want.shape));
   if (view && dtype_bits(dtype) % 8 != 0)
-    return Status(CKPT_UNSUPPORTED, "alias " + quoted(name) + ": a view of packed elements")
-        .with("tensor", std::string(name));
+    return error_about(CKPT_UNSUPPORTED, name, "alias " + quoted(name) + ": a view of packed elements");
   if (dtype == want.dtype) return Ok();
   if (convert && device::convertible(dtype, want.dtype) && !view) return Ok();
   if (convert)
@@ -144,7 +143,7 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
             ? strformat("object {}: rank {} of a world of {} has none (option object_policy=rank0 takes rank 0's)",
                         quoted(name), rank, checkpoint_->summary().world_size)
             : "object " + quoted(name) + ": not in the checkpoint";
-    return Status(CKPT_NOT_FOUND, why).with("tensor", std::string(name)).with("rank", uint64_t{rank});
+    return error_about(CKPT_NOT_FOUND, name, why).with("rank", uint64_t{rank});
   }
   const uint64_t size = own.object->size();
   if (data.size() < size)
@@ -216,9 +215,9 @@ Report Load::report() const {
 Status Load::check_strict() const {
   if (options_.strict == "none") return Ok();
   if (!missing_.empty())
-    return Status(CKPT_NOT_FOUND, strformat("{} names are not in the checkpoint, the first is {}", missing_.size(),
-                                            quoted(missing_[0])))
-        .with("tensor", missing_[0]);
+    return error_about(
+        CKPT_NOT_FOUND, missing_[0],
+        strformat("{} names are not in the checkpoint, the first is {}", missing_.size(), quoted(missing_[0])));
   if (options_.strict != "exact") return Ok();
   const std::vector<bool> asked = all_asked();
   size_t extra = static_cast<size_t>(std::count(asked.begin(), asked.end(), false));
@@ -226,9 +225,8 @@ Status Load::check_strict() const {
   const auto first = static_cast<uint64_t>(std::find(asked.begin(), asked.end(), false) - asked.begin());
   CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint_->named_at(first));
   const std::string name(named.name());
-  return Status(CKPT_MISMATCH,
-                strformat("{} names of the checkpoint were not asked for, the first is {}", extra, quoted(name)))
-      .with("tensor", name);
+  return error_about(CKPT_MISMATCH, name,
+                     strformat("{} names of the checkpoint were not asked for, the first is {}", extra, quoted(name)));
 }
 
 Status Load::begin() {

@@ -149,9 +149,8 @@ Status Load::check_overlaps() const {
   };
   const std::string_view first = name_of(found->first), second = name_of(found->second);
   const std::string what = found->first == found->second ? "overlaps itself" : "overlaps that for " + quoted(first);
-  return Status(CKPT_INVALID,
-                strformat("the memory for {} {}: give each element a place of its own", quoted(second), what))
-      .with("tensor", std::string(second))
+  return error_about(CKPT_INVALID, second,
+                     strformat("the memory for {} {}: give each element a place of its own", quoted(second), what))
       .with("found", std::string(first));
 }
 

@@ -10,8 +10,7 @@
 namespace ckpt::load {
 
 static Status not_in_one_piece(std::string_view name, const char* why) {
-  return Status(CKPT_UNSUPPORTED, "tensor \"" + std::string(name) + "\" cannot be mapped: " + why)
-      .with("tensor", std::string(name));
+  return error_about(CKPT_UNSUPPORTED, name, "tensor " + quoted(name) + " cannot be mapped: " + why);
 }
 
 // Checks a mapped tensor in windows, several at once if it is large. Page faults are left to the kernel: by itself it
@@ -30,12 +29,12 @@ static Status check_mapped(Bytes file, std::span<const fb::Chunk> chunks, unsign
 // A page whose file another machine has removed cannot be read: the kernel ends the process.
 static Status check_kept(const checkpoint::Checkpoint& checkpoint, std::string_view name) {
   if (checkpoint.is_kept()) return Ok();
-  return Status(CKPT_UNSUPPORTED,
-                strformat("tensor {} of {} is not mapped: locks of this mount are not seen by other machines, and one "
-                          "that removes the checkpoint would end this process by SIGBUS; load it, or set option "
-                          "map_unlocked=1 where nothing is removed meanwhile",
-                          quoted(name), checkpoint.store().uri()))
-      .with("tensor", std::string(name));
+  return error_about(
+      CKPT_UNSUPPORTED, name,
+      strformat("tensor {} of {} is not mapped: locks of this mount are not seen by other machines, and one "
+                "that removes the checkpoint would end this process by SIGBUS; load it, or set option "
+                "map_unlocked=1 where nothing is removed meanwhile",
+                quoted(name), checkpoint.store().uri()));
 }
 
 Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, const MapOptions& options) {

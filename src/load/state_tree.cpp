@@ -91,9 +91,9 @@ static Status check_tensors(const Checkpoint& checkpoint, const std::string& nam
     const std::string_view tensor = tree[i].text_view();
     CKPT_ASSIGN(Checkpoint::Named named, checkpoint.find(tensor));
     if (!named.tensor)
-      return Status(CKPT_INCOMPLETE, "object " + quoted(name) + ": tensor " + quoted(tensor) + " at " +
-                                         quoted(tree.path_of(i)) + " is not in the checkpoint")
-          .with("tensor", std::string(tensor));
+      return error_about(CKPT_INCOMPLETE, tensor,
+                         "object " + quoted(name) + ": tensor " + quoted(tensor) + " at " + quoted(tree.path_of(i)) +
+                             " is not in the checkpoint");
   }
   return Ok();
 }

@@ -10,7 +10,7 @@ namespace ckpt::load {
 using checkpoint::Checkpoint;
 
 Status bad_table(std::string_view table, std::string what) {
-  return Status(CKPT_FORMAT, "table " + quoted(table) + ": " + std::move(what)).with("tensor", std::string(table));
+  return error_about(CKPT_FORMAT, table, "table " + quoted(table) + ": " + std::move(what));
 }
 
 const Table::Column* Table::find(std::string_view column) const {
@@ -46,7 +46,7 @@ static Result<std::string_view> description_of(const Checkpoint& checkpoint, std
 Result<Table> find_table(const Checkpoint& checkpoint, std::string_view name) {
   CKPT_ASSIGN(const Checkpoint::Named named, checkpoint.find(name));
   auto not_found = [&](const char* why) {
-    return Status(CKPT_NOT_FOUND, "table " + quoted(name) + ": " + why).with("tensor", std::string(name));
+    return error_about(CKPT_NOT_FOUND, name, "table " + quoted(name) + ": " + why);
   };
   if (!named.tensor) return not_found("not in the checkpoint");
   CKPT_ASSIGN(const std::string_view text, description_of(checkpoint, name));

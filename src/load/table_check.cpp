@@ -42,8 +42,8 @@ Status check_sorted(const Table& table, std::span<const PartIds> parts, const Ro
 }
 
 Status saved_twice(const Table& table, uint64_t id, uint32_t a, uint32_t b) {
-  return Status(CKPT_MISMATCH, strformat("table {}: ranks {} and {} both saved id {}", quoted(table.name), a, b, id))
-      .with("tensor", std::string(table.name))
+  return error_about(CKPT_MISMATCH, table.name,
+                     strformat("table {}: ranks {} and {} both saved id {}", quoted(table.name), a, b, id))
       .with("found", id)
       .with("ranks", strformat("{}, {}", a, b));
 }

@@ -60,7 +60,7 @@ static bool scale(uint64_t elements, int bits, uint64_t* bytes) {
   return product % 8 == 0;
 }
 
-bool is_whole(const Region& region, const Shape& shape) {
+static bool is_whole(const Region& region, const Shape& shape) {
   if (region.kind == RegionKind::kWhole || region.kind == RegionKind::kRows) return true;
   if (region.kind == RegionKind::kFlat) return region.flat_offset == 0 && region.flat_size == *element_count(shape);
   for (int i = 0; i < shape.ndim; i++)
@@ -96,28 +96,6 @@ Result<Region> to_units(const Geometry& geometry, uint16_t dtype, const Shape& s
       !scale(region.box.extent[last], bits, &units.box.extent[last]))
     return split_byte(region);
   return units;
-}
-
-Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region) {
-  if (!geometry.packed) return region;
-  if (is_whole(region, geometry.shape)) {
-    Region whole;
-    whole.kind = RegionKind::kFlat;
-    whole.flat_size = *element_count(shape);
-    return whole;
-  }
-  uint64_t bits = static_cast<uint64_t>(dtype_bits(dtype));
-  Region elements = region;
-  if (region.kind == RegionKind::kFlat) {
-    uint64_t end = region.flat_offset + region.flat_size;
-    elements.flat_offset = region.flat_offset * 8 / bits;
-    elements.flat_size = (end == geometry.volume ? *element_count(shape) : end * 8 / bits) - elements.flat_offset;
-    return elements;
-  }
-  int last = shape.ndim - 1;
-  elements.box.offset[last] = region.box.offset[last] * 8 / bits;
-  elements.box.extent[last] = region.box.extent[last] * 8 / bits;
-  return elements;
 }
 
 uint64_t units_of(const Geometry& geometry, const Region& region) {

@@ -20,11 +20,6 @@ Result<Geometry> geometry_of(uint16_t dtype, const Shape& shape);
 
 // A region in byte units. INVALID if it leaves the tensor or, packed, does not start and end at whole bytes.
 Result<Region> to_units(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region);
-// The inverse, for the index. `region` is in byte units.
-Region to_elements(const Geometry& geometry, uint16_t dtype, const Shape& shape, const Region& region);
-
-// Whether a region inside `shape` is all of it.
-bool is_whole(const Region& region, const Shape& shape);
 
 // The number of byte units in a region.
 uint64_t units_of(const Geometry& geometry, const Region& region);

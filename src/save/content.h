@@ -9,15 +9,8 @@
 
 #include "base/large_memory.h"
 #include "device/descriptor.h"
-#include "device/transfers.h"
 
 namespace ckpt::save {
-
-// The caller's memory of a region, in byte units.
-struct SaveMemory {
-  device::Memory memory;
-  Shape extent;
-};
 
 // Which replica group holds a region, and which of its members this rank is. first_only: see plan::ReplicaRegion.
 struct Replica {
@@ -45,21 +38,21 @@ struct RowSource {
                                : blocks[at / rows_per_block] + at % rows_per_block * row_bytes;
   }
   const std::byte* row(uint64_t at) const { return row_at(position_of(at)); }
-  // Bytes from byte `first` on of all rows one after another: copied, or told run by run where the rows are a device's.
-  void copy(uint64_t first, MutableBytes to) const;
-  device::Transfers::Runs runs() const;
 };
 
-// A region of a tensor in the caller's memory. Trainers add very many, so this is kept small: what only some tensors
-// need is in `numbers`.
+// How the caller's memory has the elements of a region: in a row, with strides, or as rows of a table.
+enum class Arrangement : uint8_t { kRow, kStrided, kTable };
+
+// A region of a tensor in the caller's memory, which a Source (source.h) reads. Trainers add very many, so this is kept
+// small: what only some tensors need is in `numbers`.
 struct SaveTensor {
   std::string_view name;
-  // The shape; then a box's offset and extent, or a flat range's offset and size; then, unless `contiguous`, the
-  // strides of the memory in byte units. Regions are in elements.
+  // The shape; then a box's offset and extent, or a flat range's offset and size; then, if the memory is strided, its
+  // strides in byte units. Regions are in elements.
   const uint64_t* numbers = nullptr;
   union {
     std::byte* data = nullptr;
-    const RowSource* rows;  // if `gathered`
+    const RowSource* rows;  // of a table
   };
   uint64_t bytes = 0;  // of the region
   Replica replica;
@@ -67,8 +60,7 @@ struct SaveTensor {
   uint8_t ndim = 0;
   RegionKind kind = RegionKind::kWhole;
   uint8_t width = 0;  // bytes of a byte unit
-  bool contiguous = true;
-  bool gathered = false;  // rows of a table, not contiguous
+  Arrangement arrangement = Arrangement::kRow;
   uint8_t chunk_kib = 0;  // of a table, which is looked up row by row: its chunks are no larger; 0: as any tensor's
   uint8_t device = 0;     // see device::Memory
 
@@ -76,22 +68,13 @@ struct SaveTensor {
   Shape shape() const { return Shape::of(extents()); }
   Region region() const;
   std::span<const uint64_t> region_numbers() const { return {numbers + ndim, region_number_count(kind, ndim)}; }
+  // Of memory that is strided.
+  std::span<const uint64_t> strides(size_t count) const {
+    return {numbers + ndim + region_number_count(kind, ndim), count};
+  }
   uint64_t elements() const;  // of the region
-  plan::Geometry geometry() const {
-    return *plan::geometry_of(dtype, shape());
-  }  // cannot fail: it was checked when the tensor was added
-  Region units() const { return *plan::to_units(geometry(), dtype, shape(), region()); }
-  SaveMemory memory() const;
-  // Copies units from unit `first` on, in the row-major order of the region, whatever the memory is like; the first, if
-  // it is the host's. Then `transfers` may be null.
-  void gather(uint64_t first, MutableBytes to) const;
-  Status gather(uint64_t first, MutableBytes to, device::Transfers* transfers) const;
-  // The same from a device into pinned memory, and returns before; end_gather() once they are there, which may need
-  // `scratch`: see Transfers::begin_gather. If they come in order, end_gather() has nothing to do.
-  bool comes_in_order() const { return gathered || contiguous; }
-  Status begin_gather(uint64_t first, MutableBytes to, device::Transfers& transfers) const;
-  void end_gather(uint64_t first, MutableBytes fetched, std::vector<std::byte>* scratch) const;
 };
+static_assert(sizeof(SaveTensor) == 72);
 
 // Copies a checked tensor into `memory`. `name` must live as long as `memory`.
 SaveTensor* keep_tensor(std::string_view name, const device::RegionRequest& request, const Replica& replica,

@@ -40,12 +40,10 @@ static Result<std::map<GroupKey, GroupMembers>> collect_groups(const SaveContent
     if (replica.count == 1) continue;
     auto [entry, fresh] = groups.try_emplace({replica.group, replica.count});
     if (fresh) entry->second.index = replica.index;
-    if (entry->second.index != replica.index) {
-      std::string name(tensor.name);
-      return tensor_error(CKPT_INVALID, name,
+    if (entry->second.index != replica.index)
+      return tensor_error(CKPT_INVALID, tensor.name,
                           strformat("replica index {}, but {} for other tensors of replica group {}", replica.index,
                                     entry->second.index, replica.group));
-    }
     entry->second.tensors.push_back(i);
   }
   return groups;
@@ -135,12 +133,7 @@ static uint64_t chunk_raw_of(const SaveTensor& tensor, uint64_t chunk_bytes) {
 static void add_tensor_items(const SaveContent& content, const LayoutOptions& options, Shares shares,
                              PartLayout* layout) {
   auto add = [&](const SaveTensor& tensor, uint64_t first, uint64_t bytes) {
-    add_item(layout,
-             {.tensor = &tensor,
-              .data = tensor.contiguous && tensor.device == 0 ? tensor.data + first : nullptr,
-              .first = first / tensor.width,
-              .size = bytes},
-             chunk_raw_of(tensor, options.chunk_bytes));
+    add_item(layout, {.source = Source::of(tensor, first), .size = bytes}, chunk_raw_of(tensor, options.chunk_bytes));
   };
   size_t whole = static_cast<size_t>(std::count(shares.whole.begin(), shares.whole.end(), 1));
   layout->items.reserve(whole + shares.cuts.size() + content.objects.size() + layout->groups.size());
@@ -156,14 +149,14 @@ static void add_object_items(const SaveContent& content, const LayoutOptions& op
   for (const auto& [name, object] : content.objects) {
     bool written = (object.scope != CKPT_OBJECT_SHARED || options.rank == 0) && object.data.size() > kMaxInlineObject;
     layout->object_items.push_back(written ? layout->items.size() : kNoItem);
-    if (written) add_item(layout, {.data = object.data.data(), .size = object.data.size()}, options.chunk_bytes);
+    if (written) add_item(layout, {.source = Source::of(object.data), .size = object.data.size()}, options.chunk_bytes);
   }
 }
 
 static void add_list_items(PartLayout* layout) {
   for (auto& group : layout->groups) {
     group.item = layout->items.size();
-    Item item{.data = group.list.data(), .size = group.list.size()};
+    Item item{.source = Source::of(group.list), .size = group.list.size()};
     item.codec.codec = Codec::kLz4;
     // A list is one chunk, so its block is as large as that chunk.
     add_item(layout, item, std::max<uint64_t>(group.list.size(), 1));
@@ -181,11 +174,12 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
   };
   for (size_t i = 0; i < layout->items.size(); i++) {
     const Item& item = layout->items[i];
-    bool alone = options.in_place && item.size >= kOwnBlock && item.codec.codec == Codec::kRaw && item.device() == 0;
+    bool alone =
+        options.in_place && item.size >= kOwnBlock && item.codec.codec == Codec::kRaw && !item.source.on_device();
     if (alone) end_block();
     for (uint64_t number = 0; number < item.chunk_count; number++) {
-      uint64_t size = chunk_raw_size(item, number);
-      const bool rest_is_small = alone && item.size - number * item.chunk_raw < options.least_block_bytes;
+      uint64_t size = item.raw_size(number);
+      const bool rest_is_small = alone && item.size - item.first_byte(number) < options.least_block_bytes;
       if (place_chunk(item, number, block.raw_bytes) + size > options.block_bytes && !rest_is_small) end_block();
       if (block.chunk_count == 0) {
         block.chunk_first = item.chunk_first + number;
@@ -193,7 +187,7 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
       }
       block.raw_bytes = place_chunk(item, number, block.raw_bytes) + size;
       block.encoded |= item.codec.codec != Codec::kRaw;
-      block.on_device |= item.device() != 0;
+      block.on_device |= item.source.on_device();
       block.chunk_count++;
     }
     if (alone) end_block();
@@ -213,35 +207,9 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   return layout;
 }
 
-uint64_t chunk_raw_size(const Item& item, uint64_t number) {
-  return std::min(item.chunk_raw, item.size - number * item.chunk_raw);
-}
-
-static uint64_t first_of_chunk(const Item& item, uint64_t number) {
-  return item.first + number * item.chunk_raw / item.tensor->width;
-}
-
-void gather_chunk(const Item& item, uint64_t number, MutableBytes to) {
-  item.tensor->gather(first_of_chunk(item, number), to);
-}
-
-Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers) {
-  return item.tensor->begin_gather(first_of_chunk(item, number), to, transfers);
-}
-
-void end_gather_chunk(const Item& item, uint64_t number, MutableBytes fetched, std::vector<std::byte>* scratch) {
-  item.tensor->end_gather(first_of_chunk(item, number), fetched, scratch);
-}
-
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position) {
   if (number != 0) return position;
   return round_up(position, item.size >= kLargeSegment ? kAlign : kSmallAlign);
-}
-
-Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count) {
-  if (!item.data) return {};
-  uint64_t begin = number * item.chunk_raw, end = std::min(item.size, (number + count) * item.chunk_raw);
-  return {item.data + begin, end - begin};
 }
 
 }  // namespace ckpt::save

@@ -2,26 +2,28 @@
 // chunks and blocks.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "codec/codec.h"
 #include "format/index_builder.h"
 #include "save/limits.h"
 #include "save/save.h"
+#include "save/source.h"
 
 namespace ckpt::save {
 
 // A range of bytes that becomes consecutive chunks: a segment of a tensor, an object, or a group's declaration list.
 struct Item {
-  const SaveTensor* tensor = nullptr;  // null: an object or a list
-  const std::byte* data = nullptr;     // its first byte; null: a tensor whose memory is not contiguous, or a device's
-  uint64_t first = 0;                  // of a tensor: its first unit, in the row-major order of the region
-  uint64_t size = 0;                   // in bytes
-  uint64_t chunk_raw = 0;              // raw size of all chunks but the last
+  Source source{};         // without a tensor: an object or a list
+  uint64_t size = 0;       // in bytes
+  uint64_t chunk_raw = 0;  // raw size of all chunks but the last
   size_t chunk_first = 0, chunk_count = 0;
   codec::CodecSpec codec{};
 
-  uint8_t device() const { return tensor ? tensor->device : 0; }
+  // Of chunk `number`, counted from the item's first one.
+  uint64_t first_byte(uint64_t number) const { return number * chunk_raw; }
+  uint64_t raw_size(uint64_t number) const { return std::min(chunk_raw, size - first_byte(number)); }
 };
 
 struct GroupPlan {
@@ -75,15 +77,6 @@ struct LayoutOptions {
 // hold so much.
 Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options);
 
-// The raw bytes of `count` chunks of an item from chunk `number` on, if the caller's memory has them in one piece; else
-// an empty span.
-Bytes contiguous_source(const Item& item, uint64_t number, uint64_t count);
-uint64_t chunk_raw_size(const Item& item, uint64_t number);
-// Gathers chunk `number` of a tensor's item into `to`, whatever the strides of the caller's memory. Of a device's
-// memory it only begins to, and `to` is pinned.
-void gather_chunk(const Item& item, uint64_t number, MutableBytes to);
-Status begin_gather_chunk(const Item& item, uint64_t number, MutableBytes to, device::Transfers& transfers);
-void end_gather_chunk(const Item& item, uint64_t number, MutableBytes fetched, std::vector<std::byte>* scratch);
 // Where in a block the next chunk goes after `position`. Chunks of an item follow each other; its first chunk is
 // aligned.
 uint64_t place_chunk(const Item& item, uint64_t number, uint64_t position);

@@ -74,7 +74,7 @@ Status Account::tensors() {
       const uint64_t count = region_number_count(tensor.kind, tensor.ndim);
       numbers_ += count;
       bytes += sizeof(fb::Region) + 8 * count;
-      for (; item != layout_.items.end() && item->tensor == &tensor; ++item, records_++)
+      for (; item != layout_.items.end() && item->source.tensor == &tensor; ++item, records_++)
         bytes += sizeof(fb::Segment) + item->chunk_count * sizeof(fb::Chunk);
     }
     tensor_count_++;

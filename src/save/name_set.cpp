@@ -30,28 +30,20 @@ void NameSet::grow() {
   }
 }
 
-std::string_view NameSet::insert(std::string_view name) {
+std::pair<NameSet::Cell&, bool> NameSet::insert(std::string_view name) {
   if (4 * (count_ + 1) > 3 * cells_.size()) grow();
   uint32_t hash = hash_of(name);
   Cell& cell = cells_[cell_of(name, hash)];
-  if (cell.text) return {};
+  if (cell.text) return {cell, false};
   char* text = static_cast<char*>(memory_->allocate(name.size(), 1));
   std::memcpy(text, name.data(), name.size());
   cell = {text, static_cast<uint32_t>(name.size()), hash, nullptr};
   count_++;
-  return cell.name();
+  return {cell, true};
 }
 
 bool NameSet::contains(std::string_view name) const {
   return !cells_.empty() && cells_[cell_of(name, hash_of(name))].text;
-}
-
-const SaveTensor* NameSet::tensor_of(std::string_view name) const {
-  return cells_.empty() ? nullptr : cells_[cell_of(name, hash_of(name))].tensor;
-}
-
-void NameSet::note(std::string_view name, const SaveTensor* tensor) {
-  cells_[cell_of(name, hash_of(name))].tensor = tensor;
 }
 
 }  // namespace ckpt::save

@@ -29,13 +29,14 @@ static void add_objects(format::IndexBuilder& builder, const SaveContent& conten
 
 // The elements of an item, in the row-major order of its region.
 static void add_segment(format::IndexBuilder& builder, const Item& item, std::span<const fb::Chunk> chunks) {
-  const SaveTensor& tensor = *item.tensor;
+  const SaveTensor& tensor = *item.source.tensor;
+  const uint64_t first = item.source.first;
   const auto bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
-  uint64_t start = item.first, count = item.size / tensor.width;
+  uint64_t start = first / tensor.width, count = item.size / tensor.width;
   if (bits % 8 != 0) {  // a unit is a byte; the last one may be only partly used
-    const bool to_the_end = item.first + item.size == tensor.bytes;
-    start = item.first * 8 / bits;
-    count = (to_the_end ? tensor.elements() : (item.first + item.size) * 8 / bits) - start;
+    const bool to_the_end = first + item.size == tensor.bytes;
+    start = first * 8 / bits;
+    count = (to_the_end ? tensor.elements() : (first + item.size) * 8 / bits) - start;
   }
   codec::CodecSpec codec = item.codec;
   if (codec.codec == Codec::kRaw || codec.filter == Filter::kNone) codec.filter_width = 0;
@@ -48,12 +49,12 @@ static void add_tensors(format::IndexBuilder& builder, const SaveContent& conten
   auto item = layout.items.begin();
   std::string_view added;
   for (const SaveTensor* tensor : content.tensors) {
-    bool here = item != layout.items.end() && item->tensor == tensor;
+    bool here = item != layout.items.end() && item->source.tensor == tensor;
     if (!here && tensor->bytes != 0) continue;
     if (tensor->name != added) builder.add_tensor(tensor->name, tensor->dtype, tensor->extents());
     added = tensor->name;
     if (here) builder.add_region(tensor->region(), tensor->extents());
-    for (; item != layout.items.end() && item->tensor == tensor; ++item) add_segment(builder, *item, chunks);
+    for (; item != layout.items.end() && item->source.tensor == tensor; ++item) add_segment(builder, *item, chunks);
   }
 }
 

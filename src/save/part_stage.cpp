@@ -11,16 +11,37 @@ static fb::Chunk record(uint64_t offset, uint64_t stored, uint64_t raw, const Di
   return fb::Chunk(offset, static_cast<uint32_t>(stored), static_cast<uint32_t>(raw), format::digest_of(digest));
 }
 
-// Calls visit(item, number of the chunk in its item, index of the chunk) for the chunks of a block.
-template <typename Visit>
-void BlockStager::for_each_chunk(const Block& block, Visit&& visit) const {
-  size_t item_index = block.item_first;
-  for (size_t c = block.chunk_first; c < block.chunk_first + block.chunk_count; c++) {
-    while (c >= layout_.items[item_index].chunk_first + layout_.items[item_index].chunk_count) item_index++;
-    const Item& item = layout_.items[item_index];
-    visit(item, c - item.chunk_first, c);
+namespace {
+
+// Goes through the chunks of a block: for (ChunkWalk chunk(layout, block); chunk.next();)
+struct ChunkWalk {
+  const Item* item;
+  size_t index, end;    // of all chunks
+  uint64_t number = 0;  // in the item
+
+  ChunkWalk(const PartLayout& layout, const Block& block)
+      : item(&layout.items[block.item_first]),
+        index(block.chunk_first - 1),
+        end(block.chunk_first + block.chunk_count) {}
+  bool next() {
+    if (++index == end) return false;
+    while (index >= item->chunk_first + item->chunk_count) item++;
+    number = index - item->chunk_first;
+    return true;
   }
+  uint64_t first_byte() const { return item->first_byte(number); }
+  uint64_t raw_size() const { return item->raw_size(number); }
+  Bytes direct() const { return item->source.direct(first_byte(), raw_size()); }
+};
+
+// Fills the gap before a chunk, and returns where the chunk begins.
+uint64_t begin_chunk(const ChunkWalk& chunk, std::byte* block, uint64_t at) {
+  const uint64_t place = place_chunk(*chunk.item, chunk.number, at);
+  std::memset(block + at, 0, place - at);
+  return place;
 }
+
+}  // namespace
 
 static Bytes finish_block(std::byte* block, uint64_t end) {
   uint64_t size = round_up(end, kAlign);
@@ -31,85 +52,74 @@ static Bytes finish_block(std::byte* block, uint64_t end) {
 Bytes BlockStager::source_of(const Block& block) const {
   const Item& item = layout_.items[block.item_first];
   if (block.encoded || block.chunk_first + block.chunk_count > item.chunk_first + item.chunk_count) return {};
-  return contiguous_source(item, block.chunk_first - item.chunk_first, block.chunk_count);
+  const uint64_t number = block.chunk_first - item.chunk_first, first = item.first_byte(number);
+  return item.source.direct(first, std::min(item.size, item.first_byte(number + block.chunk_count)) - first);
 }
 
 std::vector<Bytes> BlockStager::sources_of(const Block& block) const {
   std::vector<Bytes> sources;
-  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t) {
-    const Bytes chunk = contiguous_source(item, number, 1);
-    const bool follows = !sources.empty() && sources.back().data() + sources.back().size() == chunk.data();
-    if (follows)
-      sources.back() = {sources.back().data(), sources.back().size() + chunk.size()};
-    else if (!chunk.empty())
-      sources.push_back(chunk);
-  });
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    const Bytes bytes = chunk.direct();
+    if (!sources.empty() && sources.back().data() + sources.back().size() == bytes.data())
+      sources.back() = {sources.back().data(), sources.back().size() + bytes.size()};
+    else if (!bytes.empty())
+      sources.push_back(bytes);
+  }
   return sources;
 }
 
 void BlockStager::hash_in_place(const Block& block) {
   uint64_t at = 0;
-  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
-    Bytes bytes = contiguous_source(item, number, 1);
-    chunks_[index] = record(at, bytes.size(), bytes.size(), codec::xxh3_128(bytes));
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    const Bytes bytes = chunk.direct();
+    chunks_[chunk.index] = record(at, bytes.size(), bytes.size(), codec::xxh3_128(bytes));
     at += bytes.size();
-  });
+  }
 }
 
-// Copies a chunk of the host's memory.
-static Digest copy_chunk(const Item& item, uint64_t number, MutableBytes to) {
-  const Bytes source = contiguous_source(item, number, 1);
-  // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
-  if (!source.empty()) return codec::copy_xxh3_128(source.data(), to.data(), to.size());
-  gather_chunk(item, number, to);
-  return codec::xxh3_128(to);
-}
-
-Bytes BlockStager::copy(const Block& block, std::byte* to) {
+Result<Bytes> BlockStager::copy(const Block& block, std::byte* to) {
   uint64_t at = 0;
-  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
-    uint64_t place = place_chunk(item, number, at), size = chunk_raw_size(item, number);
-    std::memset(to + at, 0, place - at);
-    chunks_[index] = record(place, size, size, copy_chunk(item, number, {to + place, size}));
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    const uint64_t place = begin_chunk(chunk, to, at), size = chunk.raw_size();
+    Digest digest;
+    // Even if the copy will be encoded and needs no digest: hashing costs nothing, and the copy bypasses the cache.
+    if (const Bytes source = chunk.direct(); !source.empty()) {
+      digest = codec::copy_xxh3_128(source.data(), to + place, size);
+    } else {
+      CKPT_TRY(chunk.item->source.read(chunk.first_byte(), {to + place, size}, nullptr));
+      digest = codec::xxh3_128({to + place, size});
+    }
+    chunks_[chunk.index] = record(place, size, size, digest);
     at = place + size;
-  });
+  }
   return finish_block(to, at);
 }
 
 Result<Bytes> BlockStager::fetch(const Block& block, std::byte* to, device::Transfers& transfers,
                                  device::Fences* fences) {
   uint64_t at = 0;
-  Status status;
   std::set<uint8_t> devices;
   // Chunks that follow each other there and here are fetched as one: each copy takes a device microseconds beside it.
   struct {
     const Item* item = nullptr;
-    uint64_t number = 0;
+    uint64_t first = 0;
     MutableBytes to = {};
   } run;
-  const auto begin = [&] {
-    if (run.item && status.ok()) status = begin_gather_chunk(*run.item, run.number, run.to, transfers);
-  };
-  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
-    const uint64_t place = place_chunk(item, number, at), size = chunk_raw_size(item, number);
-    const MutableBytes chunk(to + place, size);
-    std::memset(to + at, 0, place - at);
-    if (item.device() == 0)
-      chunks_[index] = record(place, size, size, copy_chunk(item, number, chunk));
-    else
-      chunks_[index] = record(place, size, size, {});
+  const auto begin = [&] { return run.item ? run.item->source.begin_read(run.first, run.to, transfers) : Ok(); };
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    const uint64_t place = begin_chunk(chunk, to, at), size = chunk.raw_size();
+    chunks_[chunk.index] = record(place, size, size, {});
     at = place + size;
-    if (item.device() == 0) return;
-    devices.insert(item.device());
-    if (run.item == &item && item.tensor->comes_in_order()) {
+    const Source& source = chunk.item->source;
+    if (source.on_device()) devices.insert(source.tensor->device);
+    if (run.item == chunk.item && source.comes_in_order()) {
       run.to = {run.to.data(), run.to.size() + size};
-      return;
+      continue;
     }
-    begin();
-    run = {&item, number, chunk};
-  });
-  begin();
-  CKPT_TRY(std::move(status));
+    CKPT_TRY(begin());
+    run = {chunk.item, chunk.first_byte(), {to + place, size}};
+  }
+  CKPT_TRY(begin());
   for (const uint8_t device : devices) {
     CKPT_ASSIGN(auto fence, transfers.fence(device));
     fences->add(std::move(fence));
@@ -118,44 +128,27 @@ Result<Bytes> BlockStager::fetch(const Block& block, std::byte* to, device::Tran
 }
 
 void BlockStager::finish_fetched(const Block& block, std::byte* copy, StageScratch& scratch) {
-  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
-    if (item.device() == 0) return;
-    const fb::Chunk& chunk = chunks_[index];
-    const MutableBytes bytes(copy + chunk.offset(), chunk.raw_size());
-    end_gather_chunk(item, number, bytes, &scratch.gathered);
-    chunks_[index] = record(chunk.offset(), chunk.stored_size(), chunk.raw_size(), codec::xxh3_128(bytes));
-  });
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    fb::Chunk& found = chunks_[chunk.index];
+    const MutableBytes bytes(copy + found.offset(), found.raw_size());
+    chunk.item->source.end_read(chunk.first_byte(), bytes, &scratch.gathered);
+    found = record(found.offset(), found.stored_size(), found.raw_size(), codec::xxh3_128(bytes));
+  }
 }
 
-template <typename RawOf>
-Bytes BlockStager::encode_from(const Block& block, std::byte* to, StageScratch& scratch, RawOf&& raw_of) {
+Result<Bytes> BlockStager::encode(const Block& block, const std::byte* copied, std::byte* to, StageScratch& scratch) {
   uint64_t at = 0;
-  for_each_chunk(block, [&](const Item& item, uint64_t number, size_t index) {
-    uint64_t place = place_chunk(item, number, at);
-    Bytes raw = raw_of(item, number, index);
-    std::memset(to + at, 0, place - at);
-    uint64_t stored = codec::encode_chunk(item.codec, raw, {to + place, raw.size()}, scratch.codec);
-    chunks_[index] = record(place, stored, raw.size(), codec::xxh3_128({to + place, stored}));
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    fb::Chunk& made = chunks_[chunk.index];
+    const Source source = copied ? Source::of({copied + made.offset(), made.raw_size()}) : chunk.item->source;
+    CKPT_ASSIGN(const Bytes raw,
+                source.view(copied ? 0 : chunk.first_byte(), chunk.raw_size(), &scratch.gathered, nullptr));
+    const uint64_t place = begin_chunk(chunk, to, at);
+    const uint64_t stored = codec::encode_chunk(chunk.item->codec, raw, {to + place, raw.size()}, scratch.codec);
+    made = record(place, stored, raw.size(), codec::xxh3_128({to + place, stored}));
     at = place + stored;
-  });
+  }
   return finish_block(to, at);
-}
-
-Bytes BlockStager::encode(const Block& block, std::byte* to, StageScratch& scratch) {
-  return encode_from(block, to, scratch, [&](const Item& item, uint64_t number, size_t) -> Bytes {
-    Bytes source = contiguous_source(item, number, 1);
-    if (!source.empty()) return source;
-    scratch.gathered.resize(std::max<size_t>(scratch.gathered.size(), chunk_raw_size(item, number)));
-    MutableBytes gathered(scratch.gathered.data(), chunk_raw_size(item, number));
-    gather_chunk(item, number, gathered);
-    return gathered;
-  });
-}
-
-Bytes BlockStager::encode_copy(const Block& block, const std::byte* raw, std::byte* to, StageScratch& scratch) {
-  return encode_from(block, to, scratch, [&](const Item&, uint64_t, size_t index) -> Bytes {
-    return {raw + chunks_[index].offset(), chunks_[index].raw_size()};
-  });
 }
 
 }  // namespace ckpt::save

@@ -24,20 +24,14 @@ class BlockStager {
   // Hashes a block in the caller's memory.
   void hash_in_place(const Block& block);
   // Copies a block without encoding it, and fills its gaps. Returns what to write: a multiple of kAlign bytes.
-  Bytes copy(const Block& block, std::byte* to);
-  // As copy() of a block that is on devices: begins the copies of device memory. finish_fetched() once they are there.
+  Result<Bytes> copy(const Block& block, std::byte* to);
+  // As copy() of a block of which something is on a device: begins the copies. finish_fetched() once they are there.
   Result<Bytes> fetch(const Block& block, std::byte* to, device::Transfers& transfers, device::Fences* fences);
   void finish_fetched(const Block& block, std::byte* copy, StageScratch& scratch);
-  // Encodes a block from the caller's memory, or from the copy that copy() made of it.
-  Bytes encode(const Block& block, std::byte* to, StageScratch& scratch);
-  Bytes encode_copy(const Block& block, const std::byte* raw, std::byte* to, StageScratch& scratch);
+  // Encodes a block from the copy that was made of it or, if that is null, from the caller's memory.
+  Result<Bytes> encode(const Block& block, const std::byte* copied, std::byte* to, StageScratch& scratch);
 
  private:
-  template <typename Visit>
-  void for_each_chunk(const Block& block, Visit&& visit) const;
-  template <typename RawOf>
-  Bytes encode_from(const Block& block, std::byte* to, StageScratch& scratch, RawOf&& raw_of);
-
   const PartLayout& layout_;
   std::span<fb::Chunk> chunks_;
 };

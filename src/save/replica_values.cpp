@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "codec/checksum.h"
+#include "save/source.h"
 
 namespace ckpt::save {
 
@@ -23,24 +24,24 @@ static bool is_compared(const SaveTensor& tensor) {
 
 namespace {
 
-// A piece of a tensor's bytes, in the row-major order of its region.
 struct Piece {
-  const SaveTensor* tensor;
-  uint64_t first, bytes;
+  Source source;
+  uint64_t bytes;
 };
 
 void add_pieces(const SaveTensor* tensor, LargeVector<Piece>* pieces) {
   const uint64_t step = kPiece / tensor->width * tensor->width;
   for (uint64_t first = 0; first < tensor->bytes; first += step)
-    pieces->push_back({tensor, first, std::min(step, tensor->bytes - first)});
+    pieces->push_back({Source::of(*tensor, first), std::min(step, tensor->bytes - first)});
 }
 
 // Pieces at equal distances, the first and the last bytes among them.
 void add_samples(const SaveTensor* tensor, LargeVector<Piece>* pieces) {
   const uint64_t size = kPlaceBytes / tensor->width * tensor->width, units = (tensor->bytes - size) / tensor->width;
-  for (uint64_t i = 0; i + 1 < kPlaces; i++)
-    pieces->push_back({tensor, units / (kPlaces - 1) * i * tensor->width, size});
-  pieces->push_back({tensor, units * tensor->width, size});
+  for (uint64_t i = 0; i < kPlaces; i++) {
+    const uint64_t unit = i + 1 < kPlaces ? units / (kPlaces - 1) * i : units;
+    pieces->push_back({Source::of(*tensor, unit * tensor->width), size});
+  }
 }
 
 // The bits of the last byte that belong to elements.
@@ -57,22 +58,18 @@ void hash_window(codec::Hasher& hasher, Bytes data, uint8_t mask) {
 }
 
 Result<Digest> digest_of(const Piece& piece, device::Transfers* transfers) {
-  const SaveTensor& tensor = *piece.tensor;
-  const bool to_the_end = piece.first + piece.bytes == tensor.bytes;
+  const Source& source = piece.source;
+  const SaveTensor& tensor = *source.tensor;
+  const bool to_the_end = source.first + piece.bytes == tensor.bytes;
   const uint8_t mask = to_the_end ? last_byte_mask(tensor) : 0xff;
-  const bool in_a_row = tensor.contiguous && tensor.device == 0;
-  if (in_a_row && mask == 0xff) return codec::xxh3_128({tensor.data + piece.first, piece.bytes});
+  const Bytes in_a_row = source.direct(0, piece.bytes);
+  if (!in_a_row.empty() && mask == 0xff) return codec::xxh3_128(in_a_row);
   codec::Hasher hasher;
-  std::vector<std::byte> window(in_a_row ? 0 : std::min(kWindow, piece.bytes));
+  std::vector<std::byte> window;
   const uint64_t step = kWindow / tensor.width * tensor.width;
   for (uint64_t at = 0; at < piece.bytes; at += step) {
-    const uint64_t size = std::min(step, piece.bytes - at), first = piece.first + at;
-    Bytes data(tensor.data + first, in_a_row ? size : 0);
-    if (!in_a_row) {
-      const MutableBytes to = MutableBytes(window).first(size);
-      CKPT_TRY(tensor.gather(first / tensor.width, to, transfers));
-      data = to;
-    }
+    const uint64_t size = std::min(step, piece.bytes - at);
+    CKPT_ASSIGN(const Bytes data, source.view(at, size, &window, transfers));
     hash_window(hasher, data, at + size == piece.bytes ? mask : uint8_t{0xff});
   }
   return hasher.digest();
@@ -99,7 +96,7 @@ Result<LargeVector<Digest>> digest_replicas(const SaveContent& content, ReplicaC
   size_t first = 0;
   for (size_t i = 0; i < content.tensors.size() && first < pieces.size(); i++) {
     size_t end = first;
-    while (end < pieces.size() && pieces[end].tensor == content.tensors[i]) end++;
+    while (end < pieces.size() && pieces[end].source.tensor == content.tensors[i]) end++;
     if (end != first) values[i] = codec::xxh3_128(std::as_bytes(std::span(digests).subspan(first, end - first)));
     first = end;
   }

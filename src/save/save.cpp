@@ -1,8 +1,6 @@
 // Collects what a rank saves, and runs the steps of a save in order.
 #include "save/save.h"
 
-#include <sys/time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -88,7 +86,7 @@ Status Save::noted(Status status) {
 }
 
 static Status taken(std::string_view name) {
-  return Status(CKPT_EXISTS, "\"" + std::string(name) + "\" was added already").with("tensor", std::string(name));
+  return error_about(CKPT_EXISTS, name, quoted(name) + " was added already");
 }
 
 // A rank may add several regions of one tensor. `first`: the one that was added first; null if the name is an alias's.
@@ -109,31 +107,26 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
   CKPT_ASSIGN(device::RegionRequest request, device::request_of(name, desc, data, data_bytes, where, &transfers_));
-  if (desc.flags & CKPT_TENSOR_CONVERT)
-    return Status(CKPT_INVALID, "tensor \"" + std::string(name) + "\": conversion is for loads");
-  bool whole = desc.region_kind == CKPT_REGION_WHOLE, given = desc.replica_count != 0;
+  if (desc.flags & CKPT_TENSOR_CONVERT) return tensor_error(CKPT_INVALID, name, "conversion is for loads");
+  const bool given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
     return tensor_error(CKPT_INVALID, name, "rows are of one rank only, and have no replicas");
   Replica replica{
       .group = desc.replica_group,
-      .index = given   ? desc.replica_index
-               : whole ? session_->rank()
-                       : 0,
-      .count = given   ? desc.replica_count
-               : whole ? session_->world_size()
-                       : 1,
+      .index = given ? desc.replica_index : 0,
+      .count = given ? desc.replica_count : 1,
       .first_only = settings_.replicas == ReplicaCheck::kFirst || (desc.flags & CKPT_TENSOR_FIRST_REPLICA) != 0,
-      .assumed = whole && !given};
+      .assumed = desc.region_kind == CKPT_REGION_WHOLE && !given};
+  if (replica.assumed) replica.index = session_->rank(), replica.count = session_->world_size();
   if (replica.index >= replica.count || replica.count > session_->world_size())
     return tensor_error(
         CKPT_INVALID, name,
         strformat("replica {} of {} in a world of {}", replica.index, replica.count, session_->world_size()));
-  std::string_view kept = names_.insert(name);
-  const SaveTensor* first = kept.empty() ? names_.tensor_of(name) : nullptr;
-  if (kept.empty()) CKPT_TRY(check_another(name, first, request));
-  SaveTensor* tensor = keep_tensor(first ? first->name : kept, request, replica, &content_.memory);
+  const auto [cell, fresh] = names_.insert(name);
+  if (!fresh) CKPT_TRY(check_another(name, cell.tensor, request));
+  SaveTensor* const tensor = keep_tensor(cell.name(), request, replica, &content_.memory);
   content_.tensors.push_back(tensor);
-  if (!first) names_.note(kept, tensor);
+  if (fresh) cell.tensor = tensor;
   return Ok();
 }
 
@@ -189,7 +182,7 @@ Status Save::add_alias(std::string_view name, std::string_view target, const ckp
     for (const Shape& numbers : {shape, strides})
       alias.view.insert(alias.view.end(), numbers.span().begin(), numbers.span().end());
   }
-  if (names_.insert(name).empty()) return taken(name);
+  if (!names_.insert(name).second) return taken(name);
   content_.aliases.try_emplace(std::string(name), std::move(alias));
   return Ok();
 }
@@ -207,8 +200,7 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
 Status Save::check_attr_owners() const {
   for (const auto& [owner, values] : content_.attrs)
     if (!owner.empty() && !names_.contains(owner))
-      return Status(CKPT_NOT_FOUND, "an attribute of tensor \"" + owner + "\", which was not added")
-          .with("tensor", owner);
+      return error_about(CKPT_NOT_FOUND, owner, "an attribute of tensor " + quoted(owner) + ", which was not added");
   return Ok();
 }
 
@@ -306,18 +298,25 @@ Status Save::find_holders(Job& job) {
 }
 
 Status Save::write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
-  Status written = call_guarded([&] { return write_with_devices(identity, copies, open, job); });
+  Status written = call_guarded([&]() -> Status {
+    CKPT_TRY(sort_tables(content_, settings_.threads, job));
+    if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
+    CKPT_TRY(transfers_.open(
+        std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
+    CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
+    const PartInput input{.session = *session_,
+                          .identity = identity,
+                          .content = content_,
+                          .settings = settings_,
+                          .values = values,
+                          .transfers = transfers_,
+                          .copies = copies,
+                          .open_attempt = open,
+                          .job = job};
+    return write_part(input, &unfinished_);
+  });
   Status copied = transfers_.close();
   return written.ok() ? copied : written;
-}
-
-Status Save::write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
-  CKPT_TRY(sort_tables(content_, settings_.threads, job));
-  if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
-  CKPT_TRY(transfers_.open(
-      std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
-  CKPT_ASSIGN(const auto values, digest_replicas(content_, settings_.replicas, settings_.threads, job, &transfers_));
-  return write_part(*session_, identity, content_, settings_, values, transfers_, copies, open, job, &unfinished_);
 }
 
 // A save that copies opens the attempt beside the copies, so that its caller waits neither for the store nor for other

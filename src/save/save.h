@@ -12,10 +12,9 @@
 #include "commit/commit.h"
 #include "device/transfers.h"
 #include "format/summary.h"
-#include "save/content.h"
-#include "save/late_memory.h"
 #include "save/name_set.h"
 #include "save/replica_values.h"
+#include "save/source.h"
 #include "tree/tree.h"
 
 namespace ckpt::save {
@@ -27,9 +26,8 @@ struct SaveSettings {
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
-  std::shared_ptr<LateMemory> memory =
-      nullptr;                 // what fills the caller's memory as it is wanted; null: it is all there
   bool staging_grows = false;  // nobody set staging_bytes: a save that copies takes more where much memory is free
+  std::shared_ptr<LateMemory> memory = nullptr;  // null: the caller's memory is all there
 };
 
 struct SaveIdentity;
@@ -107,7 +105,6 @@ class Save {
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
-  Status write_with_devices(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status check_attr_owners() const;
 
   std::shared_ptr<session::Session> session_;

@@ -2,6 +2,16 @@
 
 namespace ckpt::save {
 
+BufferCounts count_buffers(const BufferWants& wants) {
+  const bool encodes = wants.most_reserve != 0;
+  BufferCounts counts;
+  counts.sure = std::max<size_t>(wants.budget / wants.buffer_bytes, encodes ? 2 : 1);
+  if (encodes) counts.reserve = std::clamp<size_t>(counts.sure / 2, 1, wants.most_reserve);
+  const uint64_t more = wants.room < StagingBuffers::kStep ? 0 : wants.room / wants.buffer_bytes;
+  counts.all = std::min<uint64_t>(wants.staging + counts.reserve, counts.sure + more);
+  return counts;
+}
+
 bool StagingBuffers::has(size_t wanted) {
   while (sure_ - used_ < wanted && sure_ < count_) {
     if (room_() < kStep)

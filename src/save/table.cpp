@@ -106,8 +106,7 @@ Status Save::add_column(const TableRequest& request, const TableRequest::Column&
   if (request.desc.rows_per_block != 0 && count > 1) source.rows_per_block = request.desc.rows_per_block;
   source.positions = table->positions;
   tensor->rows = &source;
-  tensor->contiguous = false;
-  tensor->gathered = true;
+  tensor->arrangement = Arrangement::kTable;
   return Ok();
 }
 
@@ -128,8 +127,7 @@ Status Save::add_ids(const TableRequest& request, SaveTable* table) {
     *block = table->ids;
     table->id_source = {.blocks = block, .row_bytes = sizeof(uint64_t)};
     ids->rows = &table->id_source;
-    ids->contiguous = false;
-    ids->gathered = true;
+    ids->arrangement = Arrangement::kTable;
   }
   table->tensors.push_back(ids);
   const void* memory = rows ? static_cast<void*>(table->buckets.data()) : &nothing;

@@ -121,10 +121,9 @@ Status TableSort::check_positions() const {
     Status status;
     for_slice(slice, [&](uint64_t row) {
       if (table_.positions[row] >= table_.capacity && status.ok())
-        status =
-            Status(CKPT_INVALID, strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows",
-                                           quoted(table_.name), row, id(row), table_.positions[row], table_.capacity))
-                .with("tensor", table_.name);
+        status = error_about(CKPT_INVALID, table_.name,
+                             strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows",
+                                       quoted(table_.name), row, id(row), table_.positions[row], table_.capacity));
     });
     return status;
   });
@@ -156,9 +155,9 @@ Status TableSort::scatter() {
 }
 
 Status TableSort::twice(const Key& a, const Key& b) const {
-  return Status(CKPT_MISMATCH, strformat("table {}: id {} is in rows {} and {} of this rank", quoted(table_.name), a.id,
-                                         std::min(a.row, b.row), std::max(a.row, b.row)))
-      .with("tensor", table_.name)
+  return error_about(CKPT_MISMATCH, table_.name,
+                     strformat("table {}: id {} is in rows {} and {} of this rank", quoted(table_.name), a.id,
+                               std::min(a.row, b.row), std::max(a.row, b.row)))
       .with("found", a.id);
 }
 
@@ -244,8 +243,7 @@ void TableSort::use_order() {
     source.order = in_order ? nullptr : table_.order.data();
     if (!in_order || source.positions || source.rows_per_block < table_.row_count) return;
     tensor->data = const_cast<std::byte*>(source.blocks[0]);
-    tensor->contiguous = true;
-    tensor->gathered = false;
+    tensor->arrangement = Arrangement::kRow;
   };
   use(table_.id_source, table_.tensors[0]);
   for (size_t i = 0; i < table_.column_sources.size(); i++) use(table_.column_sources[i], table_.tensors[1 + i]);

@@ -41,7 +41,6 @@ class Session {
   uint32_t world_size() const { return plan_.world_size; }
   const std::string& string() const { return string_; }
   store::Store& store() const { return *store_; }
-  const std::shared_ptr<store::Store>& shared_store() const { return store_; }
   store::Store* mirror() const { return mirror_.get(); }
 
   // The next attempt at a label. All ranks count alike, so no rank needs to ask.

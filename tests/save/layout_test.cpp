@@ -58,21 +58,17 @@ TEST(SaveTensor, GivesBackTheRegionAndTheMemoryThatWereAdded) {
   EXPECT_EQ(to_text(box.region()), "box [2:6, 1:6]");
   EXPECT_EQ(to_text(box.shape()), "[8, 6]");
   EXPECT_EQ(box.bytes, 80u);
-  EXPECT_FALSE(box.contiguous);
-  SaveMemory memory = box.memory();
-  EXPECT_EQ(to_text(memory.extent), "[4, 5]");
-  EXPECT_EQ(memory.memory.strides[0], 10u);
-  EXPECT_EQ(memory.memory.strides[1], 2u);
+  EXPECT_EQ(box.arrangement, Arrangement::kStrided);
+  EXPECT_EQ(box.strides(2)[0], 10u);
+  EXPECT_EQ(box.strides(2)[1], 2u);
 
   desc = desc_of(CKPT_DTYPE_U4, {100});
   desc.region_kind = CKPT_REGION_FLAT;
   desc.flat_offset = 10, desc.flat_size = 20;
   const SaveTensor& flat = added.add("flat", desc);
   EXPECT_EQ(to_text(flat.region()), "flat 10:30");
-  EXPECT_EQ(to_text(flat.units()), "flat 5:15");
   EXPECT_EQ(flat.bytes, 10u);
-  EXPECT_TRUE(flat.contiguous);
-  EXPECT_EQ(to_text(flat.memory().extent), "[10]");
+  EXPECT_EQ(flat.arrangement, Arrangement::kRow);
 }
 
 TEST(Layout, WhatIsLeftOfAnItemInPlaceGoesWithTheBlockBeforeItIfItIsTooLittle) {
@@ -105,9 +101,9 @@ TEST(SaveTensor, StridesOfAContiguousMemoryCountAsNone) {
   ckpt_tensor_desc desc = desc_of(CKPT_DTYPE_F32, {1, 3, 5});
   desc.flags = CKPT_TENSOR_STRIDED;
   desc.strides[0] = 77, desc.strides[1] = 5, desc.strides[2] = 1;
-  EXPECT_TRUE(added.add("t", desc).contiguous);
+  EXPECT_EQ(added.add("t", desc).arrangement, Arrangement::kRow);
   desc.strides[1] = 6;
-  EXPECT_FALSE(added.add("u", desc).contiguous);
+  EXPECT_EQ(added.add("u", desc).arrangement, Arrangement::kStrided);
 }
 
 TEST(Layout, ItemsAreInTheOrderOfNamesHoweverTheyWereAdded) {
@@ -116,7 +112,7 @@ TEST(Layout, ItemsAreInTheOrderOfNamesHoweverTheyWereAdded) {
     added.add(name, desc_of(CKPT_DTYPE_F32, {16}));
   added.add("empty", desc_of(CKPT_DTYPE_F32, {0, 4}));
   std::string order;
-  for (const Item& item : added.layout().items) order += std::string(item.tensor->name) + " ";
+  for (const Item& item : added.layout().items) order += std::string(item.source.tensor->name) + " ";
   EXPECT_EQ(order, "a b model model.layers.10 model.layers.2 ");
 }
 
@@ -129,9 +125,8 @@ TEST(Layout, AMemberOfAReplicaGroupTakesItsCutsFromWhereTheyLieInItsMemory) {
     PartLayout layout = added.layout();
     ASSERT_EQ(layout.items.size(), 2u);  // the tensor and the list
     const Item& item = layout.items[0];
-    EXPECT_EQ(item.first * 4, total);
-    EXPECT_EQ(item.data, added.memory.data() + total);
-    EXPECT_EQ(contiguous_source(item, 1, 1).data(), item.data + item.chunk_raw);
+    EXPECT_EQ(item.source.first, total);
+    EXPECT_EQ(item.source.direct(0, item.size).data(), added.memory.data() + total);
     total += item.size;
   }
   EXPECT_EQ(total, uint64_t{1} << 20);
@@ -147,12 +142,12 @@ TEST(Layout, AMemoryThatIsNotContiguousIsGatheredChunkByChunk) {
   added.add_at("t", desc, memory.data(), memory.size() * 4);
   PartLayout layout = added.layout();
   const Item& item = layout.items[0];
-  EXPECT_TRUE(contiguous_source(item, 0, 1).empty());
+  EXPECT_TRUE(item.source.direct(0, item.size).empty());
   ASSERT_EQ(item.chunk_count, 3u);
   uint32_t expected = 0;
   for (uint64_t number = 0; number < item.chunk_count; number++) {
-    std::vector<uint32_t> chunk(chunk_raw_size(item, number) / 4);
-    gather_chunk(item, number, std::as_writable_bytes(std::span(chunk)));
+    std::vector<uint32_t> chunk(item.raw_size(number) / 4);
+    ASSERT_TRUE(item.source.read(item.first_byte(number), std::as_writable_bytes(std::span(chunk)), nullptr).ok());
     for (uint32_t value : chunk) ASSERT_EQ(value, 2 * expected++);
   }
   EXPECT_EQ(expected, 40000u);
@@ -170,7 +165,8 @@ TEST(Layout, SmallTensorsOfOneDtypeShareAVerdictOfAuto) {
     added.add_at(names[300 + i], desc_of(CKPT_DTYPE_BF16, {2048}), noise.data() + i * 4096, 4096);
   }
   for (const Item& item : added.layout("auto").items)
-    ASSERT_EQ(item.codec.codec, item.tensor->dtype == CKPT_DTYPE_F32 ? Codec::kLz4 : Codec::kRaw) << item.tensor->name;
+    ASSERT_EQ(item.codec.codec, item.source.tensor->dtype == CKPT_DTYPE_F32 ? Codec::kLz4 : Codec::kRaw)
+        << item.source.tensor->name;
 }
 
 TEST(Layout, BlocksOfLargeTensorsHoldNothingElseWhereTheyAreWrittenFromTheCallersMemory) {

@@ -11,11 +11,11 @@ TEST(NameSet, KeepsACopyOfEachNameAndRefusesItTheSecondTime) {
   std::pmr::monotonic_buffer_resource memory;
   NameSet names(&memory);
   std::string text = "w";
-  std::string_view kept = names.insert(text);
+  const std::string_view kept = names.insert(text).first.name();
   text = "v";
   EXPECT_EQ(kept, "w");
-  EXPECT_TRUE(names.insert("w").empty());
-  EXPECT_EQ(names.insert(text), "v");
+  EXPECT_FALSE(names.insert("w").second);
+  EXPECT_TRUE(names.insert(text).second);
 }
 
 TEST(NameSet, FindsWhatWasInsertedHoweverManyThereAre) {
@@ -23,10 +23,10 @@ TEST(NameSet, FindsWhatWasInsertedHoweverManyThereAre) {
   NameSet names(&memory);
   EXPECT_FALSE(names.contains("t0"));
   constexpr int kCount = 100000;
-  for (int i = 0; i < kCount; i++) ASSERT_FALSE(names.insert("t" + std::to_string(i)).empty());
+  for (int i = 0; i < kCount; i++) ASSERT_TRUE(names.insert("t" + std::to_string(i)).second);
   for (int i = 0; i < kCount; i++) {
     ASSERT_TRUE(names.contains("t" + std::to_string(i)));
-    ASSERT_TRUE(names.insert("t" + std::to_string(i)).empty());
+    ASSERT_FALSE(names.insert("t" + std::to_string(i)).second);
   }
   EXPECT_FALSE(names.contains("t" + std::to_string(kCount)));
 }
@@ -34,7 +34,7 @@ TEST(NameSet, FindsWhatWasInsertedHoweverManyThereAre) {
 TEST(NameSet, WhatItForgetsItsTextOutlives) {
   std::pmr::monotonic_buffer_resource memory;
   NameSet names(&memory);
-  std::string_view kept = names.insert("w");
+  const std::string_view kept = names.insert("w").first.name();
   names.forget();
   EXPECT_EQ(kept, "w");
   EXPECT_FALSE(names.contains("w"));

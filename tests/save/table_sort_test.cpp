@@ -10,6 +10,7 @@
 #include <set>
 
 #include "format/table.h"
+#include "save/source.h"
 
 namespace ckpt::save {
 namespace {
@@ -27,14 +28,14 @@ struct Sorted {
     table.buckets = starts;
     block = table.ids;
     table.id_source = {.blocks = &block, .row_bytes = 8};
-    tensor.gathered = true;
+    tensor.arrangement = Arrangement::kTable;
+    tensor.rows = &table.id_source;
     table.tensors.push_back(&tensor);
   }
   // The ids as they are saved.
   std::vector<uint64_t> saved() const {
-    if (tensor.contiguous && !tensor.gathered) return ids;
     std::vector<uint64_t> out(ids.size());
-    content.tables[0].id_source.copy(0, std::as_writable_bytes(std::span(out)));
+    EXPECT_TRUE(Source::of(tensor).read(0, std::as_writable_bytes(std::span(out)), nullptr).ok());
     return out;
   }
 
@@ -69,45 +70,6 @@ TEST(TableSort, OrdersAnyIdsByBucketThenId) {
     std::ranges::shuffle(shuffled, random);
     for (unsigned threads : {1, 3}) expect_sorted(shuffled, buckets, threads);
     expect_sorted(shuffled, UINT32_MAX, 2);
-  }
-}
-
-// More rows and fewer than are fetched ahead; sizes of which the compiler knows and does not; a piece may begin and end
-// within a row, as chunks of large rows do.
-TEST(RowSource, CopiesRowsOfAnySizeFromAnyByteOn) {
-  std::mt19937_64 random(3);
-  for (uint64_t row_bytes : {1, 4, 8, 31, 32, 64, 100, 4096}) {
-    const uint64_t rows = 200, in_block = 23;
-    std::vector<std::vector<uint8_t>> memory;
-    std::vector<const std::byte*> blocks;
-    for (uint64_t block = 0; block * in_block < 2 * rows; block++) {
-      std::vector<uint8_t>& bytes = memory.emplace_back(in_block * row_bytes);
-      std::ranges::generate(bytes, [&] { return static_cast<uint8_t>(random()); });
-      blocks.push_back(reinterpret_cast<const std::byte*>(bytes.data()));
-    }
-    std::vector<uint64_t> positions(2 * rows), order(rows);
-    std::iota(positions.begin(), positions.end(), uint64_t{0});
-    std::iota(order.begin(), order.end(), uint64_t{0});
-    std::ranges::shuffle(positions, random);
-    std::ranges::shuffle(order, random);
-    const RowSource source{.blocks = blocks.data(),
-                           .rows_per_block = in_block,
-                           .row_bytes = row_bytes,
-                           .positions = positions.data(),
-                           .order = order.data()};
-    std::vector<uint8_t> all;
-    for (uint64_t number : order) {
-      const uint64_t at = positions[number];
-      const auto row = memory[at / in_block].begin() + static_cast<ptrdiff_t>(at % in_block * row_bytes);
-      all.insert(all.end(), row, row + static_cast<ptrdiff_t>(row_bytes));
-    }
-    for (int i = 0; i < 50; i++) {
-      const uint64_t first = random() % (all.size() + 1), size = random() % (all.size() - first + 1);
-      std::vector<uint8_t> copied(size);
-      source.copy(first, std::as_writable_bytes(std::span(copied)));
-      ASSERT_TRUE(std::ranges::equal(copied, std::span(all).subspan(first, size)))
-          << size << " bytes of rows of " << row_bytes << " from byte " << first << " on";
-    }
   }
 }
 
@@ -154,7 +116,7 @@ TEST(TableSort, LeavesRowsThatAreInOrderWhereTheyLie) {
   Sorted sorted({4, 8, 1, 2}, 4, 1);
   Job job;
   ASSERT_TRUE(sort_tables(sorted.content, 1, job).ok());
-  EXPECT_TRUE(sorted.tensor.contiguous);
+  EXPECT_EQ(sorted.tensor.arrangement, Arrangement::kRow);
   EXPECT_TRUE(sorted.content.tables[0].order.empty());
 }
 
