@@ -149,6 +149,8 @@ static std::string below(std::string_view directory, const std::string& name) {
 
 std::string slot_key(std::string_view directory) { return below(directory, std::string(kManifestName)); }
 
+std::string file_key(std::string_view directory, const std::string& name) { return below(directory, name); }
+
 std::string part_key(std::string_view directory, uint32_t number) { return below(directory, part_name(number)); }
 
 std::string holding_key(std::string_view directory, uint32_t number) {

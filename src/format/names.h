@@ -39,6 +39,7 @@ std::string base_name(const Id& save, uint32_t rank);               // "BASE_<32
 std::string parity_name(uint32_t number);                           // "PARITY_003"
 std::string slot_key(std::string_view directory);                   // "<directory>/MANIFEST"
 std::string part_key(std::string_view directory, uint32_t number);  // "<directory>/PART_003"
+std::string file_key(std::string_view directory, const std::string& name);
 std::string holding_key(std::string_view directory,
                         uint32_t number);                            // "<directory>/HELD_003", while it is being saved
 std::string holders_key(std::string_view directory);                 // "<directory>/HELD", the same
