@@ -436,9 +436,10 @@ class RefusesBrokenRules(unittest.TestCase):
         with self.assertRaises(reader.RevisionError):
             reader.Manifest(manifest_of(CONTENT, required_features=4))
         content = copy.deepcopy(CONTENT)
-        edit_row(content, "parts", 1, 8, 1)
-        with self.assertRaises(reader.UnsupportedError):
-            reader.Manifest(manifest_of(content))
+        for kind, error in (1, reader.FormatError), (2, reader.UnsupportedError):
+            edit_row(content, "parts", 1, 8, kind)
+            with self.assertRaises(error):
+                reader.Manifest(manifest_of(content))
 
     def test_that_the_manifest_says_what_the_parts_say(self):
         changes = {"attrs": lambda c: edit_row(c, "attrs", 1, 2, b"rows"), "aliases": lambda c: c["aliases"].pop(),
