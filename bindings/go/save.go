@@ -21,8 +21,9 @@ type Save struct {
 
 // NewSave makes a save. `label` is 1-200 of [A-Za-z0-9._=+-] without a leading dot; `step` is any number >= 0, or -1
 // for none. All ranks pass the same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes,
-// timeout_ms, wait, keep_last, keep_every, protect. Errors: ErrInvalid, ErrMismatch, and that of an earlier save of the
-// session that failed in the background and of which nobody was told; the other ranks' saves then end with ErrAborted.
+// timeout_ms, wait, keep_last, keep_every, protect, incremental, base. Errors: ErrInvalid, ErrMismatch, and that of an
+// earlier save of the session that failed in the background and of which nobody was told; the other ranks' saves then
+// end with ErrAborted.
 func NewSave(session *Session, label string, step int64, options Options) (*Save, error) {
 	if session == nil {
 		return nil, nilError("session")

@@ -21,7 +21,7 @@ type Session struct {
 //
 // The call waits for other ranks for at most timeout_ms; the context can end it sooner.
 // Options: run, purpose, continue_from, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms,
-// arena_bytes, mirror_keep_last.
+// arena_bytes, mirror_keep_last, incremental.
 // Errors: ErrConflict (another process has this rank, or the string is from an older start), ErrFenced, ErrMismatch,
 // ErrTimeout, ErrCancelled, ErrUnsupported, ErrIO, ErrNoSpace.
 func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sessionString string,

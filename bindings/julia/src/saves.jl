@@ -6,8 +6,8 @@
 Make a save, add tensors and objects, then `run` or `start` it once. Every rank of the session does so with the same
 label: 1-200 of `[A-Za-z0-9._=+-]` without a leading dot. `step` is 0 or more, or `nothing`. Only one task at a time
 may use a save. Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`,
-`wait`, `keep_last`, `keep_every`, `protect`. Throws INVALID, MISMATCH, and what an earlier save of the session threw
-that failed in the background and of which nobody was told: the other ranks then get ABORTED.
+`wait`, `keep_last`, `keep_every`, `protect`, `incremental`, `base`. Throws INVALID, MISMATCH, and what an earlier save
+of the session threw that failed in the background and of which nobody was told: the other ranks then get ABORTED.
 """
 struct Save <: Resource
     handle::Handle{ckpt_save}

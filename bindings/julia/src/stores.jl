@@ -120,8 +120,8 @@ One start of all ranks of a run. A new session of a run fences its older ones: t
 its session without `string` and sends [`session_string`](@ref) to the other ranks, which pass it as `string`. Or all
 pass `rendezvous = true` and meet through the store, which blocks this thread (but not the garbage collector) until
 the last one comes. Options: `run`, `purpose`, `continue_from`, `timeout_ms`, `rendezvous`, `chunk_bytes`,
-`large_tensor_bytes`, `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`. Throws CONFLICT, FENCED, MISMATCH, TIMEOUT,
-UNSUPPORTED, IO, NO_SPACE.
+`large_tensor_bytes`, `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`, `incremental`. Throws CONFLICT, FENCED,
+MISMATCH, TIMEOUT, UNSUPPORTED, IO, NO_SPACE.
 """
 struct Session <: Resource
     handle::Handle{ckpt_session}

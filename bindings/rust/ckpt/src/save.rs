@@ -110,7 +110,7 @@ impl<'a> Save<'a> {
     /// told of it.
     ///
     /// Options: `on_existing`, `compression`, `held_by`, `replicas`, `threads`, `staging_bytes`, `timeout_ms`, `wait`,
-    /// `keep_last`, `keep_every`, `protect`.
+    /// `keep_last`, `keep_every`, `protect`, `incremental`, `base`.
     pub fn new_with(session: &Session, label: &str, step: Option<u64>, options: &Options) -> Result<Self> {
         let (label, step, bag) = (c_text(label)?, step_number(step)?, options.bag()?);
         let handle = Handle::make(|out, err| {

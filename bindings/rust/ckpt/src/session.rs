@@ -44,7 +44,7 @@ impl Session {
     /// waits for other ranks for at most `timeout_ms`.
     ///
     /// Options: `run`, `purpose`, `continue_from`, `timeout_ms`, `rendezvous`, `chunk_bytes`, `large_tensor_bytes`,
-    /// `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`.
+    /// `heartbeat_ms`, `arena_bytes`, `mirror_keep_last`, `incremental`.
     pub fn open_rank(
         store: &Store,
         rank: u32,
