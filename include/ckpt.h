@@ -268,7 +268,7 @@ typedef struct ckpt_job ckpt_job;
  * timeout_ms (TIMEOUT), and holds its own until it is freed. Without option run it takes "main", or "import" if a
  * trainer has used "main" since the last import; ranks that meet by rendezvous must say it.
  * Options: run, purpose, continue_from, timeout_ms, rendezvous, chunk_bytes, large_tensor_bytes, heartbeat_ms (s3),
- * arena_bytes, mirror_keep_last.
+ * arena_bytes, mirror_keep_last, incremental.
  * Statuses: CONFLICT, FENCED, MISMATCH, TIMEOUT, UNSUPPORTED (a store without create-if-absent), IO, NO_SPACE. */
 typedef struct ckpt_session ckpt_session;
 CKPT_API ckpt_status ckpt_session_open(ckpt_session** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
@@ -326,9 +326,9 @@ typedef struct ckpt_save ckpt_save;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
- * keep_every, protect. Retention removes numbered checkpoints only, whose label has their step in it (see
- * ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for any reason but an
- * invalid label, the save also ends on the other ranks, with ABORTED. */
+ * keep_every, protect, incremental, base. Retention removes numbered checkpoints only, whose label has their step in it
+ * (see ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for any reason but
+ * an invalid label, the save also ends on the other ranks, with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 

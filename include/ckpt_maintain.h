@@ -24,7 +24,8 @@ enum {
   CKPT_FINDING_REPAIRED = 7,    /* repair: was written, or with dry_run would be */
   CKPT_FINDING_PASSED_OVER = 8, /* open: a newer checkpoint that cannot be loaded */
   CKPT_FINDING_ANEW = 9,        /* save: it does not go on from the checkpoint `name` of its run, or goes back */
-  CKPT_FINDING_NO_CACHE = 10    /* open: the cache cannot be used; loads read the store */
+  CKPT_FINDING_NO_CACHE = 10,   /* open: the cache cannot be used; loads read the store */
+  CKPT_FINDING_REUSED = 11 /* save: `size` bytes in `count` chunks are those of the checkpoint `name`; or why not */
 };
 typedef struct ckpt_finding {
   uint32_t struct_size;

@@ -53,6 +53,7 @@ STRUCTS = {
     "Attr": "owner:Text key:Text value:Text",
     "Part": "size:u64 index_offset:u64 index_size:u64 copy_offset:u64 root_digest:id save_id:id root_size:u32 rank:u32 "
             "kind:u8 pad:u8 pad2:u16 pad3:u32",
+    "Base": "part:Part used:u64",
     "ParityBlock": "group:u32 part:u32 chunk:u64",
     "PageRef": "offset:u64 name_first:u64 object_first:u64 digest:id first:Text size:u32 pad:u32",
     "Layout": "kind:u8 pad:u8 ndim:u16 cells:u32 per_cell:u32 run_first:u32 run_count:u32",
@@ -61,12 +62,12 @@ STRUCTS = {
 }
 SUMMARY = ("revision:u32 required_features:u64 store_id:id session_id:id save_id:id run:string label:string token:u64 "
            "attempt:u64 sequence:u64 step:i64=-1 world_size:u32 writer:string created_unix_ms:u64 part_count:u32 "
-           "tensor_count:u64 object_count:u64 part_bytes:u64 rebuilt:bool")
+           "tensor_count:u64 object_count:u64 part_bytes:u64 rebuilt:bool base_count:u32 base_bytes:u64 used_bytes:u64")
 PAGE = ("names:string numbers:[u64] tensors:[Tensor] holdings:[Holding] regions:[Region] segments:[Segment] "
         "chunks:[Chunk] objects:[Object] inline_data:[u8] aliases:[Alias] attrs:[Attr] parts:[Part] "
-        "parity:[ParityBlock]")
+        "parity:[ParityBlock] homes:[u16] used:[u64]")
 ROOT = ("summary:Summary names:string numbers:[u64] pages:[PageRef] part_pages:[PageRef] parts_per_page:u32 "
-        "name_count:u64 layouts:[Layout] runs:[PartRun] groups:[Group]")
+        "name_count:u64 layouts:[Layout] runs:[PartRun] groups:[Group] bases:[Base]")
 TOMBSTONE = "save_id:id rank:u32 status:i32 reason:string closed_by_token:u64 facts:[string]"
 
 Layout = namedtuple("Layout", "row fields codes packer align")
@@ -215,6 +216,8 @@ class Columns:
                 text(value, f"{where}.{name}")
             elif kind == "[u64]":
                 value = [number for number, in struct.iter_unpack("<Q", table.vector(number, 8, 8))]
+            elif kind == "[u16]":
+                value = [number for number, in struct.iter_unpack("<H", table.vector(number, 2, 2))]
             elif kind == "[u8]":
                 value = bytes(table.vector(number, 1, 1))
             elif kind[0] == "[":

@@ -82,7 +82,8 @@ class Manifest:
 
     def check_parts(self, where):
         parts, summary = self.parts, self.summary
-        require(all(part.kind == 0 for part in parts), f"{where}: parts of kind 1 or 2 are reserved", UnsupportedError)
+        require(all(part.kind != 1 for part in parts), f"{where}: a base in the place of a part")
+        require(all(part.kind == 0 for part in parts), f"{where}: parts of kind 2 are reserved", UnsupportedError)
         for number, part in enumerate(parts):
             name = f"{where}: part {number}"
             require(part.rank == number, f"{name} is of rank {part.rank}")

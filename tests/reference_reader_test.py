@@ -436,9 +436,10 @@ class RefusesBrokenRules(unittest.TestCase):
         with self.assertRaises(reader.RevisionError):
             reader.Manifest(manifest_of(CONTENT, required_features=4))
         content = copy.deepcopy(CONTENT)
-        edit_row(content, "parts", 1, 8, 1)
-        with self.assertRaises(reader.UnsupportedError):
-            reader.Manifest(manifest_of(content))
+        for kind, error in (1, reader.FormatError), (2, reader.UnsupportedError):
+            edit_row(content, "parts", 1, 8, kind)
+            with self.assertRaises(error):
+                reader.Manifest(manifest_of(content))
 
     def test_that_the_manifest_says_what_the_parts_say(self):
         changes = {"attrs": lambda c: edit_row(c, "attrs", 1, 2, b"rows"), "aliases": lambda c: c["aliases"].pop(),
@@ -490,7 +491,7 @@ class Pieces(unittest.TestCase):
         with open(SCHEMA, encoding="utf-8") as text:
             schema = re.sub(r"//.*", "", text.read())
         short = {"uint8": "u8", "ubyte": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int32": "i32",
-                 "int64": "i64", "Digest": "id", "[uint64]": "[u64]", "[ubyte]": "[u8]"}
+                 "int64": "i64", "Digest": "id", "[uint64]": "[u64]", "[uint16]": "[u16]", "[ubyte]": "[u8]"}
         tables = dict(Summary=grammar.SUMMARY, Page=grammar.PAGE, Root=grammar.ROOT, Tombstone=grammar.TOMBSTONE)
         seen = set()
         for name, body in re.findall(r"(?:struct|table) (\w+) \{(.*?)\}", schema, re.S):
@@ -505,7 +506,7 @@ class Pieces(unittest.TestCase):
         for name, layout in grammar.LAYOUTS.items():
             at = 0
             for _, kind in layout.fields:
-                size = {"id": 16, "Text": 8, "Chunk": 32}.get(kind) or struct.calcsize(grammar.SCALARS[kind])
+                size = {"id": 16, "Text": 8, "Chunk": 32, "Part": 80}.get(kind) or struct.calcsize(grammar.SCALARS[kind])
                 self.assertEqual(at % {"id": 8, "Text": 4, "Chunk": 8}.get(kind, size), 0, name)
                 at += size
             self.assertEqual(at % layout.align, 0, name)

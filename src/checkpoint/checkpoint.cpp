@@ -3,10 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/job.h"
 #include "codec/checksum.h"
 #include "format/names.h"
+#include "format/part_record.h"
 
 namespace ckpt::checkpoint {
 
@@ -155,6 +157,7 @@ Status Checkpoint::check_all(unsigned threads) const {
     tensors += page->tensors.size();
     for (const fb::Alias& alias : page->aliases) CKPT_TRY(target_of(page, alias).status());
   }
+  CKPT_TRY(check_bases());
   for (uint32_t i = 0; i < summary().part_count; i++) {
     CKPT_ASSIGN(fb::Part part, part_record(i));
     if (add_overflows(part_bytes, part.size(), &part_bytes)) return Status(CKPT_FORMAT, "the sizes of parts overflow");
@@ -163,6 +166,22 @@ Status Checkpoint::check_all(unsigned threads) const {
   if (copies != trailer_.copies_size) return Status(CKPT_FORMAT, "copies of indexes that belong to no part");
   if (tensors == summary().tensor_count && part_bytes == summary().part_bytes) return Ok();
   return Status(CKPT_FORMAT, "the summary's counts are not those of the index");
+}
+
+// Each page knows only its own records.
+Status Checkpoint::check_bases() const {
+  std::optional<fb::Part> before;
+  uint64_t bytes = 0, used_bytes = 0;
+  for (uint32_t i = summary().part_count; i < file_count(); i++) {
+    CKPT_ASSIGN(const fb::Part base, part_record(i));
+    CKPT_ASSIGN(const uint64_t used, manifest_->used(i));
+    CKPT_TRY(format::check_base(base, summary().save_id, before ? &*before : nullptr));
+    if (add_overflows(bytes, base.size(), &bytes) || add_overflows(used_bytes, used, &used_bytes))
+      return Status(CKPT_FORMAT, "the sizes of bases overflow");
+    before = base;
+  }
+  if (bytes == summary().base_bytes && used_bytes == summary().used_bytes) return Ok();
+  return Status(CKPT_FORMAT, "the summary's counts are not those of the bases");
 }
 
 // ---- names ----
@@ -230,8 +249,21 @@ Result<std::span<const fb::Attr>> Checkpoint::attrs_of(std::string_view owner, c
 
 // ---- parts ----
 
+std::string Checkpoint::name_of(uint32_t number) const {
+  if (number < summary().part_count) return format::part_name(number);
+  const auto record = part_record(number);
+  return record.ok() ? format::file_name(*record) : "BASE";
+}
+
+uint32_t Checkpoint::file_of(uint32_t part, const format::Page& page, const fb::Chunk& chunk) const {
+  const uint16_t home = page.home_of(chunk);
+  if (home == 0) return part;
+  std::lock_guard lock(mutex_);
+  return indexes_.at(part).bases[home - 1];
+}
+
 Status Checkpoint::at_part(Status status, uint32_t number) const {
-  std::string name = format::part_name(number), path = store_->path(entry().id + "/" + name);
+  std::string name = name_of(number), path = store_->path(entry().id + "/" + name);
   if (status.code() == CKPT_NOT_FOUND) {
     auto slot = peek_slot(*store_, entry().id);
     const bool gone = slot.ok() ? !slot->committed : slot.status().code() == CKPT_NOT_FOUND;
@@ -285,7 +317,7 @@ Status Checkpoint::check_end(const store::Reader& file, const fb::Part& expected
 
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number, bool again) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
-  const std::string key = entry().id + "/" + format::part_name(number);
+  const std::string key = format::file_key(entry().id, format::file_name(expected));
   // A web server, too, then takes it to be there, whatever a 404 says.
   const bool cached = cached_ || !store_->traits().lists;
   CKPT_ASSIGN(auto file, cached ? store_->open_cached(key, expected.size(), again) : store_->open(key));
@@ -361,6 +393,12 @@ Result<Bytes> Checkpoint::map_part(uint32_t number) const {
 Status Checkpoint::check_part(uint32_t number, std::string_view name) const {
   auto opened = part(number);
   return opened.ok() ? Ok() : std::move(opened).status().with("tensor", std::string(name));
+}
+
+Status Checkpoint::check_object(const ObjectRef& object, std::string_view name) const {
+  for (const fb::Chunk& chunk : object.page->chunks_of(*object.object))
+    CKPT_TRY(check_part(file_of(object.part, *object.page, chunk), name));
+  return Ok();
 }
 
 }  // namespace ckpt::checkpoint

@@ -144,10 +144,15 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   uint64_t object_count() const { return summary().object_count; }
   Result<ObjectRef> object_at(uint64_t position) const;
 
-  // ---- parts ----
-  // What the manifest says of a part.
+  // ---- parts, and after them bases: parts of earlier checkpoints in which chunks of this one lie ----
+  uint32_t file_count() const { return root().file_count(); }
+  // What the manifest says of it.
   Result<fb::Part> part_record(uint32_t number) const { return manifest_->part(number); }
-  // A part's own index, from the copy in the manifest or from the part.
+  // What the file is called in its directory.
+  std::string name_of(uint32_t number) const;
+  // Where a chunk lies. The page is of the index of part `part`, as part_index() gives it.
+  uint32_t file_of(uint32_t part, const format::Page& page, const fb::Chunk& chunk) const;
+  // A part's own index, from the copy in the manifest or from the part. Not of a base.
   Result<const IndexFile*> part_index(uint32_t number) const;
   // Opens a part and checks that it is the one that the manifest names (size, header; on a server size and trailer).
   // INCOMPLETE, GONE, MISMATCH, CORRUPT, FORMAT.
@@ -156,6 +161,7 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   Result<Bytes> map_part(uint32_t number) const;
   // The same for callers that only ask whether `name` (a tensor or object) can be read from there: errors name it.
   Status check_part(uint32_t number, std::string_view name) const;
+  Status check_object(const ObjectRef& object, std::string_view name) const;
   // Adds part name and path to an error; a part that vanished with its checkpoint is GONE.
   Status at_part(Status status, uint32_t number) const;
   // The same for the manifest.
@@ -168,6 +174,7 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   Status read_manifest(unsigned threads);
   Status read_manifest_once(unsigned threads);
   Status check_all(unsigned threads) const;
+  Status check_bases() const;
   Status check_copy(uint32_t number, const fb::Part& part, uint64_t* next) const;
   Result<const format::Page*> page_of(std::string_view name) const;
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
@@ -177,7 +184,13 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number, bool again) const;
   Status check_header(const store::Reader& file, const fb::Part& expected, bool again) const;
   Status check_end(const store::Reader& file, const fb::Part& expected, bool again) const;
+  // The index of a part, and the numbers of its bases.
+  struct PartIndex {
+    std::unique_ptr<IndexFile> index;
+    std::vector<uint32_t> bases;
+  };
   Result<std::unique_ptr<IndexFile>> open_part_index(uint32_t number) const;
+  Result<std::vector<uint32_t>> number_bases(std::span<const fb::Base> bases) const;
   Result<ObjectRef> object_in(uint32_t number, std::string_view name, int scope) const;
   PartReader find_open(uint32_t number) const;
 
@@ -193,7 +206,7 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   mutable std::mutex mutex_;                                 // guards what follows
   mutable std::list<std::pair<uint32_t, PartReader>> open_;  // the part that was used last comes first
   mutable std::map<uint32_t, std::unique_ptr<store::Reader>> mapped_;
-  mutable std::map<uint32_t, std::unique_ptr<IndexFile>> indexes_;
+  mutable std::map<uint32_t, PartIndex> indexes_;
 };
 
 }  // namespace ckpt::checkpoint

@@ -59,7 +59,7 @@ ElementRange elements_of(const Piece& piece, const fb::Chunk& chunk) {
 Status at_chunk(const Checkpoint& checkpoint, const Piece& piece, const fb::Chunk& chunk, Status status) {
   std::string name(piece.page->text(piece.tensor->name()));
   ElementRange elements = elements_of(piece, chunk);
-  return checkpoint.at_part(std::move(status), piece.part)
+  return checkpoint.at_part(std::move(status), checkpoint.file_of(piece.part, *piece.page, chunk))
       .in(strformat("tensor \"{}\", elements {} to {}", name, elements.first, elements.last))
       .with("tensor", name)
       .with("offset", uint64_t{chunk.offset()});
@@ -91,7 +91,8 @@ Status read_object(const Checkpoint& checkpoint, const ObjectRef& from, MutableB
   uint64_t at = 0;
   for (const fb::Chunk& chunk : from.page->chunks_of(object)) {
     CKPT_TRY(job.check());
-    CKPT_ASSIGN(const PartReader file, checkpoint.part(from.part));
+    const uint32_t number = checkpoint.file_of(from.part, *from.page, chunk);
+    CKPT_ASSIGN(const PartReader file, checkpoint.part(number));
     MutableBytes bytes = out.subspan(at, chunk.raw_size());
     Status status = plain_read(job, *file, chunk.offset(), bytes);
     if (status.ok()) status = check_chunk(chunk, bytes);
@@ -101,7 +102,7 @@ Status read_object(const Checkpoint& checkpoint, const ObjectRef& from, MutableB
     }
     if (!status.ok()) {
       std::string name(from.page->text(object.name()));
-      return checkpoint.at_part(std::move(status), from.part).in("object \"" + name + "\"").with("tensor", name);
+      return checkpoint.at_part(std::move(status), number).in("object \"" + name + "\"").with("tensor", name);
     }
     at += chunk.raw_size();
   }

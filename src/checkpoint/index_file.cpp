@@ -163,4 +163,9 @@ Result<fb::Part> IndexFile::part(uint32_t number) const {
   return page->parts[number % root_.parts_per_page];
 }
 
+Result<uint64_t> IndexFile::used(uint32_t number) const {
+  CKPT_ASSIGN(const format::Page* page, part_page(number / root_.parts_per_page));
+  return page->used.empty() ? 0 : page->used[number % root_.parts_per_page];
+}
+
 }  // namespace ckpt::checkpoint

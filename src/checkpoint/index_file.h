@@ -43,8 +43,9 @@ class IndexFile {
   Result<const format::Page*> part_page(size_t number) const { return get(root_.pages.size() + number); }
   // Reads and checks what is not read yet.
   Status load_all(unsigned threads = 1) const;
-  // The part record `number` of a manifest.
+  // The record `number` of a manifest: of a part or, after these, a base; and what its checkpoint uses of a base.
   Result<fb::Part> part(uint32_t number) const;
+  Result<uint64_t> used(uint32_t number) const;
 
  private:
   // Pages need an alignment of 8.

@@ -23,13 +23,20 @@ struct PartFile {
 // part.
 Result<PartFile> open_part(const store::Store& store, std::string_view directory, uint32_t number);
 
+// The same of a part or base as a manifest calls it. Whether it is the one that the record describes is not checked.
+Result<PartFile> open_file(const store::Store& store, std::string_view directory, const fb::Part& record);
+
+// MISMATCH, or another error, unless an open file is the part or base of this record: reads its two ends.
+Status check_file(const store::Reader& file, const fb::Part& record);
+
 // What its root says of its checkpoint; reads no more than that, however large the index says it is.
 Result<format::Summary> part_summary(const store::Store& store, std::string_view directory, uint32_t number);
 
 // What a part's trailer says of its index.
 IndexPlace place_of(const format::PartTrailer& trailer, uint32_t number);
 
-// Adds the part's name and path to an error.
+// Adds the part's name and path to an error; the same of any file.
+Status at_file(Status status, const store::Store& store, std::string_view directory, const std::string& name);
 Status at_part(Status status, const store::Store& store, std::string_view directory, uint32_t number);
 
 }  // namespace ckpt::checkpoint

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/region_order.h"
 #include "format/names.h"
+#include "format/part_record.h"
 #include "plan/box.h"
 #include "plan/coverage.h"
 
@@ -42,22 +43,47 @@ Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) 
 Result<const IndexFile*> Checkpoint::part_index(uint32_t number) const {
   {
     std::lock_guard lock(mutex_);
-    if (auto found = indexes_.find(number); found != indexes_.end()) return found->second.get();
+    if (auto found = indexes_.find(number); found != indexes_.end()) return found->second.index.get();
   }
-  auto opened = open_part_index(number);
-  if (opened.ok()) {
-    const format::Summary& theirs = (*opened)->root().summary;
-    if (theirs.save_id != summary().save_id || theirs.world_size != summary().world_size)
-      opened = Status(CKPT_FORMAT, "the summary of its index is that of another save");
-  }
-  if (!opened.ok()) {
-    Status status = std::move(opened).status();
+  PartIndex opened;
+  auto open = [&]() -> Status {
+    CKPT_ASSIGN(opened.index, open_part_index(number));
+    const format::Root& root = opened.index->root();
+    if (root.summary.save_id != summary().save_id || root.summary.world_size != summary().world_size)
+      return Status(CKPT_FORMAT, "the summary of its index is that of another save");
+    CKPT_ASSIGN(opened.bases, number_bases(root.bases));
+    return Ok();
+  };
+  if (Status status = open(); !status.ok()) {
     if (status.detail("part")) return status;
     return trailer_.copies_size ? at_manifest(std::move(status)) : at_part(std::move(status), number);
   }
   std::lock_guard lock(mutex_);
-  auto [at, fresh] = indexes_.try_emplace(number, opened.take());  // another thread may have been faster
-  return at->second.get();
+  auto [at, fresh] = indexes_.try_emplace(number, std::move(opened));  // another thread may have been faster
+  return at->second.index.get();
+}
+
+// Both lists are in one order. What the manifest says of a base is what counts, so a part must say the same.
+Result<std::vector<uint32_t>> Checkpoint::number_bases(std::span<const fb::Base> bases) const {
+  std::vector<uint32_t> numbers;
+  uint32_t first = summary().part_count;
+  for (const fb::Base& base : bases) {
+    for (uint32_t end = file_count(); first < end;) {
+      const uint32_t middle = first + (end - first) / 2;
+      CKPT_ASSIGN(const fb::Part at, part_record(middle));
+      if (format::identity_of(at) < format::identity_of(base.part()))
+        first = middle + 1;
+      else
+        end = middle;
+    }
+    const bool known = first < file_count();
+    CKPT_ASSIGN(const fb::Part record, part_record(known ? first : 0));
+    if (!known || !format::same_file(record, base.part()))
+      return Status(CKPT_FORMAT,
+                    strformat("the manifest does not describe {} as its index does", format::file_name(base.part())));
+    numbers.push_back(first++);
+  }
+  return numbers;
 }
 
 // ---- the pieces of a tensor ----

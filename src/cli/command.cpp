@@ -144,6 +144,8 @@ const char* finding_name(int32_t kind) {
       return "anew";
     case CKPT_FINDING_NO_CACHE:
       return "no cache";
+    case CKPT_FINDING_REUSED:
+      return "reused";
     case CKPT_FINDING_PASSED_OVER:
       return "passed over";
     default:

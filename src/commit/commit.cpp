@@ -1,5 +1,8 @@
 #include "commit/commit.h"
 
+#include <set>
+
+#include "checkpoint/part_file.h"
 #include "checkpoint/select.h"
 #include "commit/anew.h"
 #include "commit/collect.h"
@@ -161,6 +164,14 @@ static void remove_parts(store::Store& store, const Attempt& attempt) {
     if (file.name != format::kManifestName) (void)store.remove(attempt.directory + "/" + file.name, false);
 }
 
+// The same of what this rank, or another one that failed, may have borrowed.
+static void remove_bases(store::Store& store, const Attempt& attempt) {
+  auto files = store.list(attempt.directory);
+  if (!files.ok()) return;
+  for (const auto& file : *files)
+    if (format::parse_base_name(file.name)) (void)store.remove(attempt.directory + "/" + file.name, false);
+}
+
 // For when the tombstone could not be created. Rank 0 alone commits, so its own failure is final. It needs every rank's
 // part, so the failure of a rank without a part is final too. Otherwise nobody knows yet what rank 0 did or will do.
 static Status give_up_open(Session& session, const Attempt& attempt, Status cause, const Status& not_closed,
@@ -212,6 +223,7 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
                      cause.code() == CKPT_EXISTS;
   const Status told = settled(!closed.ok() && consequence ? outcome : cause);
   if (session.rank() == 0 && !others) remove_parts(session.store(), attempt);
+  if (session.rank() != 0 && !others) remove_bases(session.store(), attempt);
   return told;
 }
 
@@ -276,6 +288,19 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
   note(retire_older(session, summary, settings.on_existing == "replace", policy, report));
 }
 
+// All bases are there, since each rank had them before it published its part; and nothing else is: a rank may have
+// found that it does not need what it borrowed, or have failed and come again.
+static Status check_bases(store::Store& store, const Attempt& attempt, const Merged& merged) {
+  CKPT_ASSIGN(const auto files, store.list(attempt.directory));
+  std::set<std::string_view> missing(merged.bases.begin(), merged.bases.end());
+  for (const auto& file : files)
+    if (format::parse_base_name(file.name) && missing.erase(file.name) == 0)
+      (void)store.remove(attempt.directory + "/" + file.name, false);
+  if (missing.empty()) return Ok();
+  const std::string name(*missing.begin());
+  return checkpoint::at_file(Status(CKPT_INCOMPLETE, "the base is missing"), store, attempt.directory, name);
+}
+
 static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt, const CommitSettings& settings,
                                         Job& job) {
   const RankGroups groups(session.world_size(), settings.group_from);
@@ -283,6 +308,8 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
   CKPT_ASSIGN(auto gathered, collect_groups(session, attempt, settings, job, groups));
   auto merged = merge_parts(parts, gathered, session.store(), attempt.directory, false);
   if (merged.ok()) CKPT_TRY(check_trees(parts, gathered, merged->trees, session.store(), attempt.directory));
+  if (merged.ok() && (settings.incremental || !merged->bases.empty()))
+    CKPT_TRY(check_bases(session.store(), attempt, *merged));
   remove_groups(session.store(), attempt, groups);  // a checkpoint has none; one that stays harms nobody
   if (settings.some_hold) remove_holders(session, attempt);
   return merged;
@@ -307,6 +334,7 @@ static constexpr int64_t kFollowerGraceMs = 2000;
 
 static void remove_own(Session& session, const Attempt& attempt, const CommitSettings& settings) {
   (void)session.store().remove(format::part_key(attempt.directory, session.rank()), false);
+  if (settings.incremental) remove_bases(session.store(), attempt);
   const RankGroups groups(session.world_size(), settings.group_from);
   if (groups.leads(session.rank()))
     (void)session.store().remove(format::group_key(attempt.directory, session.rank() / groups.size), false);

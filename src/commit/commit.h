@@ -30,6 +30,7 @@ struct CommitSettings {
   uint32_t group_from = 256;  // ranks; the same on all of them
   bool wait = true;           // for the outcome, on ranks other than 0
   bool some_hold = false;     // whole tensors may be on some ranks only: see holders.h
+  bool incremental = false;   // ranks may have given the directory files of earlier checkpoints
   int64_t step = -1;
   bool goes_back = false;  // rank 0: see anew.h
 };

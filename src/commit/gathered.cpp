@@ -5,6 +5,7 @@
 
 #include "codec/checksum.h"
 #include "format/fault.h"
+#include "format/part_record.h"
 
 namespace ckpt::commit {
 
@@ -71,6 +72,7 @@ struct Head {
 template <typename Self, typename Visit>
 static void for_each_column(Self& gathered, Visit&& visit) {
   visit(gathered.parts);
+  visit(gathered.bases);
   visit(gathered.members);
   visit(gathered.tensors);
   visit(gathered.aliases);
@@ -167,6 +169,11 @@ static bool are_pieces(std::span<const uint64_t> runs, size_t ndim, uint32_t fir
 // That every reference stays inside its column. What records say is checked by the merge, as if parts said it.
 Status Gathered::check(uint32_t first, uint32_t count) const {
   auto text_in = [&](const fb::Text& text) { return format::range_ok(text.offset(), text.size(), names.size()); };
+  const fb::Part* before = nullptr;
+  for (const fb::Base& base : bases) {
+    CKPT_TRY(format::check_base(base.part(), summary.save_id, before));
+    before = &base.part();
+  }
   auto range_in = [&](const Range& range) { return format::range_ok(range.first, range.count, numbers.size()); };
   bool ok = parts.size() == count;
   for (size_t i = 0; i < parts.size() && ok; i++) ok = parts[i].rank() == first + i;

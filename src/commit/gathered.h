@@ -94,6 +94,7 @@ struct Gathered {
 
   format::Summary summary;  // of the first part
   LargeVector<fb::Part> parts;
+  LargeVector<fb::Base> bases;  // of all these parts, each once; in order
   LargeVector<Member> members;
   LargeVector<Tensor> tensors;
   LargeVector<Alias> aliases;

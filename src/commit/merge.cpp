@@ -3,6 +3,7 @@
 #include "codec/checksum.h"
 #include "commit/merge_steps.h"
 #include "format/names.h"
+#include "format/part_record.h"
 #include "format/slot.h"
 
 namespace ckpt::commit {
@@ -71,19 +72,45 @@ static fb::Part with_copy(const fb::Part& part, uint64_t offset) {
 
 static uint64_t copy_size(const fb::Part& part) { return round_up(part.index_size(), format::kPageAlign); }
 
-// Adds the records of the parts, and copies of their indexes if they all are small enough for a manifest.
-static void gather_indexes(std::span<const checkpoint::PartFile> parts, Gathered& gathered) {
+Status merge_bases(std::span<const fb::Base> bases, uint32_t rank, LargeVector<fb::Base>* known) {
+  LargeVector<fb::Base> merged;
+  auto at = known->begin();
+  for (const fb::Base& base : bases) {
+    const auto identity = format::identity_of(base.part());
+    while (at != known->end() && format::identity_of(at->part()) < identity) merged.push_back(*at++);
+    uint64_t used = base.used();
+    if (at != known->end() && format::identity_of(at->part()) == identity) {
+      const std::string name = format::file_name(base.part());
+      if (!format::same_file(at->part(), base.part()))
+        return Status(CKPT_MISMATCH, strformat("rank {} describes {} otherwise than a rank before it", rank, name))
+            .with("part", name)
+            .with("ranks", std::to_string(rank));
+      if (add_overflows(used, at++->used(), &used)) return Status(CKPT_FORMAT, "the sizes of bases overflow");
+    }
+    merged.emplace_back(base.part(), used);
+  }
+  merged.insert(merged.end(), at, known->end());
+  *known = std::move(merged);
+  return Ok();
+}
+
+// Adds the records of the parts and their bases, and copies of their indexes if they all are small enough for a
+// manifest.
+static Status gather_indexes(std::span<const checkpoint::PartFile> parts, Gathered& gathered) {
   uint64_t bytes = 0;
   for (const checkpoint::PartFile& part : parts) {
     gathered.parts.push_back(record_of(part));
     bytes += copy_size(gathered.parts.back());
+    if (const auto bases = part.index->root().bases; !bases.empty())
+      CKPT_TRY(merge_bases(bases, part.header.rank, &gathered.bases));
   }
-  if (bytes > kMostCopies) return;
+  if (bytes > kMostCopies) return Ok();
   for (const checkpoint::PartFile& part : parts) {
     const Bytes index = part.index->bytes();
     gathered.copies.insert(gathered.copies.end(), index.begin(), index.end());
     gathered.copies.resize(round_up(gathered.copies.size(), format::kPageAlign));
   }
+  return Ok();
 }
 
 static void add_parts(std::span<const Gathered* const> groups, format::IndexBuilder& builder, format::Buffer* copies) {
@@ -101,6 +128,27 @@ static void add_parts(std::span<const Gathered* const> groups, format::IndexBuil
     }
     if (copy) copies->append(Bytes(group->copies));
   }
+}
+
+// After all parts.
+static Status add_bases(std::span<const Gathered* const> groups, format::IndexBuilder& builder) {
+  LargeVector<fb::Base> bases;
+  for (const Gathered* group : groups)
+    if (!group->bases.empty()) CKPT_TRY(merge_bases(group->bases, group->parts[0].rank(), &bases));
+  if (bases.empty()) return Ok();
+  if (bases.size() > UINT32_MAX - builder.parts.size())
+    return Status(CKPT_UNSUPPORTED, strformat("{} parts and {} bases", builder.parts.size(), bases.size()));
+  format::Summary& summary = builder.summary;
+  summary.base_count = static_cast<uint32_t>(bases.size());
+  builder.used.resize(builder.parts.size());
+  for (const fb::Base& base : bases) {
+    builder.parts.push_back(base.part());
+    builder.used.push_back(base.used());
+    if (add_overflows(summary.base_bytes, base.part().size(), &summary.base_bytes) ||
+        add_overflows(summary.used_bytes, base.used(), &summary.used_bytes))
+      return Status(CKPT_FORMAT, "the sizes of bases overflow");
+  }
+  return Ok();
 }
 
 // ---- into a manifest ----
@@ -175,7 +223,7 @@ static Status add_records(Sources sources, format::IndexBuilder& builder, std::v
 Result<Merged> merge_parts(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
                            const store::Store& store, std::string_view directory, bool mark_rebuilt) {
   Gathered direct;
-  gather_indexes(parts, direct);
+  CKPT_TRY(gather_indexes(parts, direct));
   std::vector<const Gathered*> records{&direct};
   for (const Gathered& group : groups) records.push_back(&group);
   uint64_t world = 0;
@@ -187,19 +235,25 @@ Result<Merged> merge_parts(std::span<const checkpoint::PartFile> parts, std::spa
   builder.summary = sources[0].summary();
   builder.summary.part_count = static_cast<uint32_t>(world);
   builder.summary.part_bytes = builder.summary.object_count = 0;
+  builder.summary.required_features = 0;  // part 0 may have bases, and others none, or the other way round
   builder.summary.rebuilt = mark_rebuilt;
   std::vector<HeldTree> trees;
   CKPT_TRY(add_records(sources, builder, &trees));
   builder.summary.tensor_count = builder.tensor_count();
   format::Buffer copies;
   add_parts(records, builder, &copies);
+  CKPT_TRY(add_bases(records, builder));
   CKPT_ASSIGN(format::EncodedIndex index, builder.encode(format::IndexKind::kManifest));
   // What is committed must open again: apply the reader's own checks before anybody depends on it.
   CKPT_ASSIGN(auto again, checkpoint::IndexFile::open(
                               {format::IndexKind::kManifest, index.bytes.size(), index.root_size, index.root_digest},
                               Bytes(index.bytes)));
   CKPT_TRY(again->load_all());
-  return Merged{builder.summary, format::frame_manifest(std::move(index), copies, builder.summary), std::move(trees)};
+  std::vector<std::string> bases;
+  for (size_t i = builder.summary.part_count; i < builder.parts.size(); i++)
+    bases.push_back(format::file_name(builder.parts[i]));
+  return Merged{builder.summary, format::frame_manifest(std::move(index), copies, builder.summary), std::move(trees),
+                std::move(bases)};
 }
 
 // ---- into a group's file ----
@@ -209,7 +263,7 @@ Result<Gathered> gather_parts(std::span<const checkpoint::PartFile> parts) {
   CKPT_TRY(check_identities(sources, parts[0].header.world_size));
   Gathered gathered;
   gathered.summary = parts[0].summary();
-  gather_indexes(parts, gathered);
+  CKPT_TRY(gather_indexes(parts, gathered));
   for (const checkpoint::PartFile& part : parts)
     for (const fb::Group& group : part.index->root().groups) gathered.members.push_back({group, part.header.rank, 0});
   CKPT_TRY(gather_tensors(sources, gathered));

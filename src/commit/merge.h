@@ -19,6 +19,7 @@ struct Merged {
   format::Summary summary;
   format::Buffer file;  // the whole MANIFEST
   std::vector<HeldTree> trees;
+  std::vector<std::string> bases;  // the names of their files
 };
 
 // `parts` and then `groups` tell of all ranks, in their order. MISMATCH or INCOMPLETE, naming the tensor and the ranks,

@@ -21,6 +21,10 @@ struct PartFolder {
 // Checks that all members of every replica group assigned from the same list. MISMATCH.
 Status check_groups(Sources sources, const PartFolder& folder);
 
+// Adds bases, which are in order and of parts of rank `rank` and those after, to those that are known: what both use
+// is summed. MISMATCH if they describe one file in two ways.
+Status merge_bases(std::span<const fb::Base> bases, uint32_t rank, LargeVector<fb::Base>* known);
+
 // Adds the tensors to the builder of a manifest, with their layouts. MISMATCH names the ranks if they do not describe
 // the same tensors, or if an element of one has more than one owner; INCOMPLETE if one has none.
 Status merge_tensors(Sources sources, format::IndexBuilder& builder);

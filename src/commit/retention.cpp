@@ -15,17 +15,18 @@ namespace ckpt::commit {
 
 Status check_quick(const store::Store& store, std::string_view id) {
   CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open_quietly(store, id));
-  for (uint32_t i = 0; i < checkpoint->summary().part_count; i++) {
+  for (uint32_t i = 0; i < checkpoint->file_count(); i++) {
     CKPT_ASSIGN(fb::Part record, checkpoint->part_record(i));
-    auto file = store.open(format::part_key(id, i));
-    if (!file.ok()) return checkpoint::at_part(std::move(file).status(), store, id, i);
+    const std::string name = checkpoint->name_of(i);
+    auto file = store.open(format::file_key(id, name));
+    if (!file.ok()) return checkpoint::at_file(std::move(file).status(), store, id, name);
     if ((*file)->size() != record.size())
-      return checkpoint::at_part(
-          Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), record.size())), store, id, i);
-    CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_part(store, id, i));
+      return checkpoint::at_file(
+          Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), record.size())), store, id, name);
+    CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_file(store, id, record));
     if (part.trailer.root_digest != format::id_of(record.root_digest()) ||
         part.header.save_id != format::id_of(record.save_id()))
-      return checkpoint::at_part(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, i);
+      return checkpoint::at_file(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, name);
   }
   return Ok();
 }

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <memory>
 #include <set>
 
 #include "codec/checksum.h"
 #include "format/names.h"
+#include "format/part_record.h"
 #include "tree/merge.h"
 
 namespace ckpt::commit {
@@ -26,17 +29,54 @@ struct Leaf {
 
 }  // namespace
 
+namespace {
+
+// The files that hold the objects of a part: itself, and its bases.
+class HomeFiles {
+ public:
+  HomeFiles(const checkpoint::PartFile& part, const store::Store& store, std::string_view directory)
+      : part_(part), store_(store), directory_(directory) {}
+  // Of all of them, as the part tells.
+  uint64_t bytes() const {
+    uint64_t sum = part_.size;
+    for (const fb::Base& base : part_.index->root().bases)
+      if (add_overflows(sum, base.part().size(), &sum)) return UINT64_MAX;
+    return sum;
+  }
+  // Null if it cannot be opened.
+  const store::Reader* of(const format::Page& page, const fb::Chunk& chunk) {
+    const uint16_t home = page.home_of(chunk);
+    if (home == 0 && part_.file) return part_.file.get();
+    std::unique_ptr<store::Reader>& file = files_[home];
+    if (!file) {
+      auto opened = store_.open(
+          home == 0 ? format::part_key(directory_, part_.number)
+                    : format::file_key(directory_, format::file_name(part_.index->root().bases[home - 1].part())));
+      if (opened.ok()) file = opened.take();
+    }
+    return file.get();
+  }
+
+ private:
+  const checkpoint::PartFile& part_;
+  const store::Store& store_;
+  const std::string_view directory_;
+  std::map<uint16_t, std::unique_ptr<store::Reader>> files_;
+};
+
+}  // namespace
+
 // All bytes of an object; nullopt if they cannot be read.
-static std::optional<std::string> read_bytes(const checkpoint::PartFile& part, const format::Page& page,
-                                             const fb::Object& object, const store::Reader* file) {
+static std::optional<std::string> read_bytes(const format::Page& page, const fb::Object& object, HomeFiles& files) {
   if (object.placement() == 0)
     return std::string(as_text(page.inline_data.subspan(object.inline_offset(), object.size())));
-  if (!file || object.size() > part.size) return std::nullopt;
+  if (object.size() > files.bytes()) return std::nullopt;
   std::string bytes(object.size(), '\0');
   MutableBytes left = std::as_writable_bytes(std::span(bytes));
   for (const fb::Chunk& chunk : page.chunks_of(object)) {
     const MutableBytes to = left.first(chunk.raw_size());
-    if (!file->read_at(chunk.offset(), to).ok() || codec::xxh3_128(to) != format::id_of(chunk.digest()))
+    const store::Reader* file = files.of(page, chunk);
+    if (!file || !file->read_at(chunk.offset(), to).ok() || codec::xxh3_128(to) != format::id_of(chunk.digest()))
       return std::nullopt;
     left = left.subspan(chunk.raw_size());
   }
@@ -52,15 +92,13 @@ using SeenTrees = std::set<std::pair<std::string_view, Id>>;  // object, digest
 // The trees of a part but those whose object had the same bytes on a rank before.
 static Status add_trees(const checkpoint::PartFile& part, const store::Store& store, std::string_view directory,
                         SeenTrees* seen, std::deque<SavedTree>* trees) {
-  std::unique_ptr<store::Reader> file;
+  HomeFiles files(part, store, directory);
   for (size_t i = 0; i < part.index->page_count(); i++) {
     CKPT_ASSIGN(const format::Page* page, part.index->page(i));
     for (const fb::Object& object : page->objects) {
       if (!is_tree(*page, object)) continue;
       if (!seen->emplace(page->text(object.name()), format::id_of(object.digest())).second) continue;
-      if (object.placement() != 0 && !file)
-        if (auto opened = store.open(format::part_key(directory, part.number)); opened.ok()) file = opened.take();
-      const auto json = read_bytes(part, *page, object, file.get());
+      const auto json = read_bytes(*page, object, files);
       if (!json) continue;
       if (auto tree = tree::parse_tree_json(*json); tree.ok())
         trees->push_back({part.header.rank, std::string(page->text(object.name())), tree.take()});
@@ -137,10 +175,12 @@ Result<std::vector<UnknownLeaf>> unknown_leaves(std::span<const checkpoint::Part
 
 // ---- whether trees fit together ----
 
-static Result<tree::Tree> read_tree(const checkpoint::PartFile& part, std::string_view name) {
+static Result<tree::Tree> read_tree(const checkpoint::PartFile& part, std::string_view name, const store::Store& store,
+                                    std::string_view directory) {
+  HomeFiles files(part, store, directory);
   CKPT_ASSIGN(const format::Page* page, part.index->page_of(name));
   const fb::Object* object = page->find_object(name);
-  auto json = object ? read_bytes(part, *page, *object, part.file.get()) : std::nullopt;
+  auto json = object ? read_bytes(*page, *object, files) : std::nullopt;
   if (!json) return Status(CKPT_CORRUPT, "object " + quoted(name) + ": its bytes are not what the part's index says");
   return tree::parse_tree_json(*json);
 }
@@ -158,7 +198,7 @@ static Status check_merge(const HeldTree& held, const std::deque<SavedTree>& kno
       continue;
     }
     CKPT_ASSIGN(const checkpoint::PartFile part, checkpoint::open_part(store, directory, number));
-    auto tree = read_tree(part, held.object);
+    auto tree = read_tree(part, held.object, store, directory);
     if (!tree.ok()) return checkpoint::at_part(std::move(tree).status(), store, directory, number);
     ranks.push_back({number, &read.emplace_back(tree.take())});
   }

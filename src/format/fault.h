@@ -35,10 +35,11 @@ Status get_column(const flatbuffers::Vector<const T*>* vector, std::span<const T
   *out = {data, vector->size()};
   return Ok();
 }
-inline Status get_column(const flatbuffers::Vector<uint64_t>* vector, std::span<const uint64_t>* out) {
+template <typename Number>
+Status get_column(const flatbuffers::Vector<Number>* vector, std::span<const Number>* out) {
   *out = {};
   if (!vector || vector->size() == 0) return Ok();
-  if (reinterpret_cast<uintptr_t>(vector->data()) % alignof(uint64_t) != 0) return bad("the numbers are not aligned");
+  if (reinterpret_cast<uintptr_t>(vector->data()) % alignof(Number) != 0) return bad("the numbers are not aligned");
   *out = {vector->data(), vector->size()};
   return Ok();
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "codec/checksum.h"
+#include "format/part_record.h"
 
 namespace ckpt::format {
 
@@ -62,12 +63,20 @@ void IndexBuilder::add_region(const Region& region, std::span<const uint64_t> ex
                       tensor.region_count() + 1);
 }
 
+void IndexBuilder::put_chunks(std::span<const fb::Chunk> chunks, std::span<const uint16_t> homes) {
+  if (!homes.empty()) {
+    homes_.resize(chunks_.size());
+    homes_.insert(homes_.end(), homes.begin(), homes.end());
+  }
+  chunks_.insert(chunks_.end(), chunks.begin(), chunks.end());
+}
+
 void IndexBuilder::add_segment(uint64_t start, uint64_t count, const codec::CodecSpec& codec,
-                               std::span<const fb::Chunk> chunks) {
+                               std::span<const fb::Chunk> chunks, std::span<const uint16_t> homes) {
   segments_.emplace_back(start, count, static_cast<uint32_t>(chunks_.size()), static_cast<uint32_t>(chunks.size()),
                          static_cast<uint8_t>(codec.codec), static_cast<uint8_t>(codec.filter),
                          static_cast<uint8_t>(codec.filter_width), uint8_t{0}, 0u);
-  chunks_.insert(chunks_.end(), chunks.begin(), chunks.end());
+  put_chunks(chunks, homes);
   fb::Region& region = regions_.back();
   region = fb::Region(region.kind(), uint8_t{0}, uint16_t{0}, region.geometry(), region.segment_first(),
                       region.segment_count() + 1);
@@ -86,7 +95,7 @@ void IndexBuilder::add_object(const ObjectRecord& object) {
                         uint16_t{0}, object.layout, static_cast<uint32_t>(inline_data_.size()),
                         static_cast<uint32_t>(chunks_.size()), static_cast<uint32_t>(object.chunks.size()), 0u);
   inline_data_.insert(inline_data_.end(), object.inline_bytes.begin(), object.inline_bytes.end());
-  chunks_.insert(chunks_.end(), object.chunks.begin(), object.chunks.end());
+  put_chunks(object.chunks, object.homes);
 }
 
 void IndexBuilder::add_attr(std::string_view owner, std::string_view key, std::string_view value) {
@@ -229,11 +238,12 @@ class IndexBuilder::PageWriter {
  public:
   PageWriter(const IndexBuilder& from, IndexKind kind) : from_(from), kind_(kind) {}
   Bytes write(const Cut& cut);
-  Bytes write_parts(std::span<const fb::Part> parts);
+  Bytes write_parts(std::span<const fb::Part> parts, std::span<const uint64_t> used);
 
  private:
   fb::Text put(const fb::Text& text);
   uint32_t put_numbers(uint32_t first, size_t count);
+  void put_chunks(uint32_t first, uint32_t count);
   void put_tensor(const fb::Tensor& tensor);
   void put_object(const fb::Object& object);
   Bytes finish(flatbuffers::Offset<fb::Page> page);
@@ -248,6 +258,7 @@ class IndexBuilder::PageWriter {
   std::vector<fb::Region> regions_;
   std::vector<fb::Segment> segments_;
   std::vector<fb::Chunk> chunks_;
+  std::vector<uint16_t> homes_;
   std::vector<fb::Object> objects_;
   std::vector<uint8_t> inline_data_;
   std::vector<fb::Alias> aliases_;
@@ -266,6 +277,16 @@ uint32_t IndexBuilder::PageWriter::put_numbers(uint32_t first, size_t count) {
   return here;
 }
 
+void IndexBuilder::PageWriter::put_chunks(uint32_t first, uint32_t count) {
+  const fb::Chunk* chunks = from_.chunks_.data() + first;
+  chunks_.insert(chunks_.end(), chunks, chunks + count);
+  for (size_t i = first; i < size_t{first} + count && i < from_.homes_.size(); i++) {
+    if (from_.homes_[i] == 0) continue;
+    homes_.resize(chunks_.size());
+    homes_[chunks_.size() - (size_t{first} + count - i)] = from_.homes_[i];
+  }
+}
+
 void IndexBuilder::PageWriter::put_tensor(const fb::Tensor& tensor) {
   const fb::Text name = put(tensor.name());
   const uint32_t shape = put_numbers(tensor.shape(), tensor.ndim());
@@ -281,8 +302,7 @@ void IndexBuilder::PageWriter::put_tensor(const fb::Tensor& tensor) {
       segments_.emplace_back(segment.start(), segment.count(), static_cast<uint32_t>(chunks_.size()),
                              segment.chunk_count(), segment.codec(), segment.filter(), segment.filter_width(),
                              uint8_t{0}, 0u);
-      const fb::Chunk* first = from_.chunks_.data() + segment.chunk_first();
-      chunks_.insert(chunks_.end(), first, first + segment.chunk_count());
+      put_chunks(segment.chunk_first(), segment.chunk_count());
     }
   }
 }
@@ -296,8 +316,7 @@ void IndexBuilder::PageWriter::put_object(const fb::Object& object) {
     auto* data = reinterpret_cast<const uint8_t*>(from_.inline_data_.data()) + object.inline_offset();
     inline_data_.insert(inline_data_.end(), data, data + object.size());
   }
-  const fb::Chunk* first = from_.chunks_.data() + object.chunk_first();
-  chunks_.insert(chunks_.end(), first, first + object.chunk_count());
+  put_chunks(object.chunk_first(), object.chunk_count());
 }
 
 Bytes IndexBuilder::PageWriter::finish(flatbuffers::Offset<fb::Page> page) {
@@ -313,6 +332,7 @@ Bytes IndexBuilder::PageWriter::write(const Cut& cut) {
   regions_.clear();
   segments_.clear();
   chunks_.clear();
+  homes_.clear();
   objects_.clear();
   inline_data_.clear();
   aliases_.clear();
@@ -344,17 +364,22 @@ Bytes IndexBuilder::PageWriter::write(const Cut& cut) {
   auto inline_data = inline_data_.empty() ? 0 : builder_.CreateVector(inline_data_);
   auto aliases = put_records(builder_, aliases_);
   auto attrs = put_records(builder_, attrs_);
+  if (!homes_.empty()) homes_.resize(chunks_.size());
+  auto homes = homes_.empty() ? 0 : builder_.CreateVector(homes_);
   return finish(fb::CreatePage(builder_, names, numbers, tensors, holdings, regions, segments, chunks, objects,
-                               inline_data, aliases, attrs));
+                               inline_data, aliases, attrs, 0, 0, homes));
 }
 
-Bytes IndexBuilder::PageWriter::write_parts(std::span<const fb::Part> parts) {
+Bytes IndexBuilder::PageWriter::write_parts(std::span<const fb::Part> parts, std::span<const uint64_t> used) {
   builder_.Clear();
+  const bool has_bases = parts.back().kind() == kBase;
+  auto of_bases = has_bases ? builder_.CreateVector(used.data(), used.size()) : 0;
   auto list = builder_.CreateVectorOfStructs(parts.data(), parts.size());
   auto names = builder_.CreateString("");
   fb::PageBuilder page(builder_);
   page.add_names(names);
   page.add_parts(list);
+  if (has_bases) page.add_used(of_bases);
   return finish(page.Finish());
 }
 
@@ -404,9 +429,12 @@ Result<EncodedIndex> IndexBuilder::encode(IndexKind kind) {
     name_first += cut.tensors.end - cut.tensors.begin + cut.aliases.end - cut.aliases.begin;
     object_first += objects_on(cut, kind);
   }
-  for (size_t i = 0; i < parts.size(); i += kPartsPerPage)
-    add_page(&part_pages,
-             writer.write_parts(std::span(parts).subspan(i, std::min<size_t>(kPartsPerPage, parts.size() - i))), "");
+  for (size_t i = 0; i < parts.size(); i += kPartsPerPage) {
+    const size_t count = std::min<size_t>(kPartsPerPage, parts.size() - i);
+    const auto of_bases =
+        used.empty() ? std::span<const uint64_t>() : std::span<const uint64_t>(used).subspan(i, count);
+    add_page(&part_pages, writer.write_parts(std::span(parts).subspan(i, count), of_bases), "");
+  }
   pad(&index.bytes);
   flatbuffers::FlatBufferBuilder builder;
   auto names_at = builder.CreateString(names);
@@ -415,9 +443,11 @@ Result<EncodedIndex> IndexBuilder::encode(IndexKind kind) {
   auto layouts = put_records(builder, layouts_);
   auto runs = put_records(builder, runs_);
   auto groups = put_records(builder, groups_);
+  auto bases_at = put_records(builder, bases);
+  if (!bases.empty() || summary.base_count != 0) summary.required_features |= kHasBases;
   auto identity = put_summary(builder, summary);
   builder.Finish(fb::CreateRoot(builder, identity, names_at, numbers, pages_at, part_pages_at,
-                                part_pages.empty() ? 0 : kPartsPerPage, name_first, layouts, runs, groups),
+                                part_pages.empty() ? 0 : kPartsPerPage, name_first, layouts, runs, groups, bases_at),
                  "CKPR");
   const Bytes root(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
   index.root_size = root.size();

@@ -22,14 +22,18 @@ struct EncodedIndex {
 class IndexBuilder {
  public:
   Summary summary;
-  LargeVector<fb::Part> parts;
+  LargeVector<fb::Part> parts;  // of a manifest: those of kind 0, then bases
+  LargeVector<uint64_t> used;   // of each of these, if there are bases
+  std::vector<fb::Base> bases;  // of a part
 
   void add_tensor(std::string_view name, uint16_t dtype, std::span<const uint64_t> extents);
   // These concern the tensor added last. In a manifest:
   void add_holding(uint64_t stored_bytes, uint32_t segments, uint32_t layout);
   // In a part: a region, and segments of the region added last.
   void add_region(const Region& region, std::span<const uint64_t> extents);
-  void add_segment(uint64_t start, uint64_t count, const codec::CodecSpec& codec, std::span<const fb::Chunk> chunks);
+  // `homes`: of the chunks; empty: all are in the part.
+  void add_segment(uint64_t start, uint64_t count, const codec::CodecSpec& codec, std::span<const fb::Chunk> chunks,
+                   std::span<const uint16_t> homes = {});
 
   void add_alias(std::string_view name, std::string_view target, bool is_view, std::span<const uint64_t> view,
                  int ndim);
@@ -41,6 +45,7 @@ class IndexBuilder {
     Bytes inline_bytes;                 // placement 0
     std::span<const fb::Chunk> chunks;  // placement 1
     uint32_t layout = 0;                // placement 3
+    std::span<const uint16_t> homes{};  // as in add_segment
   };
   void add_object(const ObjectRecord& object);
   void add_attr(std::string_view owner, std::string_view key, std::string_view value);
@@ -77,6 +82,7 @@ class IndexBuilder {
 
   fb::Text put_text(std::string_view text);
   uint32_t put_numbers(std::span<const uint64_t> values);
+  void put_chunks(std::span<const fb::Chunk> chunks, std::span<const uint16_t> homes);
   uint32_t intern(uint8_t kind, std::span<const uint64_t> cells, uint32_t per_cell, std::span<const uint32_t> holders);
   std::string_view text(const fb::Text& text) const { return {names_.data() + text.offset(), text.size()}; }
   std::string_view first_name(const Cut& cut) const;
@@ -93,6 +99,7 @@ class IndexBuilder {
   LargeVector<fb::Region> regions_;
   LargeVector<fb::Segment> segments_;
   LargeVector<fb::Chunk> chunks_;
+  LargeVector<uint16_t> homes_;  // of the first of them; those after lie in the part
   LargeVector<fb::Object> objects_;
   LargeVector<std::byte> inline_data_;
   LargeVector<fb::Alias> aliases_;

@@ -5,6 +5,7 @@
 
 #include "format/fault.h"
 #include "format/framing.h"
+#include "format/part_record.h"
 
 namespace ckpt::format {
 
@@ -24,6 +25,8 @@ Result<Root> Root::open(Bytes bytes, IndexKind kind, uint64_t index_size, uint64
   CKPT_TRY(get_column(from->layouts(), &root.layouts));
   CKPT_TRY(get_column(from->runs(), &root.runs));
   CKPT_TRY(get_column(from->groups(), &root.groups));
+  CKPT_TRY(get_column(from->bases(), &root.bases));
+  CKPT_TRY(root.check_bases());
   CKPT_TRY(root.check_pages(index_size, bytes.size()));
   CKPT_TRY(root.check_layouts());
   CKPT_TRY(root.check_groups());
@@ -71,7 +74,7 @@ Status Root::check_pages(uint64_t index_size, size_t root_size) const {
   if (kind == IndexKind::kPart)
     return part_pages.empty() && parts_per_page == 0 ? Ok() : bad("a part's index lists parts");
   if (summary.part_count != summary.world_size || parts_per_page == 0 ||
-      part_pages.size() != (uint64_t{summary.part_count} + parts_per_page - 1) / parts_per_page)
+      part_pages.size() != (uint64_t{file_count()} + parts_per_page - 1) / parts_per_page)
     return bad("the pages of parts do not hold as many as there are ranks");
   return Ok();
 }
@@ -85,8 +88,8 @@ Status Root::check_counts() const {
       return bad(strformat("page {} of the index is too small for {} names", i, end - pages[i].name_first()));
   }
   for (size_t i = 0; i < part_pages.size(); i++) {
-    const uint64_t before = std::min<uint64_t>(summary.part_count, uint64_t{i} * parts_per_page);
-    const uint64_t count = std::min<uint64_t>(summary.part_count - before, parts_per_page);
+    const uint64_t before = std::min<uint64_t>(file_count(), uint64_t{i} * parts_per_page);
+    const uint64_t count = std::min<uint64_t>(file_count() - before, parts_per_page);
     if (count > part_pages[i].size() / sizeof(fb::Part))
       return bad(strformat("page {} of parts is too small for {} of them", i, count));
   }
@@ -167,6 +170,24 @@ Status Root::check_groups() const {
         list.raw_size() / 255 > list.stored_size() || add_overflows(list.offset(), list.stored_size(), &end) ||
         end > data_end)
       return bad("a replica group is not described well");
+  }
+  return Ok();
+}
+
+// ---- bases ----
+
+Status Root::check_bases() const {
+  if (summary.base_count > UINT32_MAX - summary.part_count) return bad("more parts and bases than can be numbered");
+  if (kind == IndexKind::kPart ? summary.base_count != 0 : !bases.empty())
+    return bad("bases are counted in a part, or described in the root of a manifest");
+  const bool has_some = kind == IndexKind::kPart ? !bases.empty() : summary.base_count != 0;
+  if (has_some != ((summary.required_features & kHasBases) != 0))
+    return bad("required_features and bases contradict each other");
+  if (bases.size() > UINT16_MAX) return bad(strformat("a part of {} bases", bases.size()));
+  const fb::Part* before = nullptr;
+  for (const fb::Base& base : bases) {
+    CKPT_TRY(check_base(base.part(), summary.save_id, before));
+    before = &base.part();
   }
   return Ok();
 }

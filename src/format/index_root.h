@@ -57,7 +57,10 @@ class Root {
   std::span<const fb::Layout> layouts;
   std::span<const fb::PartRun> runs;
   std::span<const fb::Group> groups;
+  std::span<const fb::Base> bases;  // of a part
 
+  // Of MANIFEST: the parts, and then the bases.
+  uint32_t file_count() const { return summary.part_count + summary.base_count; }
   std::string_view first_name(const fb::PageRef& page) const {
     return names.substr(page.first().offset(), page.first().size());
   }
@@ -85,6 +88,7 @@ class Root {
   Status check_layouts() const;
   Status check_layout(const fb::Layout& layout) const;
   Status check_groups() const;
+  Status check_bases() const;
 };
 
 }  // namespace ckpt::format

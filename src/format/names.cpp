@@ -141,13 +141,15 @@ static std::optional<Number> parse_suffix(std::string_view name, std::string_vie
 }
 
 std::string part_name(uint32_t number) { return numbered("PART_", number); }
-std::string base_name(uint32_t number) { return numbered("BASE_", number); }
+std::string base_name(const Id& save, uint32_t rank) { return numbered("BASE_" + to_hex(save) + "_", rank); }
 std::string parity_name(uint32_t number) { return numbered("PARITY_", number); }
 static std::string below(std::string_view directory, const std::string& name) {
   return std::string(directory) + "/" + name;
 }
 
 std::string slot_key(std::string_view directory) { return below(directory, std::string(kManifestName)); }
+
+std::string file_key(std::string_view directory, const std::string& name) { return below(directory, name); }
 
 std::string part_key(std::string_view directory, uint32_t number) { return below(directory, part_name(number)); }
 
@@ -162,7 +164,15 @@ std::string group_key(std::string_view directory, uint32_t number) {
 }
 
 std::optional<uint32_t> parse_part_name(std::string_view name) { return parse_numbered(name, "PART_"); }
-std::optional<uint32_t> parse_base_name(std::string_view name) { return parse_numbered(name, "BASE_"); }
+std::optional<BaseName> parse_base_name(std::string_view name) {
+  const auto rest = after(name, "BASE_");
+  constexpr size_t kId = 32;
+  if (!rest || rest->size() <= kId || (*rest)[kId] != '_') return {};
+  const auto save = id_from_hex(rest->substr(0, kId));
+  const auto rank = parse_numbered(rest->substr(kId), "_");
+  if (!save.ok() || !rank || base_name(*save, *rank) != name) return {};
+  return BaseName{*save, *rank};
+}
 std::optional<uint32_t> parse_parity_name(std::string_view name) { return parse_numbered(name, "PARITY_"); }
 
 std::string checkpoint_dir(std::string_view label, uint64_t token, uint64_t attempt) {

@@ -35,16 +35,22 @@ Status check_text(std::string_view text);         // any length, UTF-8 without N
 
 // ---- files of a checkpoint ----
 std::string part_name(uint32_t number);                             // "PART_003", "PART_1024"
-std::string base_name(uint32_t number);                             // "BASE_003"
+std::string base_name(const Id& save, uint32_t rank);               // "BASE_<32 hexadecimal digits>_003"
 std::string parity_name(uint32_t number);                           // "PARITY_003"
 std::string slot_key(std::string_view directory);                   // "<directory>/MANIFEST"
 std::string part_key(std::string_view directory, uint32_t number);  // "<directory>/PART_003"
+std::string file_key(std::string_view directory, const std::string& name);
 std::string holding_key(std::string_view directory,
                         uint32_t number);                            // "<directory>/HELD_003", while it is being saved
 std::string holders_key(std::string_view directory);                 // "<directory>/HELD", the same
 std::string group_key(std::string_view directory, uint32_t number);  // "<directory>/GROUP_003", while it is being saved
 std::optional<uint32_t> parse_part_name(std::string_view name);
-std::optional<uint32_t> parse_base_name(std::string_view name);
+struct BaseName {
+  Id save;
+  uint32_t rank = 0;
+  bool operator==(const BaseName&) const = default;
+};
+std::optional<BaseName> parse_base_name(std::string_view name);
 std::optional<uint32_t> parse_parity_name(std::string_view name);
 
 // ---- checkpoint directories: "<label>.<token>.<attempt>" ----

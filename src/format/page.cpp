@@ -25,6 +25,8 @@ Result<Page> Page::view(Bytes bytes) {
   CKPT_TRY(get_column(from->aliases(), &page.aliases));
   CKPT_TRY(get_column(from->attrs(), &page.attrs));
   CKPT_TRY(get_column(from->parts(), &page.parts));
+  CKPT_TRY(get_column(from->homes(), &page.homes));
+  CKPT_TRY(get_column(from->used(), &page.used));
   if (from->parity() && from->parity()->size() != 0)
     return Status(CKPT_UNSUPPORTED, "holds parity, which this library does not read yet");
   return page;

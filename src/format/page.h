@@ -28,6 +28,8 @@ class Page {
   std::span<const fb::Alias> aliases;
   std::span<const fb::Attr> attrs;
   std::span<const fb::Part> parts;
+  std::span<const uint16_t> homes;  // of the chunks, or none
+  std::span<const uint64_t> used;   // of the parts, or none
 
   std::string_view text(const fb::Text& text) const { return names.substr(text.offset(), text.size()); }
   const char* c_text(const fb::Text& text) const { return names.data() + text.offset(); }
@@ -49,6 +51,10 @@ class Page {
   }
   std::span<const fb::Chunk> chunks_of(const fb::Object& object) const {
     return chunks.subspan(object.chunk_first(), object.chunk_count());
+  }
+  // Where a chunk of this page lies: 0: in the part; k: in base k - 1 of the root.
+  uint16_t home_of(const fb::Chunk& chunk) const {
+    return homes.empty() ? uint16_t{0} : homes[static_cast<size_t>(&chunk - chunks.data())];
   }
   // In elements.
   Region region_of(const fb::Region& region, int ndim) const;

@@ -6,13 +6,15 @@
 
 #include "format/fault.h"
 #include "format/names.h"
+#include "format/part_record.h"
 
 namespace ckpt::format {
 
 Status PageCheck::records(size_t number) {
   from_ = root_.first_name(root_.pages[number]);
   to_ = number + 1 < root_.pages.size() ? root_.first_name(root_.pages[number + 1]) : std::string_view();
-  if (!page_.parts.empty()) return bad("a page of names holds parts");
+  if (!page_.parts.empty() || !page_.used.empty()) return bad("a page of names holds parts");
+  CKPT_TRY(homes());
   CKPT_TRY(tensors());
   CKPT_TRY(aliases());
   CKPT_TRY(objects());
@@ -35,25 +37,38 @@ Status PageCheck::names(size_t number) const {
 }
 
 Status PageCheck::parts(size_t number) const {
-  if (page_.tensors.size() + page_.aliases.size() + page_.objects.size() + page_.attrs.size() != 0)
+  if (page_.tensors.size() + page_.aliases.size() + page_.objects.size() + page_.attrs.size() + page_.homes.size() != 0)
     return bad("a page of parts holds something else");
   const uint64_t first = uint64_t{number} * root_.parts_per_page;
-  if (page_.parts.size() != std::min<uint64_t>(root_.parts_per_page, root_.summary.part_count - first))
+  if (page_.parts.size() != std::min<uint64_t>(root_.parts_per_page, root_.file_count() - first))
     return bad(strformat("a page of {} parts", page_.parts.size()));
+  if (!page_.used.empty() && page_.used.size() != page_.parts.size())
+    return bad("not one number of used bytes for each part");
+  const fb::Part* before = nullptr;  // a base
   for (size_t i = 0; i < page_.parts.size(); i++) {
     const fb::Part& part = page_.parts[i];
-    if (part.kind() != 0)
+    const uint64_t used = page_.used.empty() ? 0 : page_.used[i];
+    if (part.kind() > kBase)
       return Status(CKPT_UNSUPPORTED,
                     strformat("a part of kind {}, which this library does not read yet", part.kind()));
-    if (part.rank() != first + i || part.pad() != 0 || part.pad2() != 0 || part.pad3() != 0)
-      return bad(strformat("part {} is of rank {}", first + i, part.rank()));
-    uint64_t end;
-    if (part.size() % kAlign != 0 || part.size() < 2 * kAlign || id_of(part.save_id()) != root_.summary.save_id ||
-        part.index_offset() < kAlign || part.index_offset() % kPageAlign != 0 || part.root_size() == 0 ||
-        part.root_size() > part.index_size() || add_overflows(part.index_offset(), part.index_size(), &end) ||
-        end > part.size())
-      return bad(strformat("part {} is of another save or of no legal size", part.rank()));
+    if (first + i < root_.summary.part_count) {
+      CKPT_TRY(this->part(part, first + i));
+      if (used != 0) return bad("used bytes of a part that is no base");
+      continue;
+    }
+    CKPT_TRY(check_base(part, root_.summary.save_id, before));
+    if (used == 0) return bad("a base of which nothing is used");
+    before = &part;
   }
+  return Ok();
+}
+
+Status PageCheck::part(const fb::Part& part, uint64_t number) const {
+  if (part.kind() == kBase) return bad(strformat("part {} is a base", number));
+  if (part.rank() != number || part.pad() != 0 || part.pad2() != 0 || part.pad3() != 0)
+    return bad(strformat("part {} is of rank {}", number, part.rank()));
+  if (id_of(part.save_id()) != root_.summary.save_id || !fits(part))
+    return bad(strformat("part {} is of another save or of no legal size", part.rank()));
   return Ok();
 }
 

@@ -13,6 +13,7 @@ class PageCheck {
   // FORMAT with the first broken rule; UNSUPPORTED.
   Status records(size_t number);
   Status parts(size_t number) const;
+  Status part(const fb::Part& part, uint64_t number) const;
 
  private:
   struct Extents;
@@ -27,6 +28,8 @@ class PageCheck {
   Status segments_of(const fb::Region& region, const Extents& extents, uint64_t elements);
   Status segment(const fb::Segment& segment, const Extents& extents, uint64_t elements) const;
   Status chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;
+  Status homes() const;
+  bool lies_in_base(const fb::Chunk& chunk, uint16_t home) const;
 
   // ---- the others: page_check.cpp ----
   Status aliases() const;

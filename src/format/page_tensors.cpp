@@ -218,7 +218,20 @@ static Status bad_chunk(std::string_view owner, std::span<const fb::Chunk> list,
       strformat("chunk {} of {} has raw size {}, stored size {}", i, owner, list[i].raw_size(), list[i].stored_size()));
 }
 
-// `list` must have at least one chunk.
+Status PageCheck::homes() const {
+  if (page_.homes.empty()) return Ok();
+  if (page_.homes.size() != page_.chunks.size()) return bad("not one home for each chunk");
+  const uint16_t most = *std::max_element(page_.homes.begin(), page_.homes.end());
+  return most <= root_.bases.size() ? Ok() : bad(strformat("a chunk in base {} of {}", most, root_.bases.size()));
+}
+
+bool PageCheck::lies_in_base(const fb::Chunk& chunk, uint16_t home) const {
+  uint64_t end;
+  return chunk.offset() >= kAlign && !add_overflows(chunk.offset(), chunk.stored_size(), &end) &&
+         end <= root_.bases[home - 1].part().index_offset();
+}
+
+// `list` must have at least one chunk. Those in bases may lie in any order there.
 Status PageCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const {
   uint64_t sum = 0, end = kAlign;
   const uint32_t full = list[0].raw_size();  // the size of all chunks but the last
@@ -229,9 +242,13 @@ Status PageCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> l
     const bool size_ok = i + 1 < list.size() ? size == full : size <= full && size != 0;
     const bool stored_ok = stored == size || (!raw && stored != 0 && stored < size && size / kMaxLz4Ratio <= stored);
     if (!size_ok || !stored_ok) return bad_chunk(owner, list, i);
-    if (chunk.offset() < end || add_overflows(chunk.offset(), stored, &end) || end > root_.data_end)
+    if (const uint16_t home = page_.home_of(chunk); home != 0) {
+      if (!lies_in_base(chunk, home))
+        return bad(strformat("chunk {} of {} at {} does not lie in base {}", i, owner, chunk.offset(), home));
+    } else if (chunk.offset() < end || add_overflows(chunk.offset(), stored, &end) || end > root_.data_end) {
       return bad(strformat("chunk {} of {} at {} does not lie between what precedes it and the index", i, owner,
                            chunk.offset()));
+    }
     sum += size;
   }
   if (sum == bytes) return Ok();

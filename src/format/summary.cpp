@@ -13,7 +13,8 @@ flatbuffers::Offset<fb::Summary> put_summary(flatbuffers::FlatBufferBuilder& bui
   return fb::CreateSummary(builder, summary.revision, summary.required_features, &store_id, &session_id, &save_id, run,
                            label, summary.token, summary.attempt, summary.sequence, summary.step, summary.world_size,
                            writer, summary.created_unix_ms, summary.part_count, summary.tensor_count,
-                           summary.object_count, summary.part_bytes, summary.rebuilt);
+                           summary.object_count, summary.part_bytes, summary.rebuilt, summary.base_count,
+                           summary.base_bytes, summary.used_bytes);
 }
 
 std::vector<std::byte> encode_summary(const Summary& summary) {
@@ -46,6 +47,9 @@ static Summary summary_of(const fb::Summary* in) {
   out.object_count = in->object_count();
   out.part_bytes = in->part_bytes();
   out.rebuilt = in->rebuilt();
+  out.base_count = in->base_count();
+  out.base_bytes = in->base_bytes();
+  out.used_bytes = in->used_bytes();
   return out;
 }
 
@@ -55,10 +59,9 @@ static Status check_summary(const Summary& summary) {
                                            summary.revision, CKPT_FORMAT_REVISION))
         .with("expected", uint64_t{CKPT_FORMAT_REVISION})
         .with("found", uint64_t{summary.revision});
-  if (summary.required_features != 0)
-    return Status(CKPT_REVISION,
-                  strformat("needs features that this library does not know: bits 0x{:x}", summary.required_features))
-        .with("found", summary.required_features);
+  if (const uint64_t unknown = summary.required_features & ~kHasBases; unknown != 0)
+    return Status(CKPT_REVISION, strformat("needs features that this library does not know: bits 0x{:x}", unknown))
+        .with("found", unknown);
   CKPT_TRY(check_label(summary.label));
   return check_run(summary.run);
 }

@@ -9,6 +9,9 @@
 
 namespace ckpt::format {
 
+// Bits of required_features: older readers must refuse. Exactly indexes with bases have it.
+inline constexpr uint64_t kHasBases = 1;
+
 struct Summary {
   uint32_t revision = CKPT_FORMAT_REVISION;
   uint64_t required_features = 0;
@@ -21,6 +24,8 @@ struct Summary {
   uint32_t part_count = 0;
   uint64_t tensor_count = 0, object_count = 0, part_bytes = 0;
   bool rebuilt = false;
+  uint32_t base_count = 0;
+  uint64_t base_bytes = 0, used_bytes = 0;
   // The greater of two of a run is the later one.
   std::pair<uint64_t, uint64_t> when() const { return {token, sequence}; }
   bool operator==(const Summary&) const = default;

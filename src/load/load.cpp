@@ -246,24 +246,22 @@ Status Load::load_objects(Job& job) const {
 // Reports a part that is missing or too short before memory is allocated for what the manifest claims.
 Status Load::open_parts(const checkpoint::TensorRef& tensor) const {
   CKPT_ASSIGN(auto pieces, checkpoint_->pieces(tensor));
-  for (const checkpoint::Piece& piece : pieces) CKPT_TRY(checkpoint_->check_part(piece.part, tensor.name()));
+  std::set<uint32_t> files;
+  for (const checkpoint::Piece& piece : pieces)
+    for (const fb::Chunk& chunk : piece.chunks()) files.insert(checkpoint_->file_of(piece.part, *piece.page, chunk));
+  for (const uint32_t file : files) CKPT_TRY(checkpoint_->check_part(file, tensor.name()));
   return Ok();
 }
 
 // All parts that are needed must be there before caller memory changes. Of a server several are asked for at once.
 Status Load::open_parts(const LoadPlan& plan) const {
-  for (const ObjectRequest& request : objects_)
-    if (request.object.object->placement() != 0) CKPT_TRY(checkpoint_->check_part(request.object.part, request.name));
-  std::set<uint32_t> parts;
-  std::vector<const ChunkRead*> firsts;  // of each part
-  uint32_t before = UINT32_MAX;
-  for (const ChunkRead& read : plan.reads) {
-    const uint32_t number = plan.piece_of(read).part;
-    if (number != std::exchange(before, number) && parts.insert(number).second) firsts.push_back(&read);
-  }
+  for (const ObjectRequest& request : objects_) CKPT_TRY(checkpoint_->check_object(request.object, request.name));
+  std::vector<const ChunkRead*> firsts;  // of each file: reads are in their order
+  for (const ChunkRead& read : plan.reads)
+    if (firsts.empty() || firsts.back()->file != read.file) firsts.push_back(&read);
   const store::Traits traits = checkpoint_->store().traits();
   return for_each_parallel(traits.remote ? traits.read_depth : 1, firsts.size(), [&](size_t i) {
-    return checkpoint_->check_part(plan.piece_of(*firsts[i]).part, plan.name_of(*firsts[i]));
+    return checkpoint_->check_part(firsts[i]->file, plan.name_of(*firsts[i]));
   });
 }
 

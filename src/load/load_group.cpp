@@ -51,7 +51,7 @@ class Grouper {
   void add_buffered(size_t number);
   uint64_t offset(size_t number) const { return plan_.chunk_of(plan_.reads[number]).offset(); }
   uint64_t end(size_t number) const { return offset(number) + plan_.chunk_of(plan_.reads[number]).stored_size(); }
-  uint32_t part(size_t number) const { return plan_.piece_of(plan_.reads[number]).part; }
+  uint32_t file(size_t number) const { return plan_.reads[number].file; }
   std::byte* straight_target(size_t number) const {
     const ChunkRead& read = plan_.reads[number];
     return checkpoint::stored_raw(plan_.chunk_of(read)) ? plan_.whole_target(read) : nullptr;
@@ -68,7 +68,7 @@ size_t Grouper::straight_end(size_t first) const {
   if (!target) return first;
   size_t next = first + 1;
   for (; next < plan_.reads.size(); next++)
-    if (part(next) != part(first) || offset(next) != end(next - 1) || end(next) - offset(first) > most_ ||
+    if (file(next) != file(first) || offset(next) != end(next - 1) || end(next) - offset(first) > most_ ||
         straight_target(next) != target + (offset(next) - offset(first)))
       break;
   return next;
@@ -78,7 +78,7 @@ void Grouper::add_buffered(size_t number) {
   if (!groups_.empty() && !groups_.back().target) {
     GroupedRead& group = groups_.back();
     size_t last = group.first + group.count - 1;
-    if (part(last) == part(number) && offset(number) >= end(last) && offset(number) - end(last) < kMaxGap &&
+    if (file(last) == file(number) && offset(number) >= end(last) && offset(number) - end(last) < kMaxGap &&
         rounded_out(offset(group.first), end(number)) <= most_) {
       group.count++;
       return;

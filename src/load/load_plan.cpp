@@ -15,7 +15,7 @@ namespace {
 struct Pair {
   const fb::Chunk* chunk;
   uint64_t offset;
-  uint32_t part, overlap;
+  uint32_t file, overlap;
 };
 
 class ReadPlanner {
@@ -135,8 +135,10 @@ void ReadPlanner::add_pairs(uint32_t overlap, uint64_t begin, uint64_t end) {
   const StoredSegment& stored = plan_->segments[plan_->overlaps[overlap].segment];
   const auto chunks = stored.piece.chunks();
   uint64_t last = (end - 1 - stored.first) / stored.chunk_units;
-  for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++)
-    pairs_.push_back({&chunks[i], chunks[i].offset(), stored.piece.part, overlap});
+  for (uint64_t i = (begin - stored.first) / stored.chunk_units; i <= last; i++) {
+    const uint32_t file = plan_->source->file_of(stored.piece.part, *stored.piece.page, chunks[i]);
+    pairs_.push_back({&chunks[i], chunks[i].offset(), file, overlap});
+  }
 }
 
 void ReadPlanner::count(uint32_t overlap, uint64_t units, uint64_t runs) {
@@ -239,14 +241,14 @@ Status ReadPlanner::add(uint32_t number) {
 
 // Sorts the pairs by their place in the parts. Overlaps that want the same chunk share its read.
 void ReadPlanner::finish() {
-  auto place = [](const Pair& pair) { return std::tie(pair.part, pair.offset, pair.chunk, pair.overlap); };
+  auto place = [](const Pair& pair) { return std::tie(pair.file, pair.offset, pair.chunk, pair.overlap); };
   auto before = [&](const Pair& a, const Pair& b) { return place(a) < place(b); };
   if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::sort(pairs_.begin(), pairs_.end(), before);
   plan_->reads.reserve(pairs_.size());
   plan_->targets.reserve(pairs_.size());
   for (const Pair& pair : pairs_) {
     if (plan_->reads.empty() || plan_->reads.back().chunk != pair.chunk)
-      plan_->reads.push_back({pair.chunk, static_cast<uint32_t>(plan_->targets.size()), 0});
+      plan_->reads.push_back({pair.chunk, pair.file, static_cast<uint32_t>(plan_->targets.size()), 0});
     plan_->targets.push_back(pair.overlap);
     plan_->reads.back().target_count++;
   }

@@ -44,9 +44,10 @@ struct Overlap {
   std::byte* to;
 };
 
-// One chunk to read, and the overlaps that need it.
+// One chunk to read, where it lies, and the overlaps that need it.
 struct ChunkRead {
   const fb::Chunk* chunk;
+  uint32_t file;  // a part or base
   uint32_t target_first, target_count;
 };
 
@@ -59,7 +60,7 @@ struct LoadPlan {
   std::vector<uint64_t> numbers;
   std::vector<StoredSegment> segments;
   std::vector<Overlap> overlaps;
-  std::vector<ChunkRead> reads;   // by part, then offset
+  std::vector<ChunkRead> reads;   // by file, then offset
   std::vector<uint32_t> targets;  // indexes into overlaps
   uint64_t units = 0;             // that all boxes want, to prove that all came
   uint64_t bytes_requested = 0, run_count = 0;

@@ -67,7 +67,7 @@ Status LoadReader::explain(size_t number, Status status) const {
 
 Result<checkpoint::PartReader> LoadReader::file(const GroupedRead& group) const {
   const ChunkRead& read = plan_.reads[group.first];
-  auto file = checkpoint_.part(plan_.piece_of(read).part);
+  auto file = checkpoint_.part(read.file);
   if (file.ok()) return file;
   return std::move(file).status().with("tensor", std::string(plan_.name_of(read)));
 }
@@ -213,7 +213,7 @@ Status LoadReader::finish_chunk(size_t number, Bytes stored, Worker& worker) {
 
 // For a chunk that did not match: its bytes may have been damaged on their way.
 Status LoadReader::ask_again(size_t number, MutableBytes out) {
-  CKPT_ASSIGN(const checkpoint::PartReader file, checkpoint_.part(plan_.piece_of(plan_.reads[number]).part));
+  CKPT_ASSIGN(const checkpoint::PartReader file, checkpoint_.part(plan_.reads[number].file));
   return checkpoint::read_again(job_, *file, chunk(number).offset(), out);
 }
 

@@ -46,16 +46,19 @@ Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_v
   if (pieces.empty()) return Bytes();
   if (pieces.size() != 1) return not_in_one_piece(name, "it lies in several parts or tiles");
   auto chunks = pieces[0].chunks();
+  auto file_of = [&](const fb::Chunk& chunk) { return checkpoint.file_of(pieces[0].part, *pieces[0].page, chunk); };
+  const uint32_t file = file_of(chunks[0]);
   uint64_t end = chunks[0].offset();
   for (const fb::Chunk& chunk : chunks) {
+    if (file_of(chunk) != file) return not_in_one_piece(name, "it lies in several files");
     if (!checkpoint::stored_raw(chunk) || chunk.offset() != end)
       return not_in_one_piece(name, "it is compressed or not in one piece");
     end += chunk.stored_size();
   }
-  CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(pieces[0].part));
+  CKPT_ASSIGN(Bytes bytes, checkpoint.map_part(file));
   if (options.verify)
     if (Status status = check_mapped(bytes, chunks, resolve_threads(options.threads)); !status.ok())
-      return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), pieces[0].part);
+      return checkpoint.at_part(std::move(status).with("tensor", std::string(name)), file);
   return bytes.subspan(chunks[0].offset(), end - chunks[0].offset());
 }
 

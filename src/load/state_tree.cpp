@@ -47,9 +47,8 @@ static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint
   for (size_t i = 0; i < parts.size(); i++) {
     CKPT_ASSIGN(const checkpoint::ObjectRef from, find_tree(*checkpoint, name, parts[i]));
     // Checked before memory is allocated, since an index may claim any size.
-    if (from.object->placement() != 0)
-      if (Status there = checkpoint->check_part(from.part, name); !there.ok())
-        return std::move(there).in("object " + quoted(name));
+    if (Status there = checkpoint->check_object(from, name); !there.ok())
+      return std::move(there).in("object " + quoted(name));
     trees[i].part = parts[i];
     trees[i].json.resize(from.object->size());
     CKPT_TRY(load->add_object(name, parts[i], std::as_writable_bytes(std::span(trees[i].json))));

@@ -83,8 +83,8 @@ class Copy {
         report_(report),
         job_(job),
         id_(from.entry().id),
-        plan_(plan_copy(from.store().traits(), to.traits(), options, from.summary().part_count)),
-        there_(from.summary().part_count) {}
+        plan_(plan_copy(from.store().traits(), to.traits(), options, from.file_count())),
+        there_(from.file_count()) {}
   Status run();
 
  private:
@@ -119,7 +119,7 @@ class Copy {
   std::unique_ptr<store::Lock> lock_;            // of the record: somebody works on this copy (dead_copies.h)
   std::unique_ptr<store::Heartbeat> heartbeat_;  // on a store without locks
   std::shared_ptr<void> alive_;
-  std::vector<uint8_t> there_;       // parts that an earlier copy left
+  std::vector<uint8_t> there_;       // parts and bases that an earlier copy left
   std::atomic<uint64_t> memory_{0};  // of the streams that run
 };
 
@@ -221,16 +221,16 @@ Status Copy::look_at_parts() {
 
 // Whether the target has the part. CONFLICT: that of another save; MISMATCH: not the one that the manifest names.
 Result<bool> Copy::part_is_there(uint32_t number) const {
-  auto part = checkpoint::open_part(to_, id_, number);
+  CKPT_ASSIGN(const fb::Part expected, from_.part_record(number));
+  auto part = checkpoint::open_file(to_, id_, expected);
   const ckpt_status code = part.status().code();
   if (code == CKPT_NOT_FOUND) return false;
   auto refuse = [&](ckpt_status status, const std::string& why) {
-    return checkpoint::at_part(Status(status, why + "; remove it, and copy again"), to_, id_, number);
+    return checkpoint::at_file(Status(status, why + "; remove it, and copy again"), to_, id_, from_.name_of(number));
   };
   if (code == CKPT_FORMAT || code == CKPT_CORRUPT || code == CKPT_MISMATCH)
     return refuse(CKPT_MISMATCH, "is there, and is damaged: " + part.status().message());
   CKPT_TRY(part.status());
-  CKPT_ASSIGN(const fb::Part expected, from_.part_record(number));
   const Id save = format::id_of(expected.save_id());
   if (part->header.save_id != save)
     return refuse(CKPT_CONFLICT, strformat("is there, of another save: expected {}, found {}", to_hex(save),
@@ -271,7 +271,7 @@ Status Copy::copy_part(uint32_t number) {
   if (!found.empty()) return from_.at_part(status_of(found[0]), number);
   if (there_[number]) return there(check_part_there(number, part));
   CKPT_ASSIGN(const checkpoint::PartReader file, from_.part(number));
-  auto writer = to_.create(format::part_key(id_, number), part.part().size);
+  auto writer = to_.create(format::file_key(id_, from_.name_of(number)), part.part().size);
   if (writer.status().code() == CKPT_NOT_FOUND) return there(removed_there());
   CKPT_TRY(there(writer.status()));
   CKPT_TRY(stream(part, from_.store(), *file, writer->get(),
@@ -281,10 +281,11 @@ Status Copy::copy_part(uint32_t number) {
 
 Status Copy::check_part_there(uint32_t number, const PartVerifier& part) {
   CKPT_ASSIGN(const bool there, part_is_there(number));
-  if (!there) return checkpoint::at_part(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, number);
-  CKPT_ASSIGN(auto file, to_.open(format::part_key(id_, number)));
+  const std::string name = from_.name_of(number);
+  if (!there) return checkpoint::at_file(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, name);
+  CKPT_ASSIGN(auto file, to_.open(format::file_key(id_, name)));
   return stream(part, to_, *file, nullptr,
-                [&](Status status) { return checkpoint::at_part(std::move(status), to_, id_, number); });
+                [&](Status status) { return checkpoint::at_file(std::move(status), to_, id_, name); });
 }
 
 Status Copy::stream(const PartVerifier& part, const store::Store& from, const store::Reader& file,
@@ -328,7 +329,7 @@ Result<std::vector<Span>> Copy::manifest_spans(uint64_t size) const {
   std::vector<Span> spans;
   add_index(from_.root(), {format::IndexKind::kManifest, trailer.index_size, trailer.root_size, trailer.root_digest}, 0,
             &spans);
-  for (uint32_t i = 0; trailer.copies_size != 0 && i < there_.size(); i++) {
+  for (uint32_t i = 0; trailer.copies_size != 0 && i < from_.summary().part_count; i++) {
     CKPT_ASSIGN(const fb::Part part, from_.part_record(i));
     CKPT_ASSIGN(const checkpoint::IndexFile* index, from_.part_index(i));
     add_index(index->root(),

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "checkpoint/read_pipeline.h"
 #include "codec/checksum.h"
+#include "format/part_record.h"
 #include "load/load.h"
 #include "maintain/verify_part.h"
 
@@ -91,16 +92,50 @@ class VerifyReader final : public checkpoint::PipelineWork {
   std::vector<Mapping> buffers_;
 };
 
+// The chunks of this checkpoint that lie in a base, and whether each part counts its own.
+static PartVerifier::References referring_to(const checkpoint::Checkpoint& checkpoint,
+                                             const std::deque<PartVerifier>& parts, uint32_t number,
+                                             Findings& findings) {
+  PartVerifier::References found;
+  const std::string name = checkpoint.name_of(number);
+  for (uint32_t part = 0; part < checkpoint.summary().part_count; part++) {
+    const checkpoint::IndexFile* index = parts[part].index();
+    found.all &= index != nullptr;
+    const auto bases = index ? index->root().bases : std::span<const fb::Base>();
+    const auto at =
+        std::ranges::find_if(bases, [&](const auto& base) { return format::file_name(base.part()) == name; });
+    if (at == bases.end()) continue;
+    const auto chunks = parts[part].in_base(static_cast<uint16_t>(at - bases.begin() + 1));
+    uint64_t used = 0;
+    for (const OwnedChunk& owned : chunks) used += owned.chunk->stored_size();
+    if (used != at->used()) {
+      Finding finding;
+      finding.kind = CKPT_FINDING_DAMAGED;
+      finding.status = CKPT_FORMAT;
+      finding.part = checkpoint.name_of(part);
+      finding.text = strformat("{}: {} bytes of {} are used, its index says {}", finding.part, used, name, at->used());
+      findings.add(std::move(finding));
+    }
+    found.chunks.insert(found.chunks.end(), chunks.begin(), chunks.end());
+  }
+  return found;
+}
+
 static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
   const unsigned threads = resolve_threads(options.threads);
   Findings findings(&job.report.findings);
   std::deque<PartVerifier> parts;
-  for (uint32_t i = 0; i < checkpoint.summary().part_count; i++)
-    parts.emplace_back(checkpoint, options, job, findings, i);
-  CKPT_TRY(for_each_parallel(threads, parts.size(), [&](size_t i) {
+  for (uint32_t i = 0; i < checkpoint.file_count(); i++) parts.emplace_back(checkpoint, options, job, findings, i);
+  const uint32_t first_base = checkpoint.summary().part_count;
+  CKPT_TRY(for_each_parallel(threads, first_base, [&](size_t i) {
     Status cancelled = job.check();
     return cancelled.ok() ? parts[i].open() : cancelled;
   }));
+  for (uint32_t i = first_base; i < parts.size(); i++) {
+    CKPT_TRY(job.check());
+    auto refer = referring_to(checkpoint, parts, i, findings);
+    CKPT_TRY(parts[i].open(&refer));
+  }
   for (const PartVerifier& part : parts) job.counters.bytes_total += part.bytes_to_check();
   VerifyReader reader(threads);
   for (const PartVerifier& part : parts) reader.add(part);

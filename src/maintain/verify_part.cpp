@@ -26,7 +26,7 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
   Finding finding;
   finding.kind = CKPT_FINDING_DAMAGED;
   finding.status = status;
-  finding.part = format::part_name(number_);
+  finding.part = name_;
   finding.offset = owned.chunk->offset();
   finding.size = owned.chunk->stored_size();
   const fb::Tensor* tensor = owned.piece.tensor;
@@ -34,6 +34,7 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
   if (owned.object.object) finding.name = owned.object.page->text(owned.object.object->name());
   std::string where = (tensor ? "tensor \"" : "object \"") + finding.name + "\"";
   if (!owned.listed()) where = "declaration list of a replica group";
+  if (owned.unused) where = "nothing of this checkpoint";
   if (tensor) {
     const checkpoint::Piece piece = checkpoint_.placed(owned.piece);
     const checkpoint::ElementRange elements = checkpoint::elements_of(piece, *owned.chunk);
@@ -49,11 +50,11 @@ Finding PartVerifier::damage(const OwnedChunk& owned, ckpt_status status, std::s
   return finding;
 }
 
-static Finding part_finding(Status status, uint32_t number, int32_t kind) {
+static Finding part_finding(Status status, const std::string& name, int32_t kind) {
   Finding finding;
   finding.kind = kind;
   finding.status = status.code();
-  finding.part = format::part_name(number);
+  finding.part = name;
   finding.text = status.message();
   if (const std::string* offset = status.detail("offset")) finding.offset = std::strtoull(offset->c_str(), nullptr, 10);
   return finding;
@@ -65,7 +66,7 @@ void PartVerifier::check_gap(Bytes bytes, uint64_t offset) const {
   Finding finding;
   finding.kind = CKPT_FINDING_DAMAGED;
   finding.status = CKPT_CORRUPT;
-  finding.part = format::part_name(number_);
+  finding.part = name_;
   finding.offset = offset + wrong;
   finding.size = 1;
   finding.text = strformat("{} at {}: expected zero padding", finding.part, finding.offset);
@@ -96,7 +97,7 @@ void PartVerifier::add_gap(uint64_t begin, uint64_t end) {
 void PartVerifier::add_samples() {
   size_t number = 0;
   for (size_t i = 0; i < chunks_.size(); i++) {
-    if (chunks_[i].listed() && !sampled(options_, number++)) continue;
+    if (chunks_[i].unused || (chunks_[i].listed() && !sampled(options_, number++))) continue;
     batches_.push_back({this, i, 1, chunks_[i].chunk->offset(), chunks_[i].end()});
   }
 }
@@ -126,7 +127,7 @@ void PartVerifier::add_data(uint64_t index_offset) {
 // job.
 Status PartVerifier::report_unless_fatal(Status status, bool missing) {
   if (status.code() == CKPT_IO || status.code() == CKPT_GONE || status.code() == CKPT_NOMEM) return status;
-  findings_.add(part_finding(status, number_, missing ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
+  findings_.add(part_finding(status, name_, missing ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
   return Ok();
 }
 
@@ -137,32 +138,83 @@ Status PartVerifier::compare_copy() const {
 
 // The index of the part, and that it is the one that the manifest names.
 Status PartVerifier::check_framing() {
-  CKPT_ASSIGN(part_, checkpoint::open_part(checkpoint_.store(), checkpoint_.entry().id, number_));
-  part_.file.reset();  // a thousand parts must not take a thousand descriptors
   CKPT_ASSIGN(fb::Part expected, checkpoint_.part_record(number_));
-  const std::string name = format::part_name(number_);
+  CKPT_ASSIGN(part_, checkpoint::open_file(checkpoint_.store(), checkpoint_.entry().id, expected));
+  part_.file.reset();  // a thousand parts must not take a thousand descriptors
   if (part_.trailer.root_digest != format::id_of(expected.root_digest()) ||
       part_.trailer.index_offset != expected.index_offset() || part_.trailer.index_size != expected.index_size() ||
       part_.trailer.root_size != expected.root_size())
-    return Status(CKPT_CORRUPT, name + ": its index is not the one that the manifest names");
+    return Status(CKPT_CORRUPT, name_ + ": its index is not the one that the manifest names");
   if (part_.summary().save_id != part_.header.save_id || part_.summary().world_size != part_.header.world_size)
-    return Status(CKPT_FORMAT, name + ": the summary of its index is that of another save");
-  return compare_copy();
+    return Status(CKPT_FORMAT, name_ + ": the summary of its index is that of another save");
+  return is_base() ? Ok() : compare_copy();
 }
 
-Status PartVerifier::collect_chunks() {
+// Calls visit(home, chunk) for each chunk of a tensor or object.
+template <typename Visit>
+Status PartVerifier::for_each_chunk(Visit&& visit) const {
   for (size_t i = 0; i < index_->page_count(); i++) {
     CKPT_ASSIGN(const format::Page* page, index_->page(i));
     for (const fb::Tensor& tensor : page->tensors)
       for (const fb::Region& region : page->regions_of(tensor))
         for (const fb::Segment& segment : page->segments_of(region))
           for (const fb::Chunk& chunk : page->chunks_of(segment))
-            chunks_.push_back({&chunk, {number_, page, &tensor, &region, &segment}, {}});
+            visit(page->home_of(chunk), OwnedChunk{&chunk, {number_, page, &tensor, &region, &segment}, {}});
     for (const fb::Object& object : page->objects)
-      for (const fb::Chunk& chunk : page->chunks_of(object)) chunks_.push_back({&chunk, {}, {number_, page, &object}});
+      for (const fb::Chunk& chunk : page->chunks_of(object))
+        visit(page->home_of(chunk), OwnedChunk{&chunk, {}, {number_, page, &object}});
   }
-  for (const fb::Group& group : index_->root().groups) chunks_.push_back({&group.list(), {}, {}});
+  return Ok();
+}
+
+// Those in the file itself.
+Status PartVerifier::collect_chunks() {
+  CKPT_TRY(for_each_chunk([this](uint16_t home, const OwnedChunk& owned) {
+    if (home == 0) chunks_.push_back(is_base() ? OwnedChunk{owned.chunk, {}, {}, true} : owned);
+  }));
+  for (const fb::Group& group : index_->root().groups) chunks_.push_back({&group.list(), {}, {}, is_base()});
   sort_by_offset(chunks_);
+  return Ok();
+}
+
+std::vector<OwnedChunk> PartVerifier::in_base(uint16_t home) const {
+  std::vector<OwnedChunk> chunks;
+  if (index_)  // its pages were read before
+    (void)for_each_chunk([&](uint16_t at, const OwnedChunk& owned) {
+      if (at == home) chunks.push_back(owned);
+    });
+  return chunks;
+}
+
+static bool same_chunk(const fb::Chunk& a, const fb::Chunk& b) {
+  return a.offset() == b.offset() && a.stored_size() == b.stored_size() &&
+         format::id_of(a.digest()) == format::id_of(b.digest());
+}
+
+// Each chunk that lies in this base must be one of its own; from now on it is known as that of this checkpoint. If the
+// base's index cannot be read, these are all that is known.
+Status PartVerifier::refer(References refer) {
+  std::vector<OwnedChunk>& chunks = refer.chunks;
+  sort_by_offset(chunks);
+  uint64_t used = 0;
+  for (const OwnedChunk& owned : chunks) used += owned.chunk->stored_size();
+  CKPT_ASSIGN(const uint64_t expected, checkpoint_.manifest().used(number_));
+  if (used != expected && refer.all)
+    findings_.add(part_finding(
+        Status(CKPT_FORMAT, strformat("{}: {} bytes of it are used, the manifest says {}", name_, used, expected)),
+        name_, CKPT_FINDING_DAMAGED));
+  if (!index_) {
+    chunks_ = std::move(chunks);
+    return Ok();
+  }
+  auto own = chunks_.begin();
+  for (const OwnedChunk& owned : chunks) {
+    while (own != chunks_.end() && own->chunk->offset() < owned.chunk->offset()) own++;
+    if (own != chunks_.end() && same_chunk(*own->chunk, *owned.chunk))
+      *own = owned;
+    else
+      findings_.add(damage(owned, CKPT_FORMAT, "is no chunk of that file"));
+  }
   return Ok();
 }
 
@@ -174,10 +226,9 @@ void PartVerifier::check_inline() const {
       if (object.placement() != 0 || codec::xxh3_128(page.inline_data.subspan(object.inline_offset(), object.size())) ==
                                          format::id_of(object.digest()))
         continue;
-      Finding finding =
-          part_finding(Status(CKPT_CORRUPT, strformat("{}: object \"{}\" does not match its checksum",
-                                                      format::part_name(number_), page.text(object.name()))),
-                       number_, CKPT_FINDING_DAMAGED);
+      Finding finding = part_finding(Status(CKPT_CORRUPT, strformat("{}: object \"{}\" does not match its checksum",
+                                                                    name_, page.text(object.name()))),
+                                     name_, CKPT_FINDING_DAMAGED);
       finding.name = page.text(object.name());
       findings_.add(std::move(finding));
     }
@@ -194,7 +245,7 @@ uint64_t PartVerifier::bytes_to_check() const {
   return total;
 }
 
-Status PartVerifier::open() {
+Status PartVerifier::open(References* refer) {
   auto file = checkpoint_.part(number_);
   if (!file.ok()) {
     Status status = std::move(file).status();
@@ -207,14 +258,19 @@ Status PartVerifier::open() {
     const bool missing = status.code() == CKPT_INCOMPLETE;
     CKPT_TRY(report_unless_fatal(std::move(status), missing));
     // A copy in the manifest still tells where the chunks are.
-    auto copy = checkpoint_.part_index(number_);
-    if (!copy.ok() || !(*copy)->load_all().ok()) return Ok();
-    index_ = *copy;
+    if (!is_base()) {
+      auto copy = checkpoint_.part_index(number_);
+      if (!copy.ok() || !(*copy)->load_all().ok()) return Ok();
+      index_ = *copy;
+    }
   } else {
     index_ = part_.index.get();
   }
-  CKPT_TRY(collect_chunks());
-  check_inline();
+  if (index_) {
+    CKPT_TRY(collect_chunks());
+    check_inline();
+  }
+  if (refer) CKPT_TRY(this->refer(std::move(*refer)));
   CKPT_ASSIGN(fb::Part record, checkpoint_.part_record(number_));
   const uint64_t index_offset = record.index_offset();
   check_overlaps(index_offset);

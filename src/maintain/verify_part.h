@@ -1,4 +1,4 @@
-// Verifies one part: what lies where in it, in which pieces it is read, and what is wrong with its bytes.
+// Verifies one part or base: what lies where in it, in which pieces it is read, and what is wrong with its bytes.
 #pragma once
 
 #include <mutex>
@@ -17,6 +17,7 @@ struct OwnedChunk {
   const fb::Chunk* chunk;
   checkpoint::Piece piece;       // of a tensor
   checkpoint::ObjectRef object;  // either this or `piece` or neither
+  bool unused = false;           // of a base: nothing of this checkpoint
   bool listed() const { return piece.tensor || object.object; }
   uint64_t end() const { return chunk->offset() + chunk->stored_size(); }
 };
@@ -50,14 +51,27 @@ class PartVerifier {
 
   PartVerifier(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job, Findings& findings,
                uint32_t number)
-      : checkpoint_(checkpoint), options_(options), job_(job), findings_(findings), number_(number) {}
+      : checkpoint_(checkpoint),
+        options_(options),
+        job_(job),
+        findings_(findings),
+        number_(number),
+        name_(checkpoint.name_of(number)) {}
 
-  // Checks everything but the data. The batches refer to this object.
-  Status open();
+  // The chunks of a checkpoint that lie in a base; all, unless the index of a part cannot be read.
+  struct References {
+    std::vector<OwnedChunk> chunks;
+    bool all = true;
+  };
+  // Checks everything but the data. The batches refer to this object. Of a base, also what lies there.
+  Status open(References* refer = nullptr);
+  // The chunks of a part that lie in base `home` of its root, once it is open.
+  std::vector<OwnedChunk> in_base(uint16_t home) const;
   const std::vector<Batch>& batches() const { return batches_; }
   // Once it is open, and nothing was found: the part, and its chunks by offset.
   const checkpoint::PartFile& part() const { return part_; }
   const std::vector<OwnedChunk>& chunks() const { return chunks_; }
+  const checkpoint::IndexFile* index() const { return index_; }  // null: it cannot be read
   // Describes damage as people need it: part, offset, tensor, element range.
   Finding damage(const OwnedChunk& owned, ckpt_status status, std::string what) const;
   uint64_t bytes_to_check() const;  // of chunks
@@ -71,7 +85,11 @@ class PartVerifier {
  private:
   Status report_unless_fatal(Status status, bool missing);
   Status check_framing();
+  bool is_base() const { return number_ >= checkpoint_.summary().part_count; }
+  template <typename Visit>
+  Status for_each_chunk(Visit&& visit) const;
   Status collect_chunks();
+  Status refer(References refer);
   Status compare_copy() const;
   void check_inline() const;
   void check_overlaps(uint64_t index_offset);
@@ -93,6 +111,7 @@ class PartVerifier {
   Job& job_;
   Findings& findings_;
   const uint32_t number_;
+  const std::string name_;
   checkpoint::PartFile part_;
   const checkpoint::IndexFile* index_ = nullptr;  // the part's own, or its copy in the manifest
   std::vector<OwnedChunk> chunks_;                // by offset

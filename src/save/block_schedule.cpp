@@ -14,6 +14,7 @@ Task BlockSchedule::next(bool opens) {
   if (opens && !std::exchange(opening_, true)) return {Step::kOpen};
   if (all_staged_) error_ = refused_;
   if (!error_.ok()) return {Step::kDone};
+  while (next_submit_ < blocks_.size() && blocks_[next_submit_].phase == Phase::kLeftOut) next_submit_++;
   if (is_open_ && next_submit_ < blocks_.size() && blocks_[next_submit_].phase == Phase::kReady &&
       in_flight_ < limits_.in_flight) {
     State& block = blocks_[next_submit_];
@@ -33,6 +34,9 @@ Task BlockSchedule::next(bool opens) {
 }
 
 Task BlockSchedule::next_work() {
+  while (next_settle_ < next_stage_ && !blocks_[next_settle_].needs.settling) next_settle_++;
+  if (is_open_ && next_settle_ < next_stage_ && blocks_[next_settle_].phase == Phase::kStaged)
+    return {Step::kSettle, next_settle_++};
   if (next_stage_ < blocks_.size()) {
     State& block = blocks_[next_stage_];
     if (!block.needs.buffer || buffers_->has_to_stage()) {
@@ -72,10 +76,20 @@ void BlockSchedule::arrived(size_t block) {
 void BlockSchedule::encoded(size_t block, std::byte* buffer, Bytes data) {
   State& encoded = blocks_[block];
   buffers_->give(encoded.buffer);
-  encoded.phase = Phase::kReady;
+  encoded.phase = encoded.once_staged();
   encoded.buffer = buffer;
   encoded.data = data;
   working_--;
+}
+
+void BlockSchedule::settled(size_t block, Bytes data) {
+  State& settled = blocks_[block];
+  settled.data = data;
+  settled.phase = data.empty() ? Phase::kLeftOut : Phase::kReady;
+  working_--;
+  if (!data.empty()) return;
+  if (settled.buffer) buffers_->give(settled.buffer);
+  written_++;
 }
 
 void BlockSchedule::written(size_t block) {

@@ -11,8 +11,8 @@
 namespace ckpt::save {
 
 // To open the file; to write a block, to take it from the caller's memory, to wait until it has come from devices, to
-// encode its copy; to ask again later; to end.
-enum class Step { kOpen, kSubmit, kStage, kArrive, kEncode, kWait, kDone };
+// encode its copy, to find out what of it need not be written; to ask again later; to end.
+enum class Step { kOpen, kSubmit, kStage, kArrive, kEncode, kSettle, kWait, kDone };
 
 struct Task {
   Step step = Step::kWait;
@@ -27,6 +27,7 @@ class BlockSchedule {
     bool buffer = true;
     bool arrival = false;   // it comes from devices
     bool encoding = false;  // of its copy
+    bool settling = false;  // once the file is open: an earlier one may have some of it
   };
   struct Limits {
     size_t threads = 1;    // that stage or encode at once
@@ -43,6 +44,8 @@ class BlockSchedule {
   void staged(size_t block, Bytes data, device::Fences fences = {});
   void arrived(size_t block);
   void encoded(size_t block, std::byte* buffer, Bytes data);
+  // Nothing of it is written if `data` is empty.
+  void settled(size_t block, Bytes data);
   void written(size_t block);
   // The first error counts; OK changes nothing.
   void fail(Status status);
@@ -53,7 +56,7 @@ class BlockSchedule {
   const Status& error() const { return error_; }
   uint64_t file_end() const { return file_end_; }  // of the blocks that have their places
   // How far a block is. What a step is about stays as it is until the step's end.
-  enum class Phase : uint8_t { kUntouched, kFetching, kCopied, kReady };
+  enum class Phase : uint8_t { kUntouched, kFetching, kCopied, kStaged, kReady, kLeftOut };
   struct State {
     Needs needs;
     Phase phase = Phase::kUntouched;
@@ -62,7 +65,8 @@ class BlockSchedule {
     uint64_t offset = 0;      // its place in the file, once it is submitted
     device::Fences fences{};  // of what is on its way from devices
 
-    Phase after_copy() const { return needs.encoding ? Phase::kCopied : Phase::kReady; }
+    Phase once_staged() const { return needs.settling ? Phase::kStaged : Phase::kReady; }
+    Phase after_copy() const { return needs.encoding ? Phase::kCopied : once_staged(); }
     bool has_left() const { return phase != Phase::kFetching || fences.reached(); }
   };
   const State& at(size_t block) const { return blocks_[block]; }
@@ -76,7 +80,8 @@ class BlockSchedule {
   Status error_;
   Status refused_;  // why the file could not be opened
   bool opening_ = false, is_open_ = false, all_staged_ = false;
-  size_t next_stage_ = 0, next_arrive_ = 0, next_encode_ = 0, next_submit_ = 0, in_flight_ = 0, written_ = 0;
+  size_t next_stage_ = 0, next_arrive_ = 0, next_encode_ = 0, next_settle_ = 0, next_submit_ = 0, in_flight_ = 0,
+         written_ = 0;
   size_t working_ = 0;               // threads that stage or encode a block
   size_t staged_ = 0, fetched_ = 0;  // blocks; the first `fetched_` blocks are known to have left devices
   uint64_t file_end_ = kAlign;

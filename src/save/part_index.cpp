@@ -6,7 +6,7 @@
 namespace ckpt::save {
 
 static void add_objects(format::IndexBuilder& builder, const SaveContent& content, const PartLayout& layout,
-                        std::span<const fb::Chunk> chunks, uint32_t rank) {
+                        std::span<const fb::Chunk> chunks, const Reuse& reuse, uint32_t rank) {
   size_t i = 0;
   for (const auto& [name, object] : content.objects) {
     size_t item = layout.object_items[i++];
@@ -23,12 +23,15 @@ static void add_objects(format::IndexBuilder& builder, const SaveContent& conten
          .digest = codec::xxh3_128(object.data),
          .inline_bytes = inlined ? Bytes(object.data) : Bytes(),
          .chunks = item == kNoItem ? std::span<const fb::Chunk>()
-                                   : chunks.subspan(layout.items[item].chunk_first, layout.items[item].chunk_count)});
+                                   : chunks.subspan(layout.items[item].chunk_first, layout.items[item].chunk_count),
+         .homes = item == kNoItem ? std::span<const uint16_t>()
+                                  : reuse.homes(layout.items[item].chunk_first, layout.items[item].chunk_count)});
   }
 }
 
 // The elements of an item, in the row-major order of its region.
-static void add_segment(format::IndexBuilder& builder, const Item& item, std::span<const fb::Chunk> chunks) {
+static void add_segment(format::IndexBuilder& builder, const Item& item, std::span<const fb::Chunk> chunks,
+                        const Reuse& reuse) {
   const SaveTensor& tensor = *item.source.tensor;
   const uint64_t first = item.source.first;
   const auto bits = static_cast<uint64_t>(dtype_bits(tensor.dtype));
@@ -41,11 +44,12 @@ static void add_segment(format::IndexBuilder& builder, const Item& item, std::sp
   codec::CodecSpec codec = item.codec;
   if (codec.codec == Codec::kRaw || codec.filter == Filter::kNone) codec.filter_width = 0;
   if (codec.codec == Codec::kRaw) codec.filter = Filter::kNone;
-  builder.add_segment(start, count, codec, chunks.subspan(item.chunk_first, item.chunk_count));
+  builder.add_segment(start, count, codec, chunks.subspan(item.chunk_first, item.chunk_count),
+                      reuse.homes(item.chunk_first, item.chunk_count));
 }
 
 static void add_tensors(format::IndexBuilder& builder, const SaveContent& content, const PartLayout& layout,
-                        std::span<const fb::Chunk> chunks) {
+                        std::span<const fb::Chunk> chunks, const Reuse& reuse) {
   auto item = layout.items.begin();
   std::string_view added;
   for (const SaveTensor* tensor : content.tensors) {
@@ -54,19 +58,22 @@ static void add_tensors(format::IndexBuilder& builder, const SaveContent& conten
     if (tensor->name != added) builder.add_tensor(tensor->name, tensor->dtype, tensor->extents());
     added = tensor->name;
     if (here) builder.add_region(tensor->region(), tensor->extents());
-    for (; item != layout.items.end() && item->source.tensor == tensor; ++item) add_segment(builder, *item, chunks);
+    for (; item != layout.items.end() && item->source.tensor == tensor; ++item)
+      add_segment(builder, *item, chunks, reuse);
   }
 }
 
 Result<format::EncodedIndex> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
-                                               const PartLayout& layout, std::span<const fb::Chunk> chunks) {
+                                               const PartLayout& layout, std::span<const fb::Chunk> chunks,
+                                               const Reuse& reuse) {
   format::IndexBuilder builder;
   builder.summary = identity.summary;
   uint32_t rank = identity.rank;
-  add_tensors(builder, content, layout, chunks);
+  builder.bases.assign(reuse.bases().begin(), reuse.bases().end());
+  add_tensors(builder, content, layout, chunks, reuse);
   for (const auto& [name, alias] : content.aliases)
     builder.add_alias(name, alias.target, alias.is_view, alias.view, alias.ndim);
-  add_objects(builder, content, layout, chunks, rank);
+  add_objects(builder, content, layout, chunks, reuse, rank);
   for (const auto& [owner, values] : content.attrs) {
     if (owner.empty() && rank != 0) continue;
     for (const auto& [key, value] : values) builder.add_attr(owner, key, value);

@@ -1,12 +1,14 @@
 // The index of a part itself.
 #pragma once
 
-#include "save/layout.h"
+#include "save/reuse.h"
 
 namespace ckpt::save {
 
-// The part's own index. `chunks` are those of the layout, with their final places. UNSUPPORTED above 2 GiB.
+// The part's own index. `chunks` are those of the layout, with their final places; `reuse` tells which of them lie in
+// bases. UNSUPPORTED above 2 GiB.
 Result<format::EncodedIndex> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
-                                               const PartLayout& layout, std::span<const fb::Chunk> chunks);
+                                               const PartLayout& layout, std::span<const fb::Chunk> chunks,
+                                               const Reuse& reuse);
 
 }  // namespace ckpt::save

@@ -136,6 +136,22 @@ void BlockStager::finish_fetched(const Block& block, std::byte* copy, StageScrat
   }
 }
 
+Bytes BlockStager::leave_out(const Block& block, std::byte* buffer, const std::function<bool(size_t chunk)>& left_out) {
+  uint64_t at = 0;
+  const Item* item = nullptr;  // of the chunk before, as the file will have it
+  for (ChunkWalk chunk(layout_, block); chunk.next();) {
+    if (left_out(chunk.index)) continue;
+    fb::Chunk& kept = chunks_[chunk.index];
+    const uint64_t place = place_chunk(*chunk.item, item == chunk.item ? 1 : 0, at);
+    std::memmove(buffer + place, buffer + kept.offset(), kept.stored_size());
+    std::memset(buffer + at, 0, place - at);
+    kept = record(place, kept.stored_size(), kept.raw_size(), format::id_of(kept.digest()));
+    at = place + kept.stored_size();
+    item = chunk.item;
+  }
+  return finish_block(buffer, at);
+}
+
 Result<Bytes> BlockStager::encode(const Block& block, const std::byte* copied, std::byte* to, StageScratch& scratch) {
   uint64_t at = 0;
   for (ChunkWalk chunk(layout_, block); chunk.next();) {

@@ -3,6 +3,8 @@
 // may run concurrently.
 #pragma once
 
+#include <functional>
+
 #include "save/layout.h"
 
 namespace ckpt::save {
@@ -28,6 +30,9 @@ class BlockStager {
   // As copy() of a block of which something is on a device: begins the copies. finish_fetched() once they are there.
   Result<Bytes> fetch(const Block& block, std::byte* to, device::Transfers& transfers, device::Fences* fences);
   void finish_fetched(const Block& block, std::byte* copy, StageScratch& scratch);
+  // Moves the chunks of a block in a buffer together, without those that are left out, and fills the gaps. Returns what
+  // to write, as copy() does.
+  Bytes leave_out(const Block& block, std::byte* buffer, const std::function<bool(size_t chunk)>& left_out);
   // Encodes a block from the copy that was made of it or, if that is null, from the caller's memory.
   Result<Bytes> encode(const Block& block, const std::byte* copied, std::byte* to, StageScratch& scratch);
 

@@ -4,6 +4,7 @@
 // write what they staged. If the save copies, one thread more opens the attempt and the file meanwhile.
 #include "save/part_writer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -14,6 +15,7 @@
 #include "save/block_schedule.h"
 #include "save/part_index.h"
 #include "save/part_stage.h"
+#include "save/reuse.h"
 #include "store/io_queue.h"
 
 namespace ckpt::save {
@@ -41,6 +43,9 @@ class PartWriter {
   Status make_buffers(bool encodes);
   Status populate(std::byte* buffer);
   Status open();
+  Status find_reuse();
+  bool reuses() const { return in_.settings.incremental != "off"; }
+  uint64_t expected_bytes() const;
   Status go_on();
   Status write_blocks();
   Status work(unsigned worker, const std::atomic<bool>& stop);
@@ -53,11 +58,14 @@ class PartWriter {
   bool encodes_copy(const Block& block) const { return block.encoded && (in_.copies || block.on_device); }
   void look_whether_staged();
   Status encode(size_t index, std::byte* buffer, StageScratch& scratch);
+  Status settle(size_t index);
   // Tells the schedule, and then all that wait for something, what has come.
   template <typename Tell>
   void tell(Tell&& tell);
-  std::span<fb::Chunk> chunks_of(const Block& block) {
-    return std::span(chunks_).subspan(block.chunk_first, block.chunk_count);
+  uint64_t raw_bytes_of(const Block& block) const {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < block.chunk_count; i++) bytes += chunks_[block.chunk_first + i].raw_size();
+    return bytes;
   }
   void submit(size_t index);
   void written(size_t index, Status status);
@@ -71,6 +79,7 @@ class PartWriter {
   PartLayout layout_;
   std::vector<fb::Chunk> chunks_;
   std::unique_ptr<BlockStager> stager_;
+  Reuse reuse_;  // once the file is open
   uint64_t expected_bytes_ = 2 * kAlign;
   std::unique_ptr<store::Writer> file_;
   unsigned threads_ = 1;  // that work at once,
@@ -181,10 +190,28 @@ Status PartWriter::go_on() {
   return schedule_.error();
 }
 
+Status PartWriter::find_reuse() {
+  CKPT_ASSIGN(reuse_, Reuse::find({.session = in_.session,
+                                   .identity = in_.identity,
+                                   .content = in_.content,
+                                   .layout = layout_,
+                                   .settings = in_.settings},
+                                  &job_.report));
+  return Ok();
+}
+
+// Nobody knows how much has changed. It is mostly about as much as the time before.
+uint64_t PartWriter::expected_bytes() const {
+  const uint64_t last = in_.session.last_bytes_written();
+  return reuse_.bases().empty() || last == 0 ? expected_bytes_ : std::min(expected_bytes_, last + last / 4);
+}
+
 Status PartWriter::open() {
   CKPT_TRY(in_.open_attempt([this] { return go_on(); }));
+  if (reuses()) CKPT_TRY(find_reuse());
   const std::string key = format::part_key(in_.identity.attempt.directory, in_.identity.rank);
-  CKPT_ASSIGN(file_, in_.session.store().create(key, expected_bytes_, in_.settings.compression != "none"));
+  const bool at_most = in_.settings.compression != "none" || !reuse_.bases().empty();
+  CKPT_ASSIGN(file_, in_.session.store().create(key, expected_bytes(), at_most));
   job_.counters.direct_io = file_->direct();
   job_.counters.recycled = file_->recycled();
   return write_header();
@@ -223,7 +250,7 @@ BlockSchedule::Needs PartWriter::needs_of(const Block& block) const {
   // bytes.
   const bool whole_pages = !source.empty() && source.size() % kAlign == 0;
   const bool stays = whole_pages && (!file_->direct() || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
-  return {.buffer = !stays, .arrival = block.on_device, .encoding = encodes_copy(block)};
+  return {.buffer = !stays, .arrival = block.on_device, .encoding = encodes_copy(block), .settling = reuses()};
 }
 
 Status PartWriter::write_blocks() {
@@ -280,6 +307,8 @@ Status PartWriter::take(const Task& task, StageScratch& scratch) {
       return arrive(task.block, scratch);
     case Step::kEncode:
       return encode(task.block, task.buffer, scratch);
+    case Step::kSettle:
+      return settle(task.block);
     case Step::kWait:
     case Step::kDone:
       break;
@@ -353,11 +382,36 @@ Status PartWriter::encode(size_t index, std::byte* buffer, StageScratch& scratch
   return Ok();
 }
 
+// Leaves out what an earlier file has. What is written from the caller's memory is written whole, or not at all.
+Status PartWriter::settle(size_t index) {
+  const Block& block = layout_.blocks[index];
+  const BlockSchedule::State& at = schedule_.at(index);
+  std::vector<uint8_t> shared(block.chunk_count);
+  for (size_t i = 0; i < shared.size(); i++)
+    shared[i] = reuse_.has(block.chunk_first + i, chunks_[block.chunk_first + i]);
+  const auto count = static_cast<size_t>(std::ranges::count(shared, 1));
+  const bool all = count == shared.size();
+  Bytes data = all ? Bytes() : at.data;
+  if (count != 0 && !all && at.buffer)
+    data = stager_->leave_out(block, at.buffer, [&](size_t number) { return shared[number - block.chunk_first] != 0; });
+  for (size_t i = 0; i < shared.size() && (all || at.buffer); i++)
+    if (shared[i]) reuse_.take(block.chunk_first + i, &chunks_[block.chunk_first + i]);
+  if (all) {
+    job_.counters.bytes_done += raw_bytes_of(block);
+    if (!at.buffer && in_.settings.memory) in_.settings.memory->done(index);
+  }
+  tell([&] { schedule_.settled(index, data); });
+  return Ok();
+}
+
 void PartWriter::submit(size_t index) {
   const Block& block = layout_.blocks[index];
   const uint64_t offset = schedule_.at(index).offset;
-  for (fb::Chunk& chunk : chunks_of(block))
-    chunk = fb::Chunk(offset + chunk.offset(), chunk.stored_size(), chunk.raw_size(), chunk.digest());
+  for (size_t i = block.chunk_first; i < block.chunk_first + block.chunk_count; i++) {
+    if (reuse_.taken(i)) continue;
+    const fb::Chunk& chunk = chunks_[i];
+    chunks_[i] = fb::Chunk(offset + chunk.offset(), chunk.stored_size(), chunk.raw_size(), chunk.digest());
+  }
   const Bytes data = schedule_.at(index).data;
   if (queue_)
     queue_->write(*file_, offset, data, [this, index](Status status) { written(index, std::move(status)); });
@@ -368,10 +422,8 @@ void PartWriter::submit(size_t index) {
 void PartWriter::written(size_t index, Status status) {
   const Block& block = layout_.blocks[index];
   if (status.ok()) {
-    uint64_t raw = 0;
-    for (const fb::Chunk& chunk : chunks_of(block)) raw += chunk.raw_size();
     job_.counters.bytes_written += schedule_.at(index).data.size();
-    job_.counters.bytes_done += raw;
+    job_.counters.bytes_done += raw_bytes_of(block);
     job_.counters.io_count++;
   }
   if (!schedule_.at(index).buffer && in_.settings.memory) in_.settings.memory->done(index);
@@ -385,7 +437,8 @@ void PartWriter::written(size_t index, Status status) {
 
 // Writes index and trailer. Then makes the part durable and gives it its name, which is the receipt.
 Status PartWriter::write_tail() {
-  CKPT_ASSIGN(auto index, encode_part_index(in_.identity, in_.content, layout_, chunks_));
+  reuse_.finish(chunks_);
+  CKPT_ASSIGN(auto index, encode_part_index(in_.identity, in_.content, layout_, chunks_, reuse_));
   const uint64_t index_size = index.bytes.size();
   auto trailer = format::encode_part_trailer(
       {schedule_.file_end(), index_size, index.root_size, index.root_digest, in_.identity.summary.save_id});
@@ -400,7 +453,9 @@ Status PartWriter::write_tail() {
   // Rank 0 may commit once it is there.
   const Status if_left(CKPT_COMMIT_UNKNOWN, "rank 0 may still commit: this rank's part may be there");
   CKPT_TRY(in_.identity.rank == 0 ? job_.check() : job_.call->answer_if_left(if_left));
-  return file_->publish(schedule_.file_end() + tail_bytes);
+  CKPT_TRY(file_->publish(schedule_.file_end() + tail_bytes));
+  reuse_.tell(&job_.report);
+  return Ok();
 }
 
 Status write_part(const PartInput& input, std::unique_ptr<store::Writer>* unfinished) {

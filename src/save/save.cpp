@@ -56,6 +56,8 @@ Status Save::configure(const SaveOptions& options, const SessionOptions& asked) 
   CKPT_TRY(check_agreed("large_tensor_bytes", asked.is_set.large_tensor_bytes, asked.large_tensor_bytes,
                         plan.large_tensor_bytes));
   const unsigned threads = resolve_threads(options.threads);
+  settings_.incremental = options.is_set.incremental ? options.incremental : session_->incremental();
+  settings_.base = options.base;
   settings_.commit = {.on_existing = options.on_existing,
                       .protect = options.protect,
                       .timeout_ms = options.timeout_ms,
@@ -64,6 +66,7 @@ Status Save::configure(const SaveOptions& options, const SessionOptions& asked) 
                       .threads = threads,
                       .wait = options.wait,
                       .some_hold = options.held_by == "some" && plan.world_size > 1,
+                      .incremental = settings_.incremental != "off",
                       .step = step_};
   settings_.compression = options.compression;
   settings_.replicas = replica_check(options.replicas);
@@ -270,6 +273,7 @@ Status Save::work(Job& job, bool copies) {
   const ContextScope working = job.enter(settings_.commit.timeout_ms);
   Status status = run_steps(job, copies);
   unfinished_.reset();  // the others have been told
+  if (status.ok()) session_->note_saved(attempt_.directory, job.counters.bytes_written);
   report_ = job.report;
   ended_ = true;
   if (at_end_) at_end_(status.ok());

@@ -23,6 +23,7 @@ struct SaveSettings {
   ByName by_name{};
   commit::CommitSettings commit{};
   std::string compression{};
+  std::string incremental = "off", base{};
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;

@@ -42,6 +42,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   if (rank == 0) session->mirror_ = std::move(mirror);
+  session->incremental_ = options.incremental;
   CKPT_TRY(session->make_arena(options.arena_bytes));
   CKPT_TRY(job.check());
   Status opened =
@@ -240,6 +241,24 @@ std::string Session::keep_word(std::string key) {
 bool Session::has_word(std::string_view key) const {
   std::lock_guard lock(mutex_);
   return std::ranges::find(words_, key) != words_.end();
+}
+
+void Session::note_saved(const std::string& directory, uint64_t bytes_written) {
+  constexpr size_t kMost = 4;  // retention may remove the newest, or one that runs may have it
+  std::lock_guard lock(mutex_);
+  earlier_saves_.push_front(directory);
+  if (earlier_saves_.size() > kMost) earlier_saves_.pop_back();
+  last_bytes_written_ = bytes_written;
+}
+
+std::vector<std::string> Session::earlier_saves() const {
+  std::lock_guard lock(mutex_);
+  return {earlier_saves_.begin(), earlier_saves_.end()};
+}
+
+uint64_t Session::last_bytes_written() const {
+  std::lock_guard lock(mutex_);
+  return last_bytes_written_;
 }
 
 Status Session::make_arena(uint64_t bytes) {

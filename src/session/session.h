@@ -2,11 +2,13 @@
 // Immutable after open, but for counters, which have their own lock. Saves of different labels may run concurrently.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/call_options.h"
 #include "base/free_memory.h"
@@ -41,6 +43,7 @@ class Session {
   uint32_t world_size() const { return plan_.world_size; }
   const std::string& string() const { return string_; }
   store::Store& store() const { return *store_; }
+  const std::shared_ptr<store::Store>& shared_store() const { return store_; }
   store::Store* mirror() const { return mirror_.get(); }
 
   // The next attempt at a label. All ranks count alike, so no rank needs to ask.
@@ -65,6 +68,15 @@ class Session {
   // nobody can ask for any more; "" if there is none. has_word: what saves that run at the same time ask.
   std::string keep_word(std::string key);
   bool has_word(std::string_view key) const;
+
+  // What saves may take over from those before (save/reuse.h): the value of option incremental; the directories of this
+  // rank's last saves that ended well, the newest first; and how many bytes the newest wrote.
+  const std::string& incremental() const { return incremental_; }
+  void note_saved(const std::string& directory, uint64_t bytes_written);
+  std::vector<std::string> earlier_saves() const;
+  uint64_t last_bytes_written() const;
+  // Why files cannot be shared is told by one save of a session. True for the first that asks.
+  bool tells_why_not_shared() { return !told_why_not_shared_.exchange(true); }
 
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
   Result<Mapping> take_arena(uint64_t bytes);
@@ -99,7 +111,10 @@ class Session {
   mutable std::mutex mutex_;
   std::map<std::string, uint64_t, std::less<>> attempts_;
   uint64_t sequence_ = 0;
-  std::deque<std::string> words_;
+  std::deque<std::string> words_, earlier_saves_;
+  uint64_t last_bytes_written_ = 0;
+  std::string incremental_;
+  std::atomic<bool> told_why_not_shared_{false};
   Mapping arena_;
   uint64_t arena_bytes_ = 0;
   const uint64_t free_at_open_ = free_memory();

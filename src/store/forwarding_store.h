@@ -37,7 +37,10 @@ class ForwardingStore : public Store {
   Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override {
     return inner_->list_at_most(directory, most);
   }
-  Result<uint64_t> bytes_in(std::string_view directory) const override { return inner_->bytes_in(directory); }
+  Result<std::vector<FileUse>> usage(std::string_view directory) const override { return inner_->usage(directory); }
+  Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
+    return inner_->borrow(from, to);
+  }
   Status remove(std::string_view key, bool sync) override { return inner_->remove(key, sync); }
   Status remove_directory(std::string_view key) override { return inner_->remove_directory(key); }
   Status put_over(std::string_view key, Bytes data) override { return inner_->put_over(key, data); }

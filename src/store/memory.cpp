@@ -53,7 +53,9 @@ class Buffer {
 struct File {
   Buffer block;
   uint64_t size = 0;
-  int shared = 0;  // shared locks, guarded by the tree's mutex
+  // Guarded by the tree's mutex:
+  uint64_t names = 0;
+  int shared = 0;  // shared locks
   bool exclusive = false;
 };
 
@@ -154,8 +156,9 @@ Status MemoryWriter::publish(uint64_t size) {
   auto parent = tree_->directory(directory_of(key_));
   // If the directory was replaced by another one of the same name, this file does not belong there.
   if (!parent || parent != parent_.lock()) return not_found(tree_->path(directory_of(key_)));
-  return parent->nodes.try_emplace(std::string(last_of(key_)), Node{std::move(file), nullptr}).second ? Ok()
-                                                                                                      : exists(path_);
+  if (!parent->nodes.try_emplace(std::string(last_of(key_)), Node{file, nullptr}).second) return exists(path_);
+  file->names++;
+  return Ok();
 }
 
 class MemoryReader final : public Reader {
@@ -176,6 +179,22 @@ class MemoryReader final : public Reader {
  private:
   const std::shared_ptr<const File> file_;
   const std::string path_;
+};
+
+class MemoryName final : public Borrowed {
+ public:
+  MemoryName(Store& store, std::string_view key, std::unique_ptr<Reader> file, bool made)
+      : store_(store), key_(key), file_(std::move(file)), made_(made) {}
+  const Reader& file() const override { return *file_; }
+  void drop() override {
+    if (std::exchange(made_, false)) (void)store_.remove(key_, false);
+  }
+
+ private:
+  Store& store_;
+  const std::string key_;
+  const std::unique_ptr<Reader> file_;
+  bool made_;  // by this call
 };
 
 class MemoryLock final : public Lock {
@@ -214,7 +233,8 @@ class MemoryStore final : public Store {
   Result<bool> exists(std::string_view key) const override;
   Result<bool> has_directory(std::string_view key) const override { return exists(key); }
   Result<std::vector<Entry>> list(std::string_view directory) const override;
-  Result<uint64_t> bytes_in(std::string_view directory) const override;
+  Result<std::vector<FileUse>> usage(std::string_view directory) const override;
+  Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override;
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
@@ -289,20 +309,39 @@ Result<std::vector<Entry>> MemoryStore::list(std::string_view directory) const {
   return entries;
 }
 
-Result<uint64_t> MemoryStore::bytes_in(std::string_view directory) const {
+Result<std::vector<FileUse>> MemoryStore::usage(std::string_view directory) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
   std::lock_guard lock(tree_->mutex);
   auto found = tree_->directory(directory);
   if (!found) return not_found(path(directory));
-  uint64_t bytes = 0;
-  for (const auto& [name, node] : found->nodes) bytes += node.file ? node.file->size : 0;
-  return bytes;
+  std::vector<FileUse> files;
+  for (const auto& [name, node] : found->nodes)
+    if (node.file)
+      files.push_back({name, node.file->size, node.file->names, reinterpret_cast<uintptr_t>(node.file.get())});
+  return files;
+}
+
+Result<std::unique_ptr<Borrowed>> MemoryStore::borrow(std::string_view from, std::string_view to) {
+  CKPT_TRY(check_key(from));
+  CKPT_TRY(check_new_file(to));
+  bool made = false;
+  {
+    std::lock_guard lock(tree_->mutex);
+    CKPT_ASSIGN(auto file, tree_->file(from));
+    auto parent = tree_->directory(directory_of(to));
+    if (!parent) return not_found(path(directory_of(to)));
+    made = parent->nodes.try_emplace(std::string(last_of(to)), Node{file, nullptr}).second;
+    file->names += made ? 1 : 0;
+  }
+  CKPT_ASSIGN(auto opened, open(to));
+  return std::unique_ptr<Borrowed>(std::make_unique<MemoryName>(*this, to, std::move(opened), made));
 }
 
 Status MemoryStore::remove(std::string_view key, bool) {
   CKPT_TRY(check_key(key));
   std::lock_guard lock(tree_->mutex);
-  CKPT_TRY(tree_->file(key).status());
+  CKPT_ASSIGN(const auto file, tree_->file(key));
+  file->names--;
   auto& nodes = tree_->directory(directory_of(key))->nodes;
   nodes.erase(nodes.find(last_of(key)));
   return Ok();
@@ -321,6 +360,7 @@ Status MemoryStore::retire(std::string_view directory, std::string_view slot, By
   if (!found) return not_found(path(directory));
   for (const auto& [name, node] : found->nodes)
     if (node.directory) return foreign_directory(path(directory), name);
+  for (const auto& [name, node] : found->nodes) node.file->names--;
   auto& nodes = tree_->directory(directory_of(directory))->nodes;
   nodes.erase(nodes.find(last_of(directory)));
   return Ok();

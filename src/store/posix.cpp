@@ -12,6 +12,7 @@
 #include "store/io_queue.h"
 #include "store/keys.h"
 #include "store/mount.h"
+#include "store/posix_borrow.h"
 #include "store/posix_directory.h"
 #include "store/posix_file.h"
 #include "store/posix_orphans.h"
@@ -46,7 +47,8 @@ class PosixStore final : public Store {
   Result<bool> has_directory(std::string_view key) const override { return exists(key); }
   std::string link_of(std::string_view name) const override { return store::link_of(root_, name); }
   Result<std::vector<Entry>> list(std::string_view directory) const override;
-  Result<uint64_t> bytes_in(std::string_view directory) const override;
+  Result<std::vector<FileUse>> usage(std::string_view directory) const override;
+  Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override;
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status retire(std::string_view directory, std::string_view slot, Bytes tombstone) override;
@@ -196,12 +198,15 @@ Result<std::vector<Entry>> PosixStore::list(std::string_view directory) const {
   return list_directory(root_, directory);
 }
 
-Result<uint64_t> PosixStore::bytes_in(std::string_view directory) const {
+Result<std::vector<FileUse>> PosixStore::usage(std::string_view directory) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
-  CKPT_ASSIGN(auto files, list_files(root_, directory));
-  uint64_t bytes = 0;
-  for (const SizedFile& file : files) bytes += file.size;
-  return bytes;
+  return list_files(root_, directory);
+}
+
+Result<std::unique_ptr<Borrowed>> PosixStore::borrow(std::string_view from, std::string_view to) {
+  CKPT_TRY(check_key(from));
+  CKPT_TRY(check_new_file(to));
+  return borrow_posix(root_, from, to);
 }
 
 Status PosixStore::remove(std::string_view key, bool sync) {

@@ -151,11 +151,12 @@ Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key
   return entries;
 }
 
-Result<std::vector<SizedFile>> list_files(const Root& root, std::string_view key) {
+Result<std::vector<FileUse>> list_files(const Root& root, std::string_view key) {
   CKPT_ASSIGN(Fd directory, root.open_directory(key, Root::Links::kFirst));
-  std::vector<SizedFile> files;
+  std::vector<FileUse> files;
   CKPT_TRY(for_each_entry(std::move(directory), root.path(key), true, [&](std::string name, const struct stat& found) {
-    if (S_ISREG(found.st_mode)) files.push_back({std::move(name), static_cast<uint64_t>(found.st_size)});
+    if (S_ISREG(found.st_mode))
+      files.push_back({std::move(name), static_cast<uint64_t>(found.st_size), found.st_nlink, found.st_ino});
     return Ok();
   }));
   return files;

@@ -20,12 +20,8 @@ Result<bool> exists(const Root& root, std::string_view key);
 std::string link_of(const Root& root, std::string_view name);
 // A link in the root counts as a directory, since it may lead to one.
 Result<std::vector<Entry>> list_directory(const Root& root, std::string_view key);
-struct SizedFile {
-  std::string name;
-  uint64_t size;
-};
 // The regular files in a directory.
-Result<std::vector<SizedFile>> list_files(const Root& root, std::string_view key);
+Result<std::vector<FileUse>> list_files(const Root& root, std::string_view key);
 Status move_directory(const Root& root, std::string_view from, std::string_view to);
 Status remove_directory(const Root& root, std::string_view key, std::string_view first);
 

@@ -40,6 +40,8 @@ static bool has_no_other_user(int file) {
   return fcntl(file, F_SETLEASE, F_UNLCK) == 0 && still_alone;
 }
 
+// A file that another checkpoint shares has a second name. While a save gives it one, the checkpoint that it is in is
+// locked, and cannot be retired.
 static bool is_ours_alone(const struct stat& found) {
   return S_ISREG(found.st_mode) && found.st_nlink == 1 && found.st_uid == geteuid();
 }
@@ -104,13 +106,13 @@ Status retire_directory(const Root& root, std::string_view key, std::string_view
 static std::vector<std::string> candidates_for(const Root& root, std::string_view name, uint64_t size) {
   auto files = list_files(root, kPoolDir);
   if (!files.ok()) return {};
-  auto distance = [&](const SizedFile& file) {
+  auto distance = [&](const FileUse& file) {
     return std::pair(file.name != name, file.size > size ? file.size - size : size - file.size);
   };
   std::stable_sort(files->begin(), files->end(),
-                   [&](const SizedFile& a, const SizedFile& b) { return distance(a) < distance(b); });
+                   [&](const FileUse& a, const FileUse& b) { return distance(a) < distance(b); });
   std::vector<std::string> names;
-  for (SizedFile& file : *files) names.push_back(std::move(file.name));
+  for (FileUse& file : *files) names.push_back(std::move(file.name));
   return names;
 }
 
@@ -142,7 +144,7 @@ Fd take_retired(const Root& root, int directory, const std::string& temporary, s
   if (!pool.ok()) return Fd();
   const std::string claimed = temporary_name(name);
   for (const std::string& donor : candidates_for(root, name, size)) {
-    // Claim first, then check: under its new name nobody else can get hold of the file.
+    // Claim first, then check: under its new name nobody else can get hold of the file, or give it a second name.
     if (retry([&] { return renameat(pool->get(), donor.c_str(), directory, claimed.c_str()); }) != 0) continue;
     Fd file = open_unused(directory, claimed);
     if (file && same_access(file.get(), fresh) &&

@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/address.h"
 #include "base/text.h"
@@ -136,6 +137,19 @@ Result<std::vector<Entry>> Store::list_at_most(std::string_view directory, size_
   if (entries.size() <= most) return entries;
   return Status(CKPT_UNSUPPORTED, strformat("{}: more than {} names in one directory", path(directory), most))
       .with("path", path(directory));
+}
+
+Result<uint64_t> Store::bytes_in(std::string_view directory) const {
+  CKPT_ASSIGN(const auto files, usage(directory));
+  std::set<uint64_t> seen;
+  uint64_t bytes = 0;
+  for (const FileUse& file : files)
+    if (file.links == 1 || file.inode == 0 || seen.insert(file.inode).second) bytes += file.size;
+  return bytes;
+}
+
+Result<std::unique_ptr<Borrowed>> Store::borrow(std::string_view from, std::string_view /*to*/) {
+  return Status(CKPT_UNSUPPORTED, path(from) + ": a file of this store has one name only").with("path", path(from));
 }
 
 Status Store::put_own(std::string_view key, Bytes data) {

@@ -20,6 +20,13 @@ namespace ckpt::store {
 
 class IoQueue;
 
+// What a file takes. Files with the same `inode` are one file under several names; 0: it has no other name, or nobody
+// can tell.
+struct FileUse {
+  std::string name;  // the last element of the key
+  uint64_t size = 0, links = 1, inode = 0;
+};
+
 struct Entry {
   std::string name;  // the last element of the key
   bool directory = false;
@@ -141,6 +148,18 @@ class Reader {
   virtual Status keep_map() { return map().status(); }
 };
 
+// A file that gets a second name: Store::borrow.
+class Borrowed {
+ public:
+  virtual ~Borrowed() = default;
+  // The file, open under its new name if it has that already. What nobody has looked at may be any regular file.
+  virtual const Reader& file() const = 0;
+  // Now it has its new name, which lasts once a file of the same directory has been published.
+  virtual Status publish() { return Ok(); }
+  // It is not what was wanted: the new name goes, unless it was there before.
+  virtual void drop() = 0;
+};
+
 // A lock, held as long as this object exists.
 class Lock {
  public:
@@ -217,8 +236,15 @@ class Store {
   virtual Result<std::vector<Entry>> list(std::string_view directory) const = 0;
   // The same of a directory that anybody may have filled: UNSUPPORTED where it has more than `most` entries.
   virtual Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const;
-  // The sizes of the files in a directory, in all; NOT_FOUND. Looks at each.
-  virtual Result<uint64_t> bytes_in(std::string_view directory) const = 0;
+  // What the files in a directory take, in no order; NOT_FOUND. Looks at each.
+  virtual Result<std::vector<FileUse>> usage(std::string_view directory) const = 0;
+  // Their sizes in all. A file that has two names there counts once.
+  Result<uint64_t> bytes_in(std::string_view directory) const;
+
+  // Gives the file `from` the second name `to`, so that neither of the two directories needs the other one. Its bytes
+  // must not change any more. It is fine if `to` is there: the caller looks at what it is. UNSUPPORTED: this file can
+  // have no other name, or not there; then detail "errno" is EMLINK if only this file has too many names. NOT_FOUND.
+  virtual Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to);
 
   // Removes a file, durably if `sync` is set. NOT_FOUND.
   virtual Status remove(std::string_view key, bool sync) = 0;

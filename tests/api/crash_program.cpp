@@ -2,7 +2,7 @@
 // each with one line, "STATUS <tab> ranks <tab> rank <tab> text". Its first line tells its process id.
 //
 //   open RANK WORLD STRING|- [key=value…]   session; text: its session string
-//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, free=1, large=1
+//   save LABEL STEP [key=value…]            also shape=wrong, async=1, cancel=1, free=1, large=1, frozen=1
 //   import PATH LABEL [key=value…]
 //   export SELECTOR PATH [key=value…]
 //   read PATH [key=value…]                  opens somebody's file, reads its first tensor, and closes it
@@ -53,7 +53,8 @@ Command parse(const std::string& line) {
       continue;
     }
     std::string key = word.substr(0, equals), value = word.substr(equals + 1);
-    bool own = key == "shape" || key == "async" || key == "cancel" || key == "free" || key == "large";
+    bool own =
+        key == "shape" || key == "async" || key == "cancel" || key == "free" || key == "large" || key == "frozen";
     (own ? command.extra : command.settings)[key] = value;
   }
   return command;
@@ -107,6 +108,7 @@ ckpt_status save(State& state, const Command& command, const ckpt_options* optio
     status = small_state::add(save, state.rank, state.world, step, command.extra.count("shape") != 0, &state.error);
   }
   if (status == CKPT_OK && command.extra.count("large")) status = small_state::add_large(save, step, &state.error);
+  if (status == CKPT_OK && command.extra.count("frozen")) status = small_state::add_frozen(save, &state.error);
   if (status == CKPT_OK) status = run(state, command, save);
   ckpt_save_free(save);
   return status;

@@ -276,6 +276,7 @@ std::vector<std::string> errors_of(const std::string& name) {
   if (name == "fallocate") errors.push_back("EOPNOTSUPP");
   if (name == "renameat2") errors.insert(errors.end(), {"EINVAL", "EEXIST"});
   if (name == "openat2") errors.push_back("ENOSYS");
+  if (name == "linkat") errors.insert(errors.end(), {"EXDEV", "EPERM", "EMLINK", "EOPNOTSUPP", "EEXIST", "ENOENT"});
   if (name == "flock") errors.insert(errors.end(), {"ENOLCK", "EAGAIN"});
   if (name != "getdents64") errors.push_back("EINTR");
   return errors;
@@ -297,9 +298,9 @@ void Faults::fail_everywhere(const Operation& operation, const std::vector<std::
             << passed_ << " in OK\n";
 }
 
-const std::vector<std::string> kCalls{"openat2",   "openat",  "pwrite64",   "pread64",  "fsync",
-                                      "renameat2", "mkdirat", "mkdir",      "close",    "ftruncate",
-                                      "fallocate", "fstat",   "newfstatat", "unlinkat", "getdents64"};
+const std::vector<std::string> kCalls{"openat2",    "openat",   "pwrite64",   "pread64",   "fsync",     "renameat2",
+                                      "mkdirat",    "mkdir",    "close",      "ftruncate", "fallocate", "fstat",
+                                      "newfstatat", "unlinkat", "getdents64", "linkat"};
 using KillMatrix = Faults;
 using ErrnoMatrix = Faults;
 using Durability = Faults;
@@ -339,6 +340,38 @@ TEST_F(KillMatrix, SavesThatRetireAndReuseLeaveTheNewest) {
                    .latest = {2, 3, 4},
                    .stays = {}},
                   23);
+}
+
+// The second of two saves that share a tensor; and the third, for which the first is removed.
+TEST_F(KillMatrix, IncrementalSaveLeavesTheEarlierCheckpointOrTheNewOne) {
+  prepare(1, 1, " frozen=1");
+  kill_everywhere({.start = " ",
+                   .commands = {"save new 2 threads=1 incremental=on frozen=1"},
+                   .latest = {1, 2},
+                   .stays = {"s1.1.1"}},
+                  9);
+}
+
+TEST_F(KillMatrix, IncrementalSavesThatRetireLeaveTheNewest) {
+  prepare(2, 1, " frozen=1 incremental=on keep_last=1");
+  kill_everywhere({.start = " ",
+                   .commands = {"save s3 3 threads=1 keep_last=1 incremental=on frozen=1",
+                                "save s4 4 threads=1 keep_last=1 incremental=on frozen=1"},
+                   .latest = {2, 3, 4},
+                   .stays = {}},
+                  23);
+}
+
+// Rank 0 holds what is shared.
+TEST_F(KillMatrix, RankZeroOfTwoThatSavesIncrementallyLeavesTheEarlierCheckpointOrTheNewOne) {
+  prepare(1, 2, " frozen=1");
+  kill_everywhere({.start = " ",
+                   .commands = {"save new 2 threads=1 incremental=on frozen=1"},
+                   .world = 2,
+                   .victim = 0,
+                   .latest = {1, 2},
+                   .stays = {"s1.1.1"}},
+                  29);
 }
 
 TEST_F(KillMatrix, PruneLeavesTheNewest) {
@@ -441,6 +474,15 @@ TEST_F(ErrnoMatrix, SaveThatRetiresAndReusesIsNeverAFalseOkAndDamagesNothing) {
        "getdents64"});
 }
 
+TEST_F(ErrnoMatrix, IncrementalSaveIsNeverAFalseOkAndDamagesNothing) {
+  prepare(1, 1, " frozen=1");
+  fail_everywhere({.start = " ",
+                   .commands = {"save new 2 threads=1 incremental=on frozen=1"},
+                   .latest = {1, 2},
+                   .stays = {"s1.1.1"}},
+                  kCalls);
+}
+
 TEST_F(ErrnoMatrix, SessionOpenDamagesNothing) {
   prepare(1);
   prepare_leftover();
@@ -501,6 +543,21 @@ TEST_F(Durability, PartAndRecordAreSyncedBeforeTheirNamesAndTheDirectoriesAfter)
                                  "renameat2(", "\"MANIFEST\"",
                                  "fsync(",     uri + "/new.2.1>)"};
   size_t found = count_in_order(outcome.log, order);
+  EXPECT_EQ(found, order.size()) << "missing in order: " << order[std::min(found, order.size() - 1)] << "\n"
+                                 << outcome.log;
+}
+
+// The sync of the part's name is that of all names of its directory.
+TEST_F(Durability, SecondNamesLastBeforeTheCommitRecord) {
+  prepare(1, 1, " frozen=1");
+  const std::string uri = fresh_copy();
+  Outcome outcome =
+      run(uri, {.start = " ", .commands = {"save new 2 threads=1 incremental=on frozen=1"}, .latest = {2}, .stays = {}},
+          {"-e", "trace=linkat,fsync,renameat2"});
+  ASSERT_EQ(outcome.victim.back().status, "OK");
+  const std::vector<std::string> order{"linkat(", "\"PART_000\"",     "renameat2(", "\"PART_000\"",
+                                       "fsync(",  uri + "/new.2.1>)", "renameat2(", "\"MANIFEST\""};
+  const size_t found = count_in_order(outcome.log, order);
   EXPECT_EQ(found, order.size()) << "missing in order: " << order[std::min(found, order.size() - 1)] << "\n"
                                  << outcome.log;
 }

@@ -90,6 +90,16 @@ inline ckpt_status add_large(ckpt_save* save, int64_t step, ckpt_error** err) {
                               0, err);
 }
 
+// One more tensor, which never changes.
+inline Bytes frozen() { return content(0, 5, (1 << 20) + 5000); }
+
+inline ckpt_status add_frozen(ckpt_save* save, ckpt_error** err) {
+  static const Bytes& kept = *new Bytes(frozen());
+  ckpt_tensor_desc desc = large_desc();
+  desc.shape[0] = static_cast<int64_t>(kept.size());
+  return ckpt_save_add_tensor(save, "frozen", &desc, kept.data(), kept.size(), CKPT_DEVICE_CPU, 0, err);
+}
+
 // Loads everything, compares it with what the step implies, and lets the library verify every byte.
 // OK and "" for a sound checkpoint; CORRUPT if its bytes are not those that were saved.
 struct Verdict {
@@ -116,7 +126,7 @@ struct Handles {
 inline Verdict compare(const ckpt_reader* reader, const ckpt_checkpoint_info& info) {
   Handles h;
   ckpt_tensor_desc desc = matrix();
-  Bytes all(weight(0).size()), moments(all.size()), shared(40), big;
+  Bytes all(weight(0).size()), moments(all.size()), shared(40), big, still;
   std::vector<Bytes> own(info.world_size, Bytes(24));
   ckpt_status status = ckpt_load_new(&h.load, reader, nullptr, &h.error);
   if (!status) status = ckpt_load_add_tensor(h.load, "weight", &desc, all.data(), all.size(), 1, 0, &h.error);
@@ -131,10 +141,16 @@ inline Verdict compare(const ckpt_reader* reader, const ckpt_checkpoint_info& in
     desc = large_desc();
     status = ckpt_load_add_tensor(h.load, "large", &desc, big.data(), big.size(), 1, 0, &h.error);
   }
+  if (!status && ckpt_reader_tensor_find(reader, "frozen", &found, nullptr) == CKPT_OK) {
+    still.resize(frozen().size());
+    desc = large_desc();
+    desc.shape[0] = static_cast<int64_t>(still.size());
+    status = ckpt_load_add_tensor(h.load, "frozen", &desc, still.data(), still.size(), 1, 0, &h.error);
+  }
   if (!status) status = ckpt_load_run(h.load, &h.error);
   if (status) return h.verdict(status);
-  bool same = (big.empty() || big == large(info.step)) && all == weight(info.step) && moments == moment(info.step) &&
-              shared == trainer(info.step);
+  bool same = (big.empty() || big == large(info.step)) && (still.empty() || still == frozen()) &&
+              all == weight(info.step) && moments == moment(info.step) && shared == trainer(info.step);
   for (uint32_t rank = 0; rank < info.world_size; rank++) same = same && own[rank] == generator(info.step, rank);
   return same ? Verdict{} : Verdict{CKPT_CORRUPT, std::string(info.id) + " holds other bytes than were saved"};
 }

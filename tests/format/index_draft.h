@@ -75,6 +75,10 @@ struct PartFields {
   uint16_t pad2;
   uint32_t pad3;
 };
+struct BaseFields {
+  PartFields part;
+  uint64_t used;
+};
 struct PageFields {
   uint64_t offset, name_first, object_first;
   Digest digest;
@@ -124,6 +128,9 @@ struct Opened {
   LayoutFields& layout(size_t i) const { return fields<LayoutFields>(root.layouts, i); }
   RunFields& run(size_t i) const { return fields<RunFields>(root.runs, i); }
   GroupFields& group(size_t i) const { return fields<GroupFields>(root.groups, i); }
+  BaseFields& base(size_t i) const { return fields<BaseFields>(root.bases, i); }
+  uint16_t& home(size_t i) const { return const_cast<uint16_t&>(pages[0].homes[i]); }
+  uint64_t& used(size_t i) const { return const_cast<uint64_t&>(part_pages[0].used[i]); }
   uint64_t& number(size_t i) const { return const_cast<uint64_t&>(pages[0].numbers[i]); }
   uint64_t& cells(size_t i) const { return const_cast<uint64_t&>(root.numbers[i]); }
   // Overwrites text of a page from `at` on.
@@ -187,6 +194,22 @@ struct Draft {
                                0u);
     builder.summary.part_bytes += size;
   }
+  // A part of another save: a base of a part, or of a manifest.
+  Draft& base(const Id& save, uint32_t rank, uint64_t used, uint64_t index_offset = 8192) {
+    const fb::Part part(40960, index_offset, 1024, 0u, fb::Digest(1, 2), digest_of(save), 512u, rank, uint8_t{1},
+                        uint8_t{0}, uint16_t{0}, 0u);
+    if (kind == IndexKind::kPart) {
+      builder.bases.emplace_back(part, used);
+      return *this;
+    }
+    builder.parts.push_back(part);
+    builder.used.resize(builder.parts.size() - 1);
+    builder.used.push_back(used);
+    builder.summary.base_count++;
+    builder.summary.base_bytes += part.size();
+    builder.summary.used_bytes += used;
+    return *this;
+  }
   Draft& tensor(std::string_view name, uint16_t dtype, const std::vector<uint64_t>& extents) {
     shape_ = Shape::of(extents);
     builder.add_tensor(name, dtype, shape_.span());
@@ -209,8 +232,9 @@ struct Draft {
     builder.add_region(region, shape_.span());
     return *this;
   }
-  Draft& segment(uint64_t start, uint64_t count, std::vector<fb::Chunk> chunks, const codec::CodecSpec& codec = {}) {
-    builder.add_segment(start, count, codec, chunks);
+  Draft& segment(uint64_t start, uint64_t count, std::vector<fb::Chunk> chunks, const codec::CodecSpec& codec = {},
+                 std::vector<uint16_t> homes = {}) {
+    builder.add_segment(start, count, codec, chunks, homes);
     return *this;
   }
   Draft& object(std::string_view name, uint8_t scope, std::vector<uint32_t> parts) {

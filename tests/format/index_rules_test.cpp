@@ -161,7 +161,7 @@ TEST(PartRules, RecordsAreInTheOrderOfRanksAndDescribeLegalFiles) {
                                         {[](auto& at) { at.part(1).pad = 1; }, "part 1"},
                                         {[](auto& at) { at.part(1).pad2 = 1; }, "part 1"},
                                         {[](auto& at) { at.part(1).pad3 = 1; }, "part 1"},
-                                        {[](auto& at) { at.part(1).kind = 1; }, "part of kind 1", CKPT_UNSUPPORTED},
+                                        {[](auto& at) { at.part(1).kind = 1; }, "part 1 is a base"},
                                         {[](auto& at) { at.part(1).kind = 2; }, "part of kind 2", CKPT_UNSUPPORTED},
                                         {[](auto& at) { at.part(1).save_id.lo++; }, size},
                                         {[](auto& at) { at.part(1).size += 64; }, size},

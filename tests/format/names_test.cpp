@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "base/text.h"
+
 namespace ckpt::format {
 namespace {
 
@@ -64,7 +66,7 @@ TEST(Names, PartNamesHaveThreeDigitsOrMore) {
   EXPECT_EQ(part_name(999), "PART_999");
   EXPECT_EQ(part_name(1024), "PART_1024");
   EXPECT_EQ(part_name(kMax32), "PART_4294967295");
-  EXPECT_EQ(base_name(12), "BASE_012");
+  EXPECT_EQ(base_name({1, 0xab}, 12), "BASE_0100000000000000ab00000000000000_012");
   EXPECT_EQ(parity_name(7), "PARITY_007");
 }
 
@@ -77,7 +79,11 @@ TEST(Names, PartParserTakesOnlyCanonicalForms) {
                            "BASE_003", "PART_0000", "PART_99999999999999999999999"})
     EXPECT_FALSE(parse_part_name(name)) << name;
   EXPECT_FALSE(parse_part_name(string("PART_003\0", 9)));
-  EXPECT_FALSE(parse_base_name("PART_003"));
+  const string id = "0100000000000000ab00000000000000";
+  EXPECT_EQ(parse_base_name("BASE_" + id + "_012"), (BaseName{{1, 0xab}, 12}));
+  for (const string& name : {"PART_003"s, "BASE_012"s, "BASE_" + id, "BASE_" + id + "_12", "BASE_" + id + "012",
+                             "BASE_" + id.substr(1) + "_012", "BASE_" + id + "0_012", "BASE_" + id + "_012.tmp.1"})
+    EXPECT_FALSE(parse_base_name(name)) << name;
   EXPECT_FALSE(parse_parity_name("BASE_003"));
 }
 
@@ -150,7 +156,7 @@ TEST(Names, ParseUndoesBuildAndTakesNothingElse) {
     DirName dir{label, token, attempt};
     HelloName hello{rank, nonce};
     ASSERT_EQ(parse_part_name(part_name(rank)), rank);
-    ASSERT_EQ(parse_base_name(base_name(rank)), rank);
+    ASSERT_EQ(parse_base_name(base_name(nonce, rank)), (BaseName{nonce, rank}));
     ASSERT_EQ(parse_parity_name(parity_name(rank)), rank);
     ASSERT_EQ(parse_checkpoint_dir(checkpoint_dir(label, token, attempt)), dir);
     ASSERT_EQ(parse_attempt_name(last(attempt_key(token, attempt, label))), dir);
@@ -160,7 +166,8 @@ TEST(Names, ParseUndoesBuildAndTakesNothingElse) {
     ASSERT_EQ(parse_hello_name(hello_name(rank, nonce)), hello);
 
     expect_canonical(part_name(rank % 2000), random, parse_part_name, part_name);
-    expect_canonical(base_name(rank % 2000), random, parse_base_name, base_name);
+    expect_canonical(base_name(nonce, rank % 2000), random, parse_base_name,
+                     [](const BaseName& b) { return base_name(b.save, b.rank); });
     expect_canonical(parity_name(rank % 2000), random, parse_parity_name, parity_name);
     expect_canonical(checkpoint_dir(label, token, attempt), random, parse_checkpoint_dir,
                      [](const DirName& d) { return checkpoint_dir(d.label, d.token, d.attempt); });

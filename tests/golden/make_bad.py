@@ -118,7 +118,7 @@ def cases(golden):
     yield "INCOMPLETE-part-short", manifest, part[:-4096]
     yield "REVISION-newer", summed(bytes(newer)), None
     yield "UNSUPPORTED-codec", *sound.in_part(*row(segment, codec=7))
-    yield "UNSUPPORTED-part-taken-over", sound.in_manifest(*row(record, kind=1))[0], None
+    yield "FORMAT-part-taken-over", sound.in_manifest(*row(record, kind=1))[0], None
 
 
 def main():

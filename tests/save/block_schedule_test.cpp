@@ -40,6 +40,9 @@ device::Fences fences_of(const bool& is_reached) {
   return fences;
 }
 
+// Of blocks that are settled.
+bool is_left_out(size_t block) { return block % 3 == 1; }
+
 // Ends a task as a writer does.
 void end(BlockSchedule& schedule, const Task& task) {
   switch (task.step) {
@@ -53,6 +56,8 @@ void end(BlockSchedule& schedule, const Task& task) {
       return schedule.arrived(task.block);
     case Step::kEncode:
       return schedule.encoded(task.block, task.buffer, data_of(task.block));
+    case Step::kSettle:
+      return schedule.settled(task.block, is_left_out(task.block) ? Bytes() : schedule.at(task.block).data);
     default:
       FAIL() << "nothing that ends";
   }
@@ -107,6 +112,7 @@ TEST(BlockSchedule, ComesToTheEndInAnyOrderWithAsFewBuffersAsItWasGiven) {
       of_block.buffer = !one_in(4);
       of_block.arrival = of_block.buffer && one_in(3);
       of_block.encoding = of_block.buffer && one_in(3);
+      of_block.settling = one_in(2);
       encodes |= of_block.encoding;
     }
     const size_t reserve = encodes ? random() % 2 + 1 : 0, count = reserve + 1 + random() % 3;
@@ -117,7 +123,11 @@ TEST(BlockSchedule, ComesToTheEndInAnyOrderWithAsFewBuffersAsItWasGiven) {
     size_t submitted = 0, opened = 0, just_staged = 0;
     for (Task task; (task = schedule.next(one_in(2))).step != Step::kDone;) {
       opened += task.step == Step::kOpen;
+      const auto left_out = [&] {
+        return submitted < needs.size() && needs[submitted].settling && is_left_out(submitted);
+      };
       if (task.step == Step::kSubmit) {
+        while (left_out()) submitted++;
         ASSERT_EQ(task.block, submitted++);
       }
       if (task.step == Step::kStage) {
@@ -134,11 +144,37 @@ TEST(BlockSchedule, ComesToTheEndInAnyOrderWithAsFewBuffersAsItWasGiven) {
       just_staged += schedule.has_just_staged();
     }
     EXPECT_TRUE(schedule.error().ok());
+    while (submitted < needs.size() && needs[submitted].settling && is_left_out(submitted)) submitted++;
     EXPECT_EQ(submitted, needs.size());
     EXPECT_EQ(opened, is_open ? 0u : 1u);
     EXPECT_EQ(just_staged, 1u);
     EXPECT_EQ(buffers.bytes_in_use(), 0u);
   }
+}
+
+TEST(BlockSchedule, SettlesABlockOnceTheFileIsOpenAndGivesItsBufferBackIfNothingOfItIsWritten) {
+  StagingBuffers buffers = buffers_of(2);
+  BlockSchedule schedule(std::vector<Needs>(3, {.settling = true}), {.threads = 2, .in_flight = 3}, &buffers, false);
+  const Task opening = schedule.next(true), first = schedule.next(false), second = schedule.next(false);
+  end(schedule, first);
+  end(schedule, second);
+  EXPECT_EQ(schedule.next(false).step, Step::kWait) << "nobody knows yet what an earlier file has";
+  end(schedule, opening);
+  const Task settling = schedule.next(false);
+  EXPECT_EQ(settling.step, Step::kSettle);
+  EXPECT_EQ(settling.block, 0u);
+  end(schedule, settling);
+  EXPECT_EQ(schedule.next(false).step, Step::kSubmit);
+  end(schedule, schedule.next(false));  // block 1, of which nothing is written
+  EXPECT_EQ(buffers.bytes_in_use(), kBuffer);
+  const Task third = schedule.next(false);
+  EXPECT_EQ(third.step, Step::kStage);
+  end(schedule, third);
+  end(schedule, schedule.next(false));
+  const Task last = schedule.next(false);
+  EXPECT_EQ(last.step, Step::kSubmit);
+  EXPECT_EQ(last.block, 2u);
+  EXPECT_EQ(schedule.at(2).offset, schedule.at(0).offset + round_up(data_of(0).size(), kAlign)) << "no hole";
 }
 
 TEST(BlockSchedule, LeavesBuffersToEncodingSoThatACopyCanAlwaysBeEncoded) {

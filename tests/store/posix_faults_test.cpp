@@ -100,6 +100,22 @@ TEST_F(PosixFull, AReadOnlyFileSystemIsIoForEveryChangeAndReadable) {
   EXPECT_EQ(code(store_->try_lock_exclusive("d/a").status()), "CONFLICT") << "an exclusive lock does without writing";
 }
 
+// ---- second names ----
+
+TEST_F(PosixFaults, AFileThatCanHaveNoSecondNameIsUnsupportedAndLeavesNothing) {
+  ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
+  for (const int error : {EXDEV, EPERM, EMLINK, EOPNOTSUPP, ENOSYS})
+    in_child({{SYS_linkat, error}}, [&] {
+      const Status status = store_->borrow("d/a", "d/b").status();
+      EXPECT_EQ(code(status), "UNSUPPORTED") << error;
+      ASSERT_TRUE(status.detail("errno"));
+      EXPECT_EQ(*status.detail("errno"), std::to_string(error));
+      EXPECT_EQ(names(*store_, "d"), "a");
+    });
+  in_child({{SYS_linkat, EIO}}, [&] { EXPECT_EQ(code(store_->borrow("d/a", "d/b").status()), "IO"); });
+  in_child({{SYS_linkat, ENOENT}}, [&] { EXPECT_EQ(code(store_->borrow("d/a", "d/b").status()), "NOT_FOUND"); });
+}
+
 // ---- syncs ----
 
 TEST_F(PosixFaults, AFailedSyncOfTheFileIsIoPublishesNothingAndIsNotTriedAgain) {

@@ -356,6 +356,34 @@ TEST_F(Posix, ALockEndsWithItsOwnerThoughAForkedChildHasTheDescriptorToo) {
   close(hold[0]);
 }
 
+// ---- second names ----
+
+// A link or a FIFO in the place of the file, or of its second name, is nothing to share; what was there stays.
+TEST_F(Posix, OnlyARegularFileIsBorrowed) {
+  ASSERT_TRUE(store_->make_directory("e").ok());
+  ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
+  const std::string d = root_ + "/d/", e = root_ + "/e/";
+  std::filesystem::create_symlink(d + "a", d + "link");
+  ASSERT_EQ(mkfifo((d + "fifo").c_str(), 0666), 0);
+  for (const char* from : {"d/link", "d/fifo"}) EXPECT_EQ(code(store_->borrow(from, "e/b").status()), "FORMAT") << from;
+  EXPECT_EQ(names(*store_, "e"), "");
+  std::filesystem::create_symlink(d + "a", e + "link");
+  ASSERT_EQ(mkfifo((e + "fifo").c_str(), 0666), 0);
+  for (const char* to : {"e/link", "e/fifo"}) EXPECT_EQ(code(store_->borrow("d/a", to).status()), "FORMAT") << to;
+  EXPECT_EQ(names(*store_, "e"), "fifo link");
+}
+
+// A directory that was moved to another disk and linked: what lies there has no second name here.
+TEST_F(Posix, AFileBehindALinkedDirectoryIsBorrowedFromWhereItIs) {
+  std::filesystem::create_directory(scratch_ / "elsewhere");
+  std::ofstream(scratch_ / "elsewhere/a") << "x";
+  std::filesystem::create_symlink(scratch_ / "elsewhere", root_ + "/moved");
+  auto borrowed = store_->borrow("moved/a", "d/b");
+  ASSERT_TRUE(borrowed.ok()) << borrowed.status().message();
+  EXPECT_EQ(read_text(*store_, "d/b"), "x");
+  EXPECT_FALSE(store_->borrow("d/b", "moved/b").ok()) << "nothing is written behind a link";
+}
+
 TEST_F(Posix, DescriptorsDoNotLeak) {
   auto count = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
   auto before = count();
@@ -365,6 +393,8 @@ TEST_F(Posix, DescriptorsDoNotLeak) {
     (void)store_->open("d/a");
     (void)store_->open("d");
     (void)store_->list("d");
+    (void)store_->borrow("d/a", "d/b");
+    (void)store_->borrow("d/a", "d/fifo");
     (void)store_->lock_shared("d/a");
     (void)store_->make_directory("e/f");
     (void)store_->retire("e/f", "MANIFEST", {});

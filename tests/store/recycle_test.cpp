@@ -455,6 +455,28 @@ TEST_F(Recycle, AFileWithAttributesThatANewOneLacksIsLeftAlone) {
   }
 }
 
+// ---- second names ----
+
+TEST_F(Recycle, AFileWithASecondNameIsNotKept) {
+  ASSERT_EQ(code(store_->make_directory("shared")), "OK");
+  put("shared/PART_000", 2, 'a');
+  put("shared/PART_001", 2, 'b');
+  ASSERT_TRUE(store_->borrow("shared/PART_000", "new/BASE").ok());
+  ASSERT_EQ(code(store_->retire("shared", "MANIFEST", {})), "OK");
+  EXPECT_EQ(pool(), "PART_001");
+  EXPECT_EQ(as_text(*store_->get("new/BASE", 4 * kMiB)), std::string(2 * kMiB, 'a'));
+}
+
+// It got one while it was in the pool: whoever takes it finds that out.
+TEST_F(Recycle, AFileThatGetsASecondNameInThePoolIsLeftAlone) {
+  retire({{"PART_000", 2}});
+  ASSERT_EQ(pool(), "PART_000");
+  ASSERT_EQ(link(in_pool("PART_000").c_str(), file("new/BASE").c_str()), 0);
+  const auto before = *store_->get("new/BASE", 4 * kMiB);
+  EXPECT_FALSE(recycles());
+  EXPECT_EQ(*store_->get("new/BASE", 4 * kMiB), before);
+}
+
 // ---- space ----
 
 class RecycleFull : public Recycle {

@@ -90,9 +90,13 @@ class ShellStore : public ForwardingStore {
     CKPT_TRY(say("list", directory));
     return inner_->list(directory);
   }
-  Result<uint64_t> bytes_in(std::string_view directory) const override {
-    CKPT_TRY(say("bytes_in", directory));
-    return inner_->bytes_in(directory);
+  Result<std::vector<FileUse>> usage(std::string_view directory) const override {
+    CKPT_TRY(say("usage", directory));
+    return inner_->usage(directory);
+  }
+  Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
+    CKPT_TRY(say("borrow", to));
+    return inner_->borrow(from, to);
   }
   Status remove(std::string_view key, bool sync) override {
     CKPT_TRY(say("remove", key));

@@ -168,6 +168,8 @@ TEST_P(StoreSuite, AbsentKeysAreNotFoundByEveryCall) {
     EXPECT_EQ(code(store_->get(key, 9).status()), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->list(key).status()), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->bytes_in(key).status()), "NOT_FOUND") << key;
+    const std::string borrowed = code(store_->borrow(key, "d/borrowed").status());
+    EXPECT_TRUE(borrowed == "NOT_FOUND" || borrowed == "UNSUPPORTED") << key;
     EXPECT_EQ(code(store_->remove(key, true)), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->retire(key, "MANIFEST", {})), "NOT_FOUND") << key;
     EXPECT_EQ(code(store_->remove_directory(key)), "NOT_FOUND") << key;

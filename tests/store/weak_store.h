@@ -220,12 +220,13 @@ class WeakStore final : public Store {
     }
     return entries;
   }
-  Result<uint64_t> bytes_in(std::string_view directory) const override {
+  Result<std::vector<FileUse>> usage(std::string_view directory) const override {
     CKPT_ASSIGN(auto entries, list(directory));
-    uint64_t bytes = 0;
+    std::vector<FileUse> files;
     for (const Entry& entry : entries)
-      if (auto object = bucket_->get(std::string(directory) + "/" + entry.name)) bytes += object->size();
-    return bytes;
+      if (auto object = bucket_->get(std::string(directory) + "/" + entry.name))
+        files.push_back({entry.name, object->size()});
+    return files;
   }
   Status remove(std::string_view key, bool) override {
     CKPT_TRY(check_key(key));

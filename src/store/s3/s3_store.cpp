@@ -68,7 +68,7 @@ class S3Store final : public Store {
     return list_at_most(directory, kMostListed);
   }
   Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override;
-  Result<uint64_t> bytes_in(std::string_view directory) const override;
+  Result<std::vector<FileUse>> usage(std::string_view directory) const override;
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status put_over(std::string_view key, Bytes data) override;
@@ -153,11 +153,11 @@ Result<std::vector<Entry>> S3Store::list_at_most(std::string_view directory, siz
   return entries;
 }
 
-Result<uint64_t> S3Store::bytes_in(std::string_view directory) const {
+Result<std::vector<FileUse>> S3Store::usage(std::string_view directory) const {
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
-  uint64_t bytes = 0;
-  for (const auto& object : listing.objects) bytes += object.size;
-  return bytes;
+  std::vector<FileUse> files;
+  for (const auto& object : listing.objects) files.push_back({object.name, object.size});
+  return files;
 }
 
 Status S3Store::remove(std::string_view key, bool /*sync*/) {

@@ -51,7 +51,7 @@ class WebStore final : public Store {
   // ---- what a web server does not tell ----
   Result<bool> has_directory(std::string_view) const override { return no_listing(); }
   Result<std::vector<Entry>> list(std::string_view) const override { return no_listing(); }
-  Result<uint64_t> bytes_in(std::string_view) const override { return no_listing(); }
+  Result<std::vector<FileUse>> usage(std::string_view) const override { return no_listing(); }
 
   // ---- what it does not do ----
   Status make_root() override { return read_only(); }

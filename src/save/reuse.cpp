@@ -1,0 +1,320 @@
+#include "save/reuse.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "checkpoint/part_file.h"
+#include "format/names.h"
+#include "format/part_record.h"
+#include "plan/box.h"
+
+namespace ckpt::save {
+
+static constexpr size_t kMostBases = 16;          // of a part
+static constexpr uint64_t kMostParts = 64;        // whose indexes are read, beside the own one
+static constexpr uint64_t kMostDeadPercent = 50;  // of a base, by the checkpoint that is reused: else it is given up
+
+// ---- places ----
+
+namespace {
+
+// Where bytes lie: in the tensor, flattened, or in a box of it that is no range there.
+struct Place {
+  std::optional<Region> box;
+  uint64_t first = 0;  // byte
+};
+
+}  // namespace
+
+static Place place_of(const Region& region, const Shape& shape, uint16_t dtype) {
+  auto bytes = [&](uint64_t elements) { return elements * static_cast<uint64_t>(dtype_bits(dtype)) / 8; };
+  if (region.kind == RegionKind::kFlat) return {{}, bytes(region.flat_offset)};
+  if (region.kind != RegionKind::kBox) return {};
+  const Shape strides = plan::contiguous_strides(shape);
+  if (!plan::is_contiguous(region.box.extent.span(), strides.span())) return {region};
+  uint64_t first = 0;
+  for (int i = 0; i < shape.ndim; i++) first += region.box.offset[i] * strides[i];
+  return {{}, bytes(first)};
+}
+
+static bool are_rows(const Region& region) { return region.kind == RegionKind::kRows; }
+
+static bool same_codec(const fb::Segment& segment, const codec::CodecSpec& spec) {
+  const bool raw = spec.codec == Codec::kRaw;
+  const Filter filter = raw ? Filter::kNone : spec.filter;
+  return segment.codec() == static_cast<uint8_t>(spec.codec) && segment.filter() == static_cast<uint8_t>(filter) &&
+         segment.filter_width() == (filter == Filter::kNone ? 0 : spec.filter_width);
+}
+
+// Finds the chunks of the layout that the base has at the same places: first in the part of the same rank, which has
+// all of them if nothing was moved, then in others.
+class Matcher {
+ public:
+  Matcher(const checkpoint::Checkpoint& base, const ReuseInput& input, std::vector<Reuse::Match>* matches)
+      : base_(base), own_(input.identity.rank), input_(input), matches_(*matches) {}
+
+  Status run() {
+    if (own_ < base_.summary().part_count) CKPT_TRY(match_own());
+    return match_others();
+  }
+
+ private:
+  Status match_own() {
+    CKPT_ASSIGN(index_, base_.part_index(own_));
+    for (const Item& item : input_.layout.items)
+      if (item.source.tensor) CKPT_TRY(match_tensor(item));
+    auto item = input_.layout.object_items.begin();
+    for (const auto& [name, object] : input_.content.objects)
+      if (const size_t number = *item++; number != kNoItem)
+        CKPT_TRY(match_object(name, object, input_.layout.items[number]));
+    return Ok();
+  }
+
+  static bool is_same(const SaveTensor& mine, uint16_t dtype, std::span<const uint64_t> extents) {
+    return dtype == mine.dtype && std::ranges::equal(extents, mine.extents());
+  }
+
+  Status match_tensor(const Item& item) {
+    const SaveTensor& tensor = *item.source.tensor;
+    CKPT_ASSIGN(const format::Page* page, page_of(tensor.name));
+    const fb::Tensor* theirs = page->find_tensor(tensor.name);
+    if (!theirs || !is_same(tensor, theirs->dtype(), page->extents_of(*theirs))) return Ok();
+    for (const fb::Region& at : page->regions_of(*theirs)) {
+      const Region region = page->region_of(at, theirs->ndim());
+      if (are_rows(region) != are_rows(tensor.region())) continue;
+      for (const fb::Segment& segment : page->segments_of(at)) match_segment(item, own_, *page, region, segment);
+    }
+    return Ok();
+  }
+
+  bool is_matched(const Item& item) const {
+    const auto of_item = std::span(matches_).subspan(item.chunk_first, item.chunk_count);
+    return std::ranges::all_of(of_item, [](const Reuse::Match& match) { return match.home != 0; });
+  }
+
+  // As many parts as are worth their indexes. Where rows lie in others, only all parts together tell.
+  Status match_others() {
+    std::set<uint32_t> asked;
+    for (const Item& item : input_.layout.items) {
+      const SaveTensor* tensor = item.source.tensor;
+      if (!tensor || are_rows(tensor->region()) || is_matched(item)) continue;
+      CKPT_ASSIGN(const auto found, base_.find(tensor->name));
+      if (!found.tensor || found.alias || !is_same(*tensor, found.tensor.dtype(), found.tensor.extents())) continue;
+      const fb::Layout& layout = base_.root().layouts[found.tensor.page->holding_of(*found.tensor.tensor).layout()];
+      const uint64_t parts = base_.root().part_count(layout);
+      if (base_.root().is_rows(layout) || parts > kMostParts) continue;
+      std::set<uint32_t> with = asked;
+      base_.root().for_each_part(layout, 0, parts, [&](uint32_t part) { with.insert(part); });
+      if (with.size() > kMostParts) continue;
+      asked = std::move(with);
+      CKPT_ASSIGN(const auto pieces, base_.pieces(found.tensor));
+      for (const checkpoint::Piece& piece : pieces)
+        if (piece.part != own_) match_segment(item, piece.part, *piece.page, piece.held(), *piece.segment);
+    }
+    return Ok();
+  }
+
+  void match_segment(const Item& item, uint32_t part, const format::Page& page, const Region& region,
+                     const fb::Segment& segment) {
+    const SaveTensor& tensor = *item.source.tensor;
+    const Place mine = place_of(tensor.region(), tensor.shape(), tensor.dtype);
+    const Place theirs = place_of(region, tensor.shape(), tensor.dtype);
+    if (mine.box != theirs.box || !same_codec(segment, item.codec)) return;
+    const uint64_t start = segment.start() * static_cast<uint64_t>(dtype_bits(tensor.dtype)) / 8;
+    match_chunks(item, mine.first + item.source.first, part, page, page.chunks_of(segment), theirs.first + start);
+  }
+
+  Status match_object(const std::string& name, const SaveObject& object, const Item& item) {
+    CKPT_ASSIGN(const format::Page* page, page_of(name));
+    const fb::Object* theirs = page->find_object(name);
+    if (theirs && theirs->scope() == object.scope && theirs->placement() == 1)
+      match_chunks(item, 0, own_, *page, page->chunks_of(*theirs), 0);
+    return Ok();
+  }
+
+  // `mine` and `theirs`: the place of the first byte of the item, and of the chunks.
+  void match_chunks(const Item& item, uint64_t mine, uint32_t part, const format::Page& page,
+                    std::span<const fb::Chunk> chunks, uint64_t theirs) {
+    for (const fb::Chunk& chunk : chunks) {
+      const uint64_t at = theirs;
+      theirs += chunk.raw_size();
+      if (at < mine || (at - mine) % item.chunk_raw != 0) continue;
+      const uint64_t number = (at - mine) / item.chunk_raw;
+      if (number >= item.chunk_count) return;
+      if (item.raw_size(number) != chunk.raw_size()) continue;
+      matches_[item.chunk_first + number] = {format::id_of(chunk.digest()), chunk.offset(), chunk.stored_size(),
+                                             base_.file_of(part, page, chunk) + 1};
+    }
+  }
+
+  Result<const format::Page*> page_of(std::string_view name) {
+    auto page = index_->page_of(name);
+    return page.ok() ? page : Result<const format::Page*>(base_.at_part(std::move(page).status(), own_));
+  }
+
+  const checkpoint::Checkpoint& base_;
+  const uint32_t own_;
+  const ReuseInput& input_;
+  std::vector<Reuse::Match>& matches_;
+  const checkpoint::IndexFile* index_ = nullptr;
+};
+
+// ---- the base ----
+
+using Base = std::shared_ptr<checkpoint::Checkpoint>;
+
+static Result<Base> open_base(const ReuseInput& input, std::string_view selector) {
+  return checkpoint::Checkpoint::open(input.session.shared_store(),
+                                      {.selector = selector, .run = input.session.plan().run});
+}
+
+// The one that the caller names; else the newest that this session has committed; else the latest of the run. Null if
+// there is none.
+static Result<Base> find_base(const ReuseInput& input) {
+  if (!input.settings.base.empty()) return open_base(input, input.settings.base);
+  for (const std::string& id : input.session.earlier_saves())
+    if (auto base = open_base(input, id); base.ok()) return base;
+  auto latest = open_base(input, "latest");
+  return latest.status().code() == CKPT_NOT_FOUND ? Base() : std::move(latest);
+}
+
+// What ends the call is no matter of the base.
+static bool ends_call(ckpt_status code) {
+  return code == CKPT_CANCELLED || code == CKPT_TIMEOUT || code == CKPT_NOMEM || code == CKPT_FENCED;
+}
+
+static void tell_why(Report* report, const std::string& base, const Status& why) {
+  report->add(CKPT_FINDING_REUSED, why.code(), base,
+              (base.empty() ? "nothing is reused: " : base + ": not all is reused: ") + why.message());
+}
+
+Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
+  Reuse reuse;
+  auto base = find_base(input);
+  if (base.ok() && !*base) return reuse;
+  Status status = base.status();
+  if (status.ok()) {
+    reuse.from_ = (*base)->entry().id;
+    reuse.matches_.resize(input.layout.chunk_count);
+    status = Matcher(**base, input, &reuse.matches_).run();
+  }
+  if (status.ok()) {
+    CKPT_TRY(reuse.borrow(input, **base, report));
+    return reuse;
+  }
+  if (ends_call(status.code())) return status;
+  tell_why(report, reuse.from_, status);
+  return Reuse();
+}
+
+// ---- its files ----
+
+// The files of which most is of use, in the order of bases. Of an earlier base too little may be left.
+static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const checkpoint::Checkpoint& base,
+                                                                       std::map<uint32_t, uint64_t> useful) {
+  std::vector<std::pair<uint64_t, uint32_t>> best;
+  for (const auto& [file, bytes] : useful) {
+    CKPT_ASSIGN(const fb::Part record, base.part_record(file));
+    CKPT_ASSIGN(const uint64_t used, base.manifest().used(file));
+    if (file < base.summary().part_count || used >= record.size() / 100 * (100 - kMostDeadPercent))
+      best.emplace_back(bytes, file);
+  }
+  std::ranges::sort(best, std::greater());
+  if (best.size() > kMostBases) best.resize(kMostBases);
+  std::vector<std::pair<fb::Part, uint32_t>> chosen;
+  for (const auto& [bytes, file] : best) {
+    CKPT_ASSIGN(const fb::Part record, base.part_record(file));
+    chosen.emplace_back(format::as_base(record), file);
+  }
+  std::ranges::sort(chosen, {}, [](const auto& one) { return format::identity_of(one.first); });
+  return chosen;
+}
+
+static Status borrow_file(const ReuseInput& input, const checkpoint::Checkpoint& base, const fb::Part& record,
+                          uint32_t file) {
+  store::Store& store = input.session.store();
+  const std::string name = format::file_name(record);
+  CKPT_ASSIGN(const auto borrowed, store.borrow(format::file_key(base.entry().id, base.name_of(file)),
+                                                format::file_key(input.identity.attempt.directory, name)));
+  Status status = checkpoint::check_file(borrowed->file(), record);
+  if (status.ok()) status = borrowed->publish();
+  if (!status.ok()) borrowed->drop();
+  return status;
+}
+
+// Of one file that has too many names, or of all.
+static bool has_no_names(const Status& status) {
+  const std::string* error = status.detail("errno");
+  return status.code() == CKPT_UNSUPPORTED && !(error && *error == std::to_string(EMLINK));
+}
+
+Status Reuse::borrow(const ReuseInput& input, const checkpoint::Checkpoint& base, Report* report) {
+  std::map<uint32_t, uint64_t> useful;
+  for (const Match& match : matches_)
+    if (match.home != 0) useful[match.home - 1] += match.stored_size;
+  CKPT_ASSIGN(const auto chosen, choose_files(base, std::move(useful)));
+  std::map<uint32_t, uint32_t> homes;  // by one more than the number of the file
+  Status failed;
+  for (const auto& [record, file] : chosen) {
+    Status status = borrow_file(input, base, record, file);
+    if (ends_call(status.code())) return status;
+    if (input.settings.incremental == "strict" && has_no_names(status)) return status;
+    if (status.ok()) {
+      bases_.emplace_back(record, uint64_t{0});
+      homes[file + 1] = static_cast<uint32_t>(bases_.size());
+      continue;
+    }
+    if (failed.ok()) failed = std::move(status);
+    if (has_no_names(failed)) break;  // no other file will have a second one either
+  }
+  if (!failed.ok() && input.session.tells_why_not_shared()) tell_why(report, from_, failed);
+  if (bases_.empty()) matches_.clear();
+  for (Match& match : matches_) {
+    const auto home = homes.find(match.home);
+    match.home = home == homes.end() ? 0 : home->second;
+  }
+  homes_.resize(matches_.size());
+  return Ok();
+}
+
+// ---- taking ----
+
+void Reuse::take(size_t number, fb::Chunk* chunk) {
+  const Match& match = matches_[number];
+  *chunk = fb::Chunk(match.offset, chunk->stored_size(), chunk->raw_size(), chunk->digest());
+  homes_[number] = static_cast<uint16_t>(match.home);
+}
+
+void Reuse::finish(std::span<const fb::Chunk> chunks) {
+  std::vector<uint64_t> used(bases_.size());
+  for (size_t i = 0; i < homes_.size(); i++)
+    if (homes_[i] != 0) {
+      used[homes_[i] - 1] += chunks[i].stored_size();
+      chunks_++;
+    }
+  std::vector<uint16_t> number(bases_.size() + 1);
+  std::vector<fb::Base> kept;
+  for (size_t i = 0; i < bases_.size(); i++) {
+    if (used[i] == 0) continue;
+    kept.emplace_back(bases_[i].part(), used[i]);
+    number[i + 1] = static_cast<uint16_t>(kept.size());
+    bytes_ += used[i];
+  }
+  for (uint16_t& home : homes_) home = number[home];
+  bases_ = std::move(kept);
+}
+
+void Reuse::tell(Report* report) const {
+  if (bases_.empty()) return;
+  report->add(CKPT_FINDING_REUSED, CKPT_OK, from_,
+              strformat("{}: {} chunks of {} bytes were not written again, they lie in {} of its files", from_, chunks_,
+                        bytes_, bases_.size()),
+              bytes_);
+  report->findings.back().count = chunks_;
+}
+
+}  // namespace ckpt::save

@@ -1,0 +1,68 @@
+// What a save need not write: chunks whose bytes an earlier checkpoint of this store has at the same place. The part
+// that holds them gets a second name in the directory of the save, so that neither checkpoint needs the other one.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/report.h"
+#include "checkpoint/checkpoint.h"
+#include "save/layout.h"
+
+namespace ckpt::save {
+
+struct ReuseInput {
+  session::Session& session;
+  const SaveIdentity& identity;
+  const SaveContent& content;
+  const PartLayout& layout;
+  const SaveSettings& settings;
+};
+
+class Reuse {
+ public:
+  // Finds a base, and what may be the same there: no more than the places of chunks, their digests and sizes are known
+  // of it. Gives the directory of the attempt, which must be open, the files that hold them. What is wrong with a base
+  // only makes the save write more; `report` says what. UNSUPPORTED with incremental=strict where a file can have one
+  // name only; what ends the call.
+  static Result<Reuse> find(const ReuseInput& input, Report* report);
+
+  // Whether the base has this chunk of the layout, as it will be stored. Any thread; of one chunk, one at a time.
+  bool has(size_t number, const fb::Chunk& chunk) const {
+    return !matches_.empty() && matches_[number].home != 0 && matches_[number].stored_size == chunk.stored_size() &&
+           matches_[number].digest == format::id_of(chunk.digest());
+  }
+  // It is not written: the record says now where it lies.
+  void take(size_t number, fb::Chunk* chunk);
+  bool taken(size_t number) const { return !homes_.empty() && homes_[number] != 0; }
+
+  // Once every chunk has been settled: drops the files of which nothing is used.
+  void finish(std::span<const fb::Chunk> chunks);
+  // Of chunks [first, first + count), as an index wants them; empty if nothing is taken from a base.
+  std::span<const uint16_t> homes(size_t first, size_t count) const {
+    return bases_.empty() ? std::span<const uint16_t>() : std::span(homes_).subspan(first, count);
+  }
+  std::span<const fb::Base> bases() const { return bases_; }
+  // What was taken, for the report of the save.
+  void tell(Report* report) const;
+
+ private:
+  struct Match {
+    Digest digest;
+    uint64_t offset = 0;
+    uint32_t stored_size = 0;
+    uint32_t home = 0;  // 0: none; k: base k - 1. While bases are chosen, one more than the number of a file.
+  };
+  friend class Matcher;
+  Status borrow(const ReuseInput& input, const checkpoint::Checkpoint& base, Report* report);
+
+  std::string from_;  // the id of the base
+  std::vector<Match> matches_;
+  std::vector<uint16_t> homes_;
+  std::vector<fb::Base> bases_;
+  uint64_t bytes_ = 0, chunks_ = 0;  // taken
+};
+
+}  // namespace ckpt::save

@@ -1,0 +1,407 @@
+// Saves that write only what changed: what they share, what they write, and that no checkpoint needs another one.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "api/process.h"
+#include "api/ranks.h"
+
+using namespace ckpt_test;
+
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+const Setting kOn{"incremental", "on"};
+
+struct Told {
+  std::string name, text;
+  ckpt_status status = CKPT_OK;
+  uint64_t size = 0, count = 0;
+};
+
+std::vector<Told> told(const Report& report, int32_t kind) {
+  std::vector<Told> found;
+  for (size_t i = 0; i < ckpt_report_count(report.get()); i++) {
+    ckpt_finding finding{};
+    finding.struct_size = sizeof finding;
+    EXPECT_EQ(ckpt_report_at(report.get(), i, &finding, nullptr), CKPT_OK);
+    if (finding.kind == kind)
+      found.push_back({finding.name ? finding.name : "", finding.text, finding.status, finding.size, finding.count});
+  }
+  return found;
+}
+
+// What a rank saves: tensors by name, and an object too large for an index.
+using State = std::map<std::string, Bytes>;
+
+struct Saved {
+  ckpt_job_stats stats{};
+  std::vector<Told> reused;
+};
+
+Saved save(const Session& session, const std::string& label, const State& state, std::vector<Setting> settings = {kOn},
+           bool in_background = true) {
+  Save made = new_save(session, label, settings);
+  for (const auto& [name, bytes] : state)
+    add(made.get(), name, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes);
+  Error error;
+  const Bytes object = pattern(9000, 77);
+  EXPECT_EQ(ckpt_save_add_object(made.get(), "object", "", CKPT_OBJECT_SHARED, object.data(), object.size(), error),
+            CKPT_OK);
+  Saved saved;
+  if (in_background) {
+    ckpt_job* raw = nullptr;
+    EXPECT_EQ(ckpt_save_start(made.get(), &raw, error), CKPT_OK) << error.text();
+    Job job(raw);
+    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << label << " " << error.text();
+    saved.stats = stats_of(job);
+  } else {
+    EXPECT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << label << " " << error.text();
+  }
+  ckpt_report* report = nullptr;
+  EXPECT_EQ(ckpt_save_report(made.get(), &report, error), CKPT_OK) << error.text();
+  saved.reused = told(Report(report), CKPT_FINDING_REUSED);
+  return saved;
+}
+
+// Every byte is what the state says, and a full verification finds nothing.
+void expect_sound(const Store& store, const std::string& selector, const State& state) {
+  Reader reader = open_reader(store, selector);
+  ASSERT_TRUE(reader) << selector;
+  for (const auto& [name, bytes] : state)
+    EXPECT_TRUE(load_one(reader, name, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes.size()) ==
+                bytes)
+        << selector << " " << name;
+  Bytes object(9000);
+  Error error;
+  Load load = new_load(reader);
+  EXPECT_EQ(ckpt_load_add_object(load.get(), "object", 0, object.data(), object.size(), error), CKPT_OK);
+  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  EXPECT_TRUE(object == pattern(9000, 77));
+  ckpt_job* raw = nullptr;
+  EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
+  Job job(raw);
+  EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+  ckpt_report* report = nullptr;
+  EXPECT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK);
+  const Report found(report);
+  EXPECT_EQ(ckpt_report_count(found.get()), 0u) << told(found, CKPT_FINDING_DAMAGED)[0].text;
+}
+
+// Frozen weights and a few that are trained.
+State lora(int step) {
+  State state;
+  for (int i = 0; i < 6; i++) state["frozen" + std::to_string(i)] = pattern(kMiB + 1000 * i, i);
+  state["trained"] = pattern(100000, 1000 + step);
+  return state;
+}
+
+size_t bytes_of(const State& state) {
+  size_t sum = 0;
+  for (const auto& [name, bytes] : state) sum += bytes.size();
+  return sum;
+}
+
+std::vector<std::string> bases_in(const std::string& directory) {
+  auto names = names_in(directory);
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("BASE_"); });
+  return names;
+}
+
+struct stat stat_of(const std::string& path) {
+  struct stat found{};
+  EXPECT_EQ(::stat(path.c_str(), &found), 0) << path;
+  return found;
+}
+
+CKPT_ON_EVERY_STORE(Incremental);
+
+class InDirectory : public ::testing::Test {
+ protected:
+  std::string dir(const std::string& id) const { return uri + "/" + id; }
+  Scratch scratch;
+  const std::string uri = scratch / "store";
+  Store store = open_store(uri);
+};
+using Shared = InDirectory;
+
+}  // namespace
+
+TEST_P(Incremental, WhatDidNotChangeIsNotWrittenAgain) {
+  Store store = open_store(place.uri());
+  Session session = open_session(store);
+  const Saved first = save(session, "s1", lora(1));
+  EXPECT_TRUE(first.reused.empty());
+  EXPECT_GE(first.stats.bytes_written, bytes_of(lora(1)));
+  for (int step = 2; step <= 5; step++) {
+    const Saved next = save(session, "s" + std::to_string(step), lora(step), {kOn}, step % 2 == 0);
+    if (step % 2 == 0) {
+      EXPECT_LE(next.stats.bytes_written, 100000 + 64 * 1024u) << step;
+    }
+    ASSERT_EQ(next.reused.size(), 1u);
+    EXPECT_EQ(next.reused[0].name, "s" + std::to_string(step - 1) + ".1.1");
+    EXPECT_GE(next.reused[0].size, bytes_of(lora(step)) - 100000);
+    EXPECT_GE(next.reused[0].count, 6u);
+  }
+  for (int step = 1; step <= 5; step++) expect_sound(store, "label:s" + std::to_string(step), lora(step));
+}
+
+TEST_P(Incremental, NothingChangedWritesAnIndexOnly) {
+  Store store = open_store(place.uri());
+  Session session = open_session(store);
+  save(session, "s1", lora(1));
+  const Saved again = save(session, "s2", lora(1));
+  EXPECT_LE(again.stats.bytes_written, 64 * 1024u);
+  EXPECT_GE(again.stats.bytes_done, bytes_of(lora(1))) << "progress counts what was found";
+  expect_sound(store, "label:s2", lora(1));
+}
+
+TEST_P(Incremental, CodecsAreComparedAsTheyAreStored) {
+  Store store = open_store(place.uri());
+  Session session = open_session(store);
+  State state;
+  for (int i = 0; i < 4; i++) state["t" + std::to_string(i)] = Bytes(700000 + i, static_cast<unsigned char>(i));
+  for (const char* codec : {"lz4", "bitplane-lz4", "auto"}) {
+    const std::string label = codec;
+    save(session, label + "1", state, {kOn, {"compression", codec}});
+    state["t1"][350000]++;
+    const Saved next = save(session, label + "2", state, {kOn, {"compression", codec}});
+    ASSERT_EQ(next.reused.size(), 1u) << codec;
+    expect_sound(store, "label:" + label + "2", state);
+  }
+  const Saved other = save(session, "raw", state);  // nothing has these bytes
+  EXPECT_GE(other.stats.bytes_written, 4 * 700000u);
+  expect_sound(store, "label:raw", state);
+}
+
+// Chunks of 4096 bytes, of which any may change, in tensors of any size: they are left out in the middle of blocks.
+TEST_P(Incremental, AnyChunksMayChange) {
+  Store store = open_store(place.uri());
+  Session session = open_session(store, 0, 1, nullptr, {{"chunk_bytes", 4096}});
+  std::mt19937 random(5);
+  State state;
+  for (int i = 0; i < 40; i++) state["t" + std::to_string(i)] = pattern(1 + random() % 60000, i);
+  state["large"] = pattern(3 * kMiB, 99);
+  for (int step = 1; step <= 12; step++) {
+    const Saved saved = save(session, "s" + std::to_string(step), state, {kOn}, step % 3 != 0);
+    EXPECT_EQ(saved.reused.size(), step == 1 ? 0u : 1u);
+    expect_sound(store, "label:s" + std::to_string(step), state);
+    for (auto& [name, bytes] : state)
+      if (random() % 3 == 0)
+        for (int i = 0; i < 3; i++) bytes[random() % bytes.size()]++;
+    if (step == 6) state["t3"] = pattern(50000, 1234);  // another size
+    if (step == 7) state.erase("t5");
+  }
+}
+
+TEST_P(Incremental, TheOptionIsOffByDefaultAndTheSavesOwnCounts) {
+  Store store = open_store(place.uri());
+  Session plain = open_session(store);
+  save(plain, "s1", lora(1), {});
+  EXPECT_TRUE(save(plain, "s2", lora(1), {}).reused.empty());
+  Session on = open_session(store, 0, 1, nullptr, {kOn});
+  EXPECT_EQ(save(on, "s3", lora(1), {}).reused.size(), 1u) << "of the latest, which another session saved";
+  const Saved off = save(on, "s4", lora(1), {{"incremental", "off"}});
+  EXPECT_TRUE(off.reused.empty());
+  EXPECT_GE(off.stats.bytes_written, bytes_of(lora(1)));
+}
+
+TEST_P(Incremental, ABaseCanBeNamed) {
+  Store store = open_store(place.uri());
+  Session session = open_session(store);
+  save(session, "s1", lora(1));
+  State other;
+  other["another"] = pattern(kMiB, 5);
+  save(session, "s2", other);
+  EXPECT_TRUE(save(session, "s3", lora(1), {kOn}).reused.empty())
+      << "the newest has the object, in a base that is dead";
+  const Saved named = save(session, "s4", lora(1), {kOn, {"base", "label:s1"}});
+  ASSERT_EQ(named.reused.size(), 1u);
+  EXPECT_EQ(named.reused[0].name, "s1.1.1");
+  const Saved none = save(session, "s5", lora(1), {kOn, {"base", "label:none"}});
+  ASSERT_EQ(none.reused.size(), 1u);
+  EXPECT_EQ(none.reused[0].status, CKPT_NOT_FOUND) << none.reused[0].text;
+  expect_sound(store, "label:s5", lora(1));
+}
+
+TEST_P(Incremental, RanksReuseTheirOwnParts) {
+  World world(place.uri(), 3);
+  const Ints shape{6, 100000};
+  Bytes rows = pattern(600000, 1), both = pattern(500000, 2);
+  for (int step = 1; step <= 4; step++) {
+    rows[static_cast<size_t>(step)]++;  // of rank 0
+    world.commit("s" + std::to_string(step), {kOn}, [&](uint32_t rank, ckpt_save* made) {
+      add(made, "rows", box(CKPT_DTYPE_U8, shape, {2 * rank, 0}, {2, 100000}), rows.data() + 200000 * rank, 200000);
+      add(made, "both", whole(CKPT_DTYPE_U8, {500000}), both);
+    });
+    Reader reader = open_reader(world.store);
+    EXPECT_TRUE(load_one(reader, "rows", whole(CKPT_DTYPE_U8, shape), rows.size()) == rows) << step;
+    EXPECT_TRUE(load_one(reader, "both", whole(CKPT_DTYPE_U8, {500000}), both.size()) == both) << step;
+  }
+}
+
+// ---- files ----
+
+TEST_F(Shared, PartsHaveASecondNameAndNobodyNeedsTheFirst) {
+  Session session = open_session(store);
+  save(session, "s1", lora(1));
+  save(session, "s2", lora(2));
+  const auto bases = bases_in(dir("s2.1.1"));
+  ASSERT_EQ(bases.size(), 1u);
+  const struct stat first = stat_of(dir("s1.1.1") + "/PART_000"), second = stat_of(dir("s2.1.1") + "/" + bases[0]);
+  EXPECT_EQ(first.st_ino, second.st_ino);
+  EXPECT_EQ(second.st_nlink, 2u);
+  ASSERT_EQ(ckpt_store_remove(store.get(), "s1.1.1", nullptr), CKPT_OK);
+  EXPECT_EQ(stat_of(dir("s2.1.1") + "/" + bases[0]).st_nlink, 1u);
+  expect_sound(store, "s2.1.1", lora(2));
+  std::filesystem::rename(dir("s2.1.1"), dir("moved"));
+  expect_sound(store, "moved", lora(2));
+}
+
+TEST_F(Shared, WhatSharesNothingHasNoBase) {
+  Session session = open_session(store);
+  save(session, "s1", {{"t", pattern(kMiB, 1)}}, {kOn});
+  save(session, "s2", {{"u", pattern(kMiB, 1)}}, {kOn});
+  EXPECT_EQ(bases_in(dir("s2.1.1")).size(), 1u) << "the object is the same";
+  Save made = new_save(session, "s3", {kOn});
+  const Bytes bytes = pattern(kMiB, 3);
+  add(made.get(), "t", whole(CKPT_DTYPE_U8, {kMiB}), bytes);
+  Error error;
+  ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(names_in(dir("s3.1.1")), (std::vector<std::string>{"MANIFEST", "PART_000"}));
+}
+
+// Each save names all files that it needs, so no chain grows, and what is prunable goes.
+TEST_F(Shared, RetentionKeepsOneAndWhatItShares) {
+  Session session = open_session(store);
+  for (int step = 1; step <= 8; step++) {
+    save(session, "s" + std::to_string(step), lora(step), {kOn, {"keep_last", 1}});
+    expect_sound(store, "latest", lora(step));
+    EXPECT_EQ(entries_of(uri).size(), 1u);
+    EXPECT_LE(bases_in(dir("s" + std::to_string(step) + ".1.1")).size(), 2u) << step;
+  }
+}
+
+// A retired part that a checkpoint shares is not overwritten, whatever is saved next.
+TEST_F(Shared, FilesAreNeverRecycled) {
+  Session session = open_session(store);
+  State state{{"frozen", pattern(4 * kMiB, 1)}, {"trained", pattern(2 * kMiB, 2)}};
+  for (int step = 1; step <= 6; step++) {
+    state["trained"] = pattern(2 * kMiB, 100 + static_cast<uint64_t>(step));
+    std::vector<Setting> settings{kOn, {"keep_last", 1}};
+    const std::string before = "label:s" + std::to_string(step - 1);
+    if (step > 1) settings.emplace_back("base", before.c_str());
+    const Saved saved = save(session, "s" + std::to_string(step), state, settings);
+    EXPECT_TRUE(step == 1 || saved.reused.at(0).size > 4 * kMiB) << step;
+    State other{{"x", pattern(5 * kMiB, 200 + static_cast<uint64_t>(step))}};
+    save(session, "other" + std::to_string(step), other, {{"keep_last", 1}});
+    expect_sound(store, "label:s" + std::to_string(step), state);
+    expect_sound(store, "label:other" + std::to_string(step), other);
+  }
+  for (const Info& info : entries_of(uri))
+    for (const std::string& base : bases_in(dir(info.id)))
+      for (const std::string& pooled : names_in(uri + "/.ckpt/recycled"))
+        EXPECT_NE(stat_of(dir(info.id) + "/" + base).st_ino, stat_of(uri + "/.ckpt/recycled/" + pooled).st_ino);
+}
+
+TEST_F(Shared, ABaseOfWhichTooLittleIsUsedIsWrittenAnew) {
+  Session session = open_session(store);
+  State state;
+  for (int i = 0; i < 10; i++) state["t" + std::to_string(i)] = pattern(kMiB, i);
+  save(session, "s1", state);
+  for (int i = 0; i < 6; i++) state["t" + std::to_string(i)] = pattern(kMiB, 100 + i);
+  EXPECT_GE(save(session, "s2", state).reused.at(0).size, 4 * kMiB) << "a part of the base itself is taken";
+  const auto old = bases_in(dir("s2.1.1"));
+  const Saved third = save(session, "s3", state);
+  EXPECT_GE(third.stats.bytes_written, 4 * kMiB);
+  EXPECT_LE(third.stats.bytes_written, 5 * kMiB);
+  const auto bases = bases_in(dir("s3.1.1"));
+  ASSERT_EQ(bases.size(), 1u);
+  EXPECT_NE(bases, old);
+  expect_sound(store, "s3.1.1", state);
+  EXPECT_LE(save(session, "s4", state).stats.bytes_written, 64 * 1024u);
+}
+
+TEST_F(Shared, DamageIsFoundInABaseAndNamed) {
+  Session session = open_session(store);
+  save(session, "s1", lora(1));
+  save(session, "s2", lora(2));
+  const std::string base = bases_in(dir("s2.1.1")).at(0), path = dir("s2.1.1") + "/" + base;
+  std::string bytes = read_file(path);
+  bytes[kMiB]++;
+  std::filesystem::remove(path);
+  write_file(path, bytes);
+  Reader reader = open_reader(store, "s2.1.1");
+  Error error;
+  ckpt_job* raw = nullptr;
+  ASSERT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
+  Job job(raw);
+  ASSERT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+  ckpt_report* report = nullptr;
+  ASSERT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK);
+  const Report held(report);
+  const auto found = told(held, CKPT_FINDING_DAMAGED);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].name.starts_with("frozen")) << found[0].text;
+  EXPECT_TRUE(found[0].text.starts_with(base)) << found[0].text;
+}
+
+// A base that cannot be read, or is not the file that it says, costs time only.
+TEST_F(Shared, ADamagedBaseIsNotTaken) {
+  Session session = open_session(store);
+  save(session, "s1", lora(1));
+  std::string part = read_file(dir("s1.1.1") + "/PART_000");
+  part[20]++;  // the save id in its header
+  write_file(dir("s1.1.1") + "/PART_000", part);
+  const Saved next = save(session, "s2", lora(1));
+  ASSERT_EQ(next.reused.size(), 1u);
+  EXPECT_NE(next.reused[0].status, CKPT_OK) << next.reused[0].text;
+  EXPECT_EQ(names_in(dir("s2.1.1")), (std::vector<std::string>{"MANIFEST", "PART_000"}));
+  expect_sound(store, "s2.1.1", lora(1));
+  write_file(dir("s2.1.1") + "/MANIFEST", read_file(dir("s2.1.1") + "/MANIFEST").substr(1));
+  const Saved third = save(session, "s3", lora(1));
+  expect_sound(store, "s3.1.1", lora(1));
+  EXPECT_GE(third.stats.bytes_written, bytes_of(lora(1)));
+}
+
+TEST_F(Shared, AnotherFileUnderTheNameOfABaseIsNotTaken) {
+  Session session = open_session(store);
+  save(session, "s1", lora(1));
+  save(session, "s2", lora(2));
+  const std::string name = bases_in(dir("s2.1.1")).at(0);
+  Save made = new_save(session, "s3", {kOn});
+  std::filesystem::create_directories(dir("s3.1.1"));
+  write_file(dir("s3.1.1") + "/" + name, "not a part");
+  const State state = lora(3);
+  for (const auto& [tensor, bytes] : state)
+    add(made.get(), tensor, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes);
+  Error error;
+  ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
+  Reader reader = open_reader(store, "s3.1.1");
+  for (const auto& [tensor, bytes] : state)
+    EXPECT_TRUE(load_one(reader, tensor, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes.size()) ==
+                bytes);
+}
+
+TEST_F(Shared, AFailedSaveLeavesNoSecondNames) {
+  World world(uri, 2);
+  const Bytes both = pattern(500000, 2);
+  auto one = [&](uint32_t rank, ckpt_save* made) {
+    ckpt_tensor_desc desc = whole(CKPT_DTYPE_U8, {500000});
+    desc.replica_count = 1;
+    add(made, "own" + std::to_string(rank), desc, both);
+  };
+  world.commit("s1", {kOn}, one);
+  const auto outcomes = world.save("s2", {kOn}, [&](uint32_t rank, ckpt_save* made) {
+    one(rank, made);
+    add(made, "replica", whole(CKPT_DTYPE_U8, {rank == 0 ? 5 : 6}), Bytes(rank == 0 ? 5 : 6));
+  });
+  for (const auto& outcome : outcomes) EXPECT_NE(outcome.status, CKPT_OK);
+  EXPECT_TRUE(bases_in(dir("s2.1.1")).empty());
+  for (const char* part : {"/PART_000", "/PART_001"}) EXPECT_EQ(stat_of(dir("s1.1.1") + part).st_nlink, 1u);
+  world.commit("s3", {kOn}, one);
+  EXPECT_EQ(bases_in(dir("s3.1.1")).size(), 2u);
+}
