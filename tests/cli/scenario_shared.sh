@@ -8,8 +8,8 @@ for name, byte in ("a", 1), ("b", 2):
     open(f"{name}.safetensors", "wb").write(
         struct.pack("<Q", len(text)) + text + bytes(i * 7 % 251 for i in range(400000)) + bytes([byte]) * 4000)
 PYTHON
-import a.safetensors store one --step 1 -o run=main; first=$ID
-import b.safetensors store two --step 2 -o run=main -o incremental=on; second=$ID
+import a.safetensors store step-1 --step 1 -o run=main; first=$ID
+import b.safetensors store step-2 --step 2 -o run=main -o incremental=on; second=$ID
 ls store/"$second" | grep -q '^BASE_' || fail "nothing is shared"
 
 expect 0 ls store; says 'shares [0-9.]+ KiB'
