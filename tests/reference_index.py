@@ -253,7 +253,8 @@ class Index:
         require(digest_of(data[begin:]) == root_digest, f"{where}: digest of the root does not match", CorruptError)
         self.root = root = Columns(data[begin:], b"CKPR", ROOT, f"{where}.root")
         self.summary, features = root.summary, root.summary["required_features"]
-        require(features & ~HAS_BASES == 0, f"{where}: required features {features:#x}, known: {HAS_BASES}", RevisionError)
+        known = features & ~HAS_BASES == 0
+        require(known, f"{where}: required features {features:#x}, known: {HAS_BASES}", RevisionError)
         some = self.summary["base_count"] if part is None else root.bases
         require(bool(some) == bool(features), f"{where}: required features {features:#x}, bases {bool(some)}")
         self.pages, end = [], 0
@@ -374,7 +375,8 @@ class Index:
         require(full == PARTS_PER_PAGE, f"{self.where}: {full} parts for each page, expected {PARTS_PER_PAGE}")
         for number, (page, ref) in enumerate(zip(pages, self.root.part_pages)):
             require((ref.first, ref.name_first, ref.object_first) == (b"", 0, 0), f"{page.where}: a name before parts")
-            only_parts = not page.weights and not page.columns.homes and page.columns.parts == self.parts[number * full:][:full]
+            others = page.weights or page.columns.homes
+            only_parts = not others and page.columns.parts == self.parts[number * full:][:full]
             require(only_parts and page.columns.parts, f"{page.where}: not {full} parts, or other records")
         require(not (self.root.groups or self.root.bases), f"{self.where}: groups, bases belong to a part's index")
 
