@@ -4,7 +4,7 @@
   train.py run STORE --end STEP [--whole] [--die-at STEP]   saves each step; --whole without incremental saves
   train.py compare STORE OTHER                              the newest checkpoints, bit for bit
 
-It goes on from the newest checkpoint of STORE. With --die-at the process kills itself in the middle of that step's save.
+It goes on from the newest checkpoint of STORE. With --die-at the process kills itself in the middle of that save.
 """
 import argparse
 import os
@@ -53,8 +53,9 @@ def die_in_save(store, step):
 
 def run(options):
     state = initial_state()
-    with ckpt.Checkpointer(options.store, every="1 step", incremental="off" if options.whole else "on") as checkpointer:
-        restored = checkpointer.restore(into=state)
+    incremental = "off" if options.whole else "on"
+    with ckpt.Checkpointer(options.store, every="1 step", incremental=incremental) as checkpointer:
+        restored = checkpointer.restore(state)
         if restored is not None:
             print(f"goes on from step {state['step']}")
         while state["step"] < options.end:
@@ -65,15 +66,22 @@ def run(options):
     print(f"trained to step {state['step']}")
 
 
+def arrays_of(state, path=""):
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from arrays_of(value, f"{path}{name}/")
+        elif isinstance(value, np.ndarray):
+            yield path + name, value
+
+
 def compare(options):
     left, right = (ckpt.load(store) for store in (options.store, options.other))
     assert left["step"] == right["step"], (left["step"], right["step"])
-    for part in ("base", "adapters"):
-        for layer, values in left[part].items():
-            values, others = ([item] if part == "base" else list(item.values()) for item in (values, right[part][layer]))
-            for a, b in zip(values, others):
-                assert a.tobytes() == b.tobytes(), f"{part}/{layer} differs"
-    print(f"step {left['step']}: every value is equal")
+    left, right = dict(arrays_of(left)), dict(arrays_of(right))
+    assert left.keys() == right.keys()
+    for name, values in left.items():
+        assert values.tobytes() == right[name].tobytes(), f"{name} differs"
+    print(f"{len(left)} arrays: every value is equal")
 
 
 def main():
