@@ -222,7 +222,7 @@ typedef struct ckpt_checkpoint_info {
   uint64_t token;    /* of the session that wrote it; later sessions of a run have higher tokens */
   uint64_t attempt;  /* of that session at this label, counted from 1 */
   uint64_t sequence; /* orders the commits of one session */
-  uint64_t bytes;    /* all parts and the manifest */
+  uint64_t bytes;    /* all its files */
   uint64_t tensor_count, object_count;
   uint64_t created_unix_ms; /* the writer's clock; for people only */
   uint32_t world_size;      /* ranks that wrote it */
@@ -232,7 +232,10 @@ typedef struct ckpt_checkpoint_info {
   char run[208];
   char save_id[40], store_id[40], session_id[40]; /* 32 hex digits */
   char writer[64];                                /* "ckpt 0.1.0" */
-  uint64_t passed_over; /* found or opened by a selector: newer checkpoints of the run that cannot be loaded */
+  uint64_t passed_over;  /* found or opened by a selector: newer checkpoints of the run that cannot be loaded */
+  uint64_t base_bytes;   /* of `bytes`: parts of earlier checkpoints, in which lies what did not change since */
+  uint64_t used_bytes;   /* of base_bytes: what is this checkpoint's */
+  uint64_t shared_bytes; /* found or listed, of `bytes`: files that stay when it is removed: others here have them */
 } ckpt_checkpoint_info;
 
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
@@ -326,9 +329,9 @@ typedef struct ckpt_save ckpt_save;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
- * keep_every, protect, incremental, base. Retention removes numbered checkpoints only, whose label has their step in it
- * (see ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for any reason but
- * an invalid label, the save also ends on the other ranks, with ABORTED. */
+ * keep_every, protect, incremental, base, most_dead. Retention removes numbered checkpoints only, whose label has their
+ * step in it (see ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for any
+ * reason but an invalid label, the save also ends on the other ranks, with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 
@@ -574,6 +577,7 @@ typedef struct ckpt_job_stats {
   uint64_t get_count, put_count, list_count, delete_count;
   uint64_t retry_count;                /* of all these: sent again, since an earlier try had failed */
   uint64_t bytes_sent, bytes_received; /* in the bodies of requests and of answers */
+  uint64_t bytes_reused;               /* save: not written, copy: not sent, since another checkpoint there has them */
 } ckpt_job_stats;
 enum { CKPT_IO_BLOCKING = 0, CKPT_IO_THREADS = 1, CKPT_IO_URING = 2 }; /* what kept transfers in flight */
 CKPT_API ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_error** err);

@@ -34,10 +34,10 @@ CKPT_API const char* ckpt_file_version_string(void);
  * Options only, exclude and cast choose tensors and their dtype, and a value that cannot be read is an error only if
  * they keep it; map names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put
  * together as they are read; strict=none lets it leave some as they are. With verify_after=1 what was saved is read
- * back and compared. Options: run, verify, verify_after, on_existing, compression, threads, timeout_ms; map, map_at,
- * map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
- * http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not fit), FORMAT,
- * UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
+ * back and compared. Options: run, verify, verify_after, on_existing, compression, incremental, threads, timeout_ms;
+ * map, map_at, map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3),
+ * ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not
+ * fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 

@@ -65,16 +65,16 @@ CKPT_API ckpt_status ckpt_reader_diff(const ckpt_reader* a, const ckpt_reader* b
  * be loaded by its id, but is never the latest and has no label.
  * Every byte is checked on its way. MANIFEST goes last, so an unfinished copy is no checkpoint, and the next call goes
  * on with it: parts that are there are kept if size and index are those of the source, with check=full if every byte
- * is. Sessions leave an unfinished copy alone; ckpt_store_remove removes it, and ckpt_store_prune and ckpt_store_repair
- * do once nobody works on it (on a store without locks: a day after its last sign of life). Several may copy the
- * same checkpoint at once. A checkpoint that is there already is OK.
- * `report` (nullable) says what was there: a finding KEPT with status EXISTS for the checkpoint, with OK for `count`
- * of its parts; DIFFERENT for a copy that is foreign.
- * Options: timeout_ms, check, staging_bytes, threads. Statuses: EXISTS (another checkpoint has its name there: details
- * expected and found are the save ids), CORRUPT, FORMAT, INCOMPLETE (the source is damaged), GONE (it was removed),
- * MISMATCH (a part or MANIFEST that is there is not the source's), CONFLICT (a save there has its name), ABORTED (it
- * was removed there while it was made, or closed by a tombstone), COMMIT_UNKNOWN (MANIFEST was put, but the store gave
- * no answer: copy again), NO_SPACE, IO, CANCELLED. */
+ * is. What another checkpoint there shares with this one is not sent (finding REUSED). Sessions leave an unfinished
+ * copy alone; ckpt_store_remove removes it, and ckpt_store_prune and ckpt_store_repair do once nobody works on it (on a
+ * store without locks: a day after its last sign of life). Several may copy the same checkpoint at once. A checkpoint
+ * that is there already is OK. `report` (nullable) says what was there: a finding KEPT with status EXISTS for the
+ * checkpoint, with OK for `count` of its parts; DIFFERENT for a copy that is foreign. Options: timeout_ms, check,
+ * staging_bytes, threads. Statuses: EXISTS (another checkpoint has its name there: details expected and found are the
+ * save ids), CORRUPT, FORMAT, INCOMPLETE (the source is damaged), GONE (it was removed), MISMATCH (a part or MANIFEST
+ * that is there is not the source's), CONFLICT (a save there has its name), ABORTED (it was removed there while it was
+ * made, or closed by a tombstone), COMMIT_UNKNOWN (MANIFEST was put, but the store gave no answer: copy again),
+ * NO_SPACE, IO, CANCELLED. */
 CKPT_API ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, const ckpt_options* options,
                                       ckpt_report** report, ckpt_error** err);
 
@@ -156,9 +156,11 @@ CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_option
                                       ckpt_error** err);
 
 /* Rebuilds a lost or damaged MANIFEST of directory `id` from its parts, byte for byte. It never replaces a readable
- * one. An attempt that never committed needs force=1 and is marked REBUILT. Then it removes unfinished copies that
- * nobody works on. By default a dry run. Options: timeout_ms, dry_run (default 1 here), force. Statuses: EXISTS (sound
- * already), INCOMPLETE, MISMATCH (a part of another save or rank), CORRUPT, ABORTED, IO. */
+ * one. An attempt that never committed needs force=1 and is marked REBUILT. If MANIFEST is sound and a part is
+ * missing or another file, it takes that from a checkpoint of the store that shares it (option incremental). Then it
+ * removes unfinished copies that nobody works on. By default a dry run. Options: timeout_ms, dry_run (default 1 here),
+ * force. Statuses: EXISTS (sound already), INCOMPLETE, MISMATCH (a part of another save or rank), CORRUPT, ABORTED, IO.
+ */
 CKPT_API ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckpt_options* options,
                                        ckpt_report** report, ckpt_error** err);
 

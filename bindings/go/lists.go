@@ -220,6 +220,8 @@ const (
 	FindingAnew FindingKind = C.CKPT_FINDING_ANEW
 	// open: the cache cannot be used; loads read the store
 	FindingNoCache FindingKind = C.CKPT_FINDING_NO_CACHE
+	// save: `size` bytes in `count` chunks are those of the checkpoint `name`; or why not
+	FindingReused FindingKind = C.CKPT_FINDING_REUSED
 )
 
 // String returns the name as ckpt.h spells it, "DAMAGED".
@@ -228,7 +230,7 @@ func (v FindingKind) String() string {
 		C.CKPT_FINDING_DAMAGED: "DAMAGED", C.CKPT_FINDING_MISSING: "MISSING", C.CKPT_FINDING_EXTRA: "EXTRA",
 		C.CKPT_FINDING_DIFFERENT: "DIFFERENT", C.CKPT_FINDING_REMOVED: "REMOVED", C.CKPT_FINDING_KEPT: "KEPT",
 		C.CKPT_FINDING_REPAIRED: "REPAIRED", C.CKPT_FINDING_PASSED_OVER: "PASSED_OVER", C.CKPT_FINDING_ANEW: "ANEW",
-		C.CKPT_FINDING_NO_CACHE: "NO_CACHE",
+		C.CKPT_FINDING_NO_CACHE: "NO_CACHE", C.CKPT_FINDING_REUSED: "REUSED",
 	})
 }
 
@@ -300,13 +302,18 @@ type CheckpointInfo struct {
 	Token                      uint64 // of the session that wrote it; later sessions of a run have higher tokens
 	Attempt                    uint64 // of that session at this label, counted from 1
 	Sequence                   uint64 // orders the commits of one session
-	Bytes                      uint64 // all parts and the manifest
+	Bytes                      uint64 // all its files
 	TensorCount, ObjectCount   uint64
 	Created                    time.Time // the writer's clock; for people only
 	WorldSize                  uint32    // ranks that wrote it
 	PartCount                  uint32
 	// found or opened by a selector: newer checkpoints of the run that cannot be loaded
 	PassedOver uint64
+	// of `bytes`: parts of earlier checkpoints, in which lies what did not change since
+	BaseBytes uint64
+	UsedBytes uint64 // of base_bytes: what is this checkpoint's
+	// found or listed, of `bytes`: files that stay when it is removed: others here have them
+	SharedBytes uint64
 }
 
 func makeCheckpointInfo(from *C.ckpt_checkpoint_info) CheckpointInfo {
@@ -319,6 +326,7 @@ func makeCheckpointInfo(from *C.ckpt_checkpoint_info) CheckpointInfo {
 		Sequence: uint64(from.sequence), Bytes: uint64(from.bytes), TensorCount: uint64(from.tensor_count),
 		ObjectCount: uint64(from.object_count), Created: time.UnixMilli(int64(from.created_unix_ms)),
 		WorldSize: uint32(from.world_size), PartCount: uint32(from.part_count), PassedOver: uint64(from.passed_over),
+		BaseBytes: uint64(from.base_bytes), UsedBytes: uint64(from.used_bytes), SharedBytes: uint64(from.shared_bytes),
 	}
 }
 
@@ -448,6 +456,7 @@ type JobStats struct {
 	GetCount, PutCount, ListCount, DeleteCount uint64
 	RetryCount                                 uint64 // of all these: sent again, since an earlier try had failed
 	BytesSent, BytesReceived                   uint64 // in the bodies of requests and of answers
+	BytesReused                                uint64 // save: not written, copy: not sent, since another checkpoint there has them
 }
 
 func makeJobStats(from *C.ckpt_job_stats) JobStats {
@@ -463,7 +472,7 @@ func makeJobStats(from *C.ckpt_job_stats) JobStats {
 		Recycled: from.recycled != 0, GetCount: uint64(from.get_count), PutCount: uint64(from.put_count),
 		ListCount: uint64(from.list_count), DeleteCount: uint64(from.delete_count),
 		RetryCount: uint64(from.retry_count), BytesSent: uint64(from.bytes_sent),
-		BytesReceived: uint64(from.bytes_received),
+		BytesReceived: uint64(from.bytes_received), BytesReused: uint64(from.bytes_reused),
 	}
 }
 

@@ -106,6 +106,7 @@ class Importer {
     client::Options made = request_.of_saves;
     made.set("threads", options.threads).set("timeout_ms", from_.ranks > 1 ? kLongest : options.timeout_ms);
     made.set("on_existing", options.on_existing).set("compression", options.compression);
+    made.set("incremental", options.incremental);
     return rank == 0 ? made : made.set("wait", 0);
   }
 

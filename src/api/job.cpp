@@ -79,6 +79,7 @@ ckpt_status ckpt_job_stats_get(const ckpt_job* job, ckpt_job_stats* out, ckpt_er
     stats.retry_count = requests.retries;
     stats.bytes_sent = requests.bytes_sent;
     stats.bytes_received = requests.bytes_received;
+    stats.bytes_reused = from.bytes_reused;
     return put_info(stats, out);
   });
 }

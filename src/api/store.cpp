@@ -98,7 +98,9 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
     if (store->forked()) return forked_status();
     const FindOptions given = find_options(options_of(options));
     const auto find = [kept = ckpt_store(*store), asked = std::string(selector), given](Job&) {
-      return checkpoint::find_checkpoint(kept.places(), {asked, given.run, given.on_damaged == "error"});
+      auto selected = checkpoint::find_checkpoint(kept.places(), {asked, given.run, given.on_damaged == "error"});
+      if (selected.ok()) checkpoint::measure_shared(kept.places(), selected->entry);
+      return selected;
     };
     CKPT_ASSIGN(auto found, make_apart<checkpoint::Selection>(std::make_shared<Job>(), given.timeout_ms, find));
     ckpt_checkpoint_info info{};

@@ -19,7 +19,7 @@ namespace ckpt {
 
 struct JobCounters {
   std::atomic<uint64_t> bytes_total{0}, bytes_done{0}, bytes_read{0}, bytes_written{0}, bytes_requested{0};
-  std::atomic<uint64_t> chunk_count{0}, run_count{0}, io_count{0}, staging_peak_bytes{0};
+  std::atomic<uint64_t> bytes_reused{0}, chunk_count{0}, run_count{0}, io_count{0}, staging_peak_bytes{0};
   std::atomic<uint64_t> stage_us{0}, write_us{0}, commit_us{0}, total_us{0}, arena_us{0};
   std::atomic<uint32_t> direct_io{0}, threads{0}, io_engine{0}, recycled{0};
 };

@@ -134,7 +134,7 @@ static Result<CheckpointEntry> look_at(const store::Store& store, std::string_vi
   entry.id = id;
   entry.state = CKPT_CHECKPOINT_COMMITTED;
   entry.summary = std::move(slot->summary);
-  entry.bytes = entry.summary.part_bytes + peeked->file->size();
+  entry.bytes = entry.summary.part_bytes + entry.summary.base_bytes + peeked->file->size();
   if (keep_open) entry.manifest = std::move(peeked->file);
   return entry;
 }
@@ -348,6 +348,9 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   out->attempt = summary.attempt;
   out->sequence = summary.sequence;
   out->bytes = entry.bytes;
+  out->base_bytes = summary.base_bytes;
+  out->used_bytes = summary.used_bytes;
+  out->shared_bytes = entry.shared;
   out->tensor_count = summary.tensor_count;
   out->object_count = summary.object_count;
   out->created_unix_ms = summary.created_unix_ms;

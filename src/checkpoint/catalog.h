@@ -23,6 +23,7 @@ struct CheckpointEntry {
   uint32_t mirror = 0;      // CKPT_CHECKPOINT_MIRRORED and its like, if the store has a mirror
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;       // see measure in select.h
+  uint64_t shared = 0;      // of these, as far as it was measured: other checkpoints of the store have them, too
   Status problem;           // why it is DAMAGED, UNREADABLE, REVISION or ABORTED
   // Whether it was or may have been committed, and cannot be loaded here and now.
   bool unusable() const {

@@ -315,12 +315,18 @@ Status Checkpoint::check_end(const store::Reader& file, const fb::Part& expected
                     wanted.save_id, found.save_id);
 }
 
+// The same for the part and for each base that is this file.
+static store::Content content_of(const fb::Part& part) {
+  return {part.size(), strformat("part {} {} {}", to_hex(format::id_of(part.save_id())), uint32_t{part.rank()},
+                                 to_hex(format::id_of(part.root_digest())))};
+}
+
 Result<std::unique_ptr<store::Reader>> Checkpoint::open_part_file_once(uint32_t number, bool again) const {
   CKPT_ASSIGN(fb::Part expected, part_record(number));
   const std::string key = format::file_key(entry().id, format::file_name(expected));
   // A web server, too, then takes it to be there, whatever a 404 says.
   const bool cached = cached_ || !store_->traits().lists;
-  CKPT_ASSIGN(auto file, cached ? store_->open_cached(key, expected.size(), again) : store_->open(key));
+  CKPT_ASSIGN(auto file, cached ? store_->open_cached(key, content_of(expected), again) : store_->open(key));
   if (file->size() < 2 * kAlign || file->size() != expected.size())
     return Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", file->size(), expected.size()))
         .with("expected", uint64_t{expected.size()})

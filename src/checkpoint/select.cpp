@@ -202,6 +202,15 @@ void measure(const Places& places, std::vector<CheckpointEntry>& entries) {
   for (auto& entry : entries)
     if (entry.state != CKPT_CHECKPOINT_COMMITTED)
       if (auto bytes = places.of(entry).bytes_in(entry.id); bytes.ok()) entry.bytes = *bytes;
+  // Looks at each file, so only where any checkpoint has files of another one.
+  if (!std::ranges::any_of(entries, [](const auto& entry) { return entry.summary.base_bytes != 0; })) return;
+  for (auto& entry : entries) measure_shared(places, entry);
+}
+
+void measure_shared(const Places& places, CheckpointEntry& entry) {
+  const store::Store& store = places.of(entry);
+  if (entry.state != CKPT_CHECKPOINT_COMMITTED || !store.traits().directories || store.traits().remote) return;
+  if (auto bytes = store.bytes_shared(entry.id); bytes.ok()) entry.shared = *bytes;
 }
 
 // ---- picking ----

@@ -22,8 +22,11 @@ struct Places {
 // MISMATCH if they are two stores. What cannot be asked of the mirror is an error.
 Result<std::vector<CheckpointEntry>> list_places(const Places& places);
 
-// Counts the bytes of entries that are not committed, whose manifests tell them otherwise.
+// Counts the bytes of entries that are not committed, whose manifests tell them otherwise; and what they share, if any
+// of them shares anything.
 void measure(const Places& places, std::vector<CheckpointEntry>& entries);
+// Looks at the files of one, where files can have several names.
+void measure_shared(const Places& places, CheckpointEntry& entry);
 
 // IO if a mirror that was used before has nothing of it any more: it was removed, or its disk is not mounted, and must
 // neither be made anew nor be taken for an empty one. The store remembers its mirrors, once note_mirror has run.

@@ -23,9 +23,8 @@ constexpr Words kWords = {
     "checkpoint:\n"
     "the same command goes on with it, and keeps the parts that are there (-o check=full reads them whole first); ckpt "
     "rm removes it.\n"
-    "A checkpoint that is there already is not copied again. Makes the store if there is none; one that is empty "
-    "becomes "
-    "another\n"
+    "A checkpoint that is there already is not copied again, and files that another one there has are not sent.\n"
+    "Makes the store if there is none; one that is empty becomes another\n"
     "place of the store, where @latest and labels find the copies. In a store with checkpoints of its own a copy is "
     "foreign: it is\n"
     "opened by its name alone. --all copies every checkpoint of the store, or of the run that --run names, oldest "
@@ -42,7 +41,7 @@ struct Copied {
   uint64_t bytes = 0;                        // that were copied, or read there
   double seconds = 0;
   ckpt::JobStats stats{};
-  uint64_t parts_kept = 0;
+  uint64_t parts_kept = 0, files_shared = 0;
   bool there = false;
   std::string foreign;  // why
   std::string error;
@@ -71,6 +70,7 @@ void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& arg
   copied->stats = work.stats;
   for (const ckpt::Finding& finding : report) {
     if (finding.kind == CKPT_FINDING_DIFFERENT) copied->foreign = text_of(finding.text);
+    if (finding.kind == CKPT_FINDING_REUSED) copied->files_shared = finding.count;
     if (finding.kind != CKPT_FINDING_KEPT) continue;
     copied->parts_kept = finding.count;
     copied->there = finding.status == CKPT_EXISTS;
@@ -89,8 +89,11 @@ void print_copied(const Copied& copied) {
       copied.seconds > 0.2 ? ", " + human_rate(static_cast<double>(copied.bytes) / copied.seconds) : "";
   const std::string kept =
       copied.parts_kept > 0 ? format(", {} of {} were there", copied.parts_kept, copied.info->part_count) : "";
-  print(format("copied {}: {}{}, {}{}\n", name, counted(copied.info->part_count, "part"), kept,
-               human_bytes(copied.bytes), rate));
+  const std::string shared = copied.files_shared > 0 ? format(" ({} not sent, since checkpoints there have them)",
+                                                              human_bytes(copied.stats.bytes_reused))
+                                                     : "";
+  print(format("copied {}: {}{}, {}{}{}\n", name, counted(copied.info->part_count, "part"), kept,
+               human_bytes(copied.bytes), rate, shared));
   print(requests_line(copied.stats));
 }
 
@@ -101,6 +104,8 @@ Json to_json(const Copied& copied) {
                                                 : "copied"},
                {"bytes_copied", copied.bytes},
                {"parts_kept", copied.parts_kept},
+               {"files_shared", copied.files_shared},
+               {"bytes_reused", copied.stats.bytes_reused},
                {"requests", requests_json(copied.stats)},
                {"foreign", !copied.foreign.empty()}};
   if (copied.info) json.add("checkpoint", cli::to_json(*copied.info));

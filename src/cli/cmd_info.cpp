@@ -64,12 +64,25 @@ std::string identity_text(const ckpt::CheckpointInfo& info) {
   line("written",
        format("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
   line("size", format("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
+  if (info.base_bytes != 0)
+    line("bases", format("{} of these in parts of earlier checkpoints, of which {} are used",
+                         human_bytes(info.base_bytes), human_bytes(info.used_bytes)));
+  if (info.shared_bytes != 0)
+    line("shared", format("{} with other checkpoints here: they stay when it is removed, which frees {}",
+                          human_bytes(info.shared_bytes), human_bytes(info.bytes - info.shared_bytes)));
   line("order", format("token {}, attempt {}, sequence {}", info.token, info.attempt, info.sequence));
   line("save id", info.save_id);
   line("session id", info.session_id);
   line("store id", info.store_id);
   line("revision", std::to_string(info.revision));
   return out;
+}
+
+// Nobody but the store knows; of what was removed meanwhile it shares nothing.
+uint64_t shared_bytes(const Opened& opened) try {
+  return opened.store.find(opened.info.id).shared_bytes;
+} catch (const ckpt::Error&) {
+  return 0;
 }
 
 using Tensors = std::vector<ckpt::TensorInfo>;
@@ -375,7 +388,8 @@ int run(const Args& args) {
     return kExitOk;
   }
   ckpt::Options options = make_options(args);
-  const Opened opened = open_checkpoint(args.checkpoint, args, options);
+  Opened opened = open_checkpoint(args.checkpoint, args, options);
+  opened.info.shared_bytes = shared_bytes(opened);
   const ckpt::Reader& reader = opened.reader;
   const Tensors tensors = read_tensors(reader, args.pattern, args.at);
   const std::vector<SparseTable> tables = read_tables(reader, args.pattern, args.at);

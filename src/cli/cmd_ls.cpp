@@ -21,7 +21,8 @@ constexpr Words kWords = {
     "see ckpt repair),\n"
     "unreadable (this user cannot read it, or the disk fails now) or newer revision (this ckpt is too old for it). "
     "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
-    "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store).\n"
+    "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store), and how much of SIZE a\n"
+    "checkpoint shares with others, which stays when it is removed.\n"
     "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
     "mirror;\nand the last line says if it lags.\n"
     "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",
@@ -70,6 +71,7 @@ std::string notes(const Entry& entry) {
   std::vector<std::string> notes;
   if (entry.latest) notes.push_back("latest");
   for (std::string& name : flag_names(entry.info.flags)) notes.push_back(std::move(name));
+  if (entry.info.shared_bytes != 0) notes.push_back("shares " + human_bytes(entry.info.shared_bytes));
   return joined(notes);
 }
 

@@ -16,7 +16,9 @@ constexpr Words kWords = {
     "Each part describes itself, so a lost or damaged MANIFEST can be rebuilt from them byte for byte. "
     "Never replaces a\n"
     "readable MANIFEST, never changes a part: "
-    "damaged tensor data cannot be repaired. Without --write it only says what it\n"
+    "damaged tensor data cannot be repaired. A part that is missing, or is another file, comes from\n"
+    "a checkpoint of the store that shares it (incremental saves), if there is one. Without --write it only says what "
+    "it\n"
     "would do. --force also accepts an attempt that was never committed, and marks the result as rebuilt.",
     "  ckpt repair /data/run7/step-100.7.1\n"
     "  ckpt repair /data/run7/step-100.7.1 --write && ckpt verify /data/run7/step-100.7.1\n",
@@ -81,7 +83,7 @@ void add_repair(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, "the checkpoint's directory, or STORE@ID").required();
-  command.add("--write", args->write, "write the MANIFEST");
+  command.add("--write", args->write, "write what is missing");
   command.add("--force", args->force, "also rebuild an attempt that was never committed");
   command.run(chosen, [args] {
     args->write = is_to_write(*args, args->write);

@@ -18,13 +18,23 @@ constexpr Words kWords = {"rm", "remove one checkpoint",
                           "  ckpt rm /data/run7@label:step-100\n",
                           "0 removed, 2 error"};
 
+// An attempt, or what is damaged, shares nothing that anybody could tell.
+uint64_t shared_bytes(const ckpt::Store& store, const std::string& id) try {
+  return store.find(id).shared_bytes;
+} catch (const ckpt::Error&) {
+  return 0;
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   Target target = locate(args.checkpoint, options);
   auto store = ckpt::Store::open(target.store, options);
   std::string id = resolve_id(store, target, options);
+  const uint64_t shared = shared_bytes(store, id);
   store.remove(id);
-  print("removed " + escaped(id) + "\n");
+  const std::string stays =
+      shared == 0 ? "" : ": " + human_bytes(shared) + " of it stay, which other checkpoints have, too";
+  print("removed " + escaped(id) + stays + "\n");
   return kExitOk;
 }
 

@@ -291,14 +291,20 @@ static void after_commit(Session& session, const Attempt& attempt, const format:
 // All bases are there, since each rank had them before it published its part; and nothing else is: a rank may have
 // found that it does not need what it borrowed, or have failed and come again.
 static Status check_bases(store::Store& store, const Attempt& attempt, const Merged& merged) {
-  CKPT_ASSIGN(const auto files, store.list(attempt.directory));
+  auto files = store.list(attempt.directory);
+  if (files.status().code() == CKPT_NOT_FOUND) files = std::vector<store::Entry>();  // a listing that lags behind
+  CKPT_TRY(files.status());
   std::set<std::string_view> missing(merged.bases.begin(), merged.bases.end());
-  for (const auto& file : files)
+  for (const auto& file : *files)
     if (format::parse_base_name(file.name) && missing.erase(file.name) == 0)
       (void)store.remove(attempt.directory + "/" + file.name, false);
-  if (missing.empty()) return Ok();
-  const std::string name(*missing.begin());
-  return checkpoint::at_file(Status(CKPT_INCOMPLETE, "the base is missing"), store, attempt.directory, name);
+  for (const std::string_view name : missing) {  // or a listing that lags behind does not show it yet
+    CKPT_ASSIGN(const bool there, store.exists(format::file_key(attempt.directory, std::string(name))));
+    if (there) continue;
+    return checkpoint::at_file(Status(CKPT_INCOMPLETE, "the base is missing"), store, attempt.directory,
+                               std::string(name));
+  }
+  return Ok();
 }
 
 static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt, const CommitSettings& settings,

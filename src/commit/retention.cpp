@@ -9,24 +9,30 @@
 #include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
+#include "format/part_record.h"
 #include "session/leftovers.h"
 
 namespace ckpt::commit {
 
+Status check_file_quick(const store::Store& store, std::string_view id, const fb::Part& record) {
+  const std::string name = format::file_name(record);
+  auto file = store.open(format::file_key(id, name));
+  if (!file.ok()) return checkpoint::at_file(std::move(file).status(), store, id, name);
+  if ((*file)->size() != record.size())
+    return checkpoint::at_file(
+        Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), record.size())), store, id, name);
+  CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_file(store, id, record));
+  if (part.trailer.root_digest != format::id_of(record.root_digest()) ||
+      part.header.save_id != format::id_of(record.save_id()))
+    return checkpoint::at_file(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, name);
+  return Ok();
+}
+
 Status check_quick(const store::Store& store, std::string_view id) {
   CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open_quietly(store, id));
   for (uint32_t i = 0; i < checkpoint->file_count(); i++) {
-    CKPT_ASSIGN(fb::Part record, checkpoint->part_record(i));
-    const std::string name = checkpoint->name_of(i);
-    auto file = store.open(format::file_key(id, name));
-    if (!file.ok()) return checkpoint::at_file(std::move(file).status(), store, id, name);
-    if ((*file)->size() != record.size())
-      return checkpoint::at_file(
-          Status(CKPT_INCOMPLETE, strformat("{} bytes, expected {}", (*file)->size(), record.size())), store, id, name);
-    CKPT_ASSIGN(checkpoint::PartFile part, checkpoint::open_file(store, id, record));
-    if (part.trailer.root_digest != format::id_of(record.root_digest()) ||
-        part.header.save_id != format::id_of(record.save_id()))
-      return checkpoint::at_file(Status(CKPT_CORRUPT, "not the part that the manifest names"), store, id, name);
+    CKPT_ASSIGN(const fb::Part record, checkpoint->part_record(i));
+    CKPT_TRY(check_file_quick(store, id, record));
   }
   return Ok();
 }
@@ -137,7 +143,7 @@ Status remove_by_id(store::Store& store, std::string_view id) {
 
 static void add_finding(Report* report, int32_t kind, const checkpoint::CheckpointEntry& entry, const std::string& text,
                         ckpt_status status = CKPT_OK) {
-  report->add(kind, status, entry.id, entry.id + ": " + text, entry.bytes);
+  report->add(kind, status, entry.id, entry.id + ": " + text, entry.bytes - std::min(entry.shared, entry.bytes));
 }
 
 // What becomes of those who read what no lock could keep for them.
@@ -149,13 +155,15 @@ static std::string unguarded(const store::Store& store) {
   return strformat("; this store has no locks, so its files stay for {} ms for whoever was reading it", grace_ms);
 }
 
-static void remove_one(store::Store& store, const checkpoint::CheckpointEntry& entry, bool dry_run, const char* why,
+static void remove_one(store::Store& store, checkpoint::CheckpointEntry entry, bool dry_run, const char* why,
                        Report* report, session::Session* session) {
   bool guarded = true;
+  checkpoint::measure_shared({store, nullptr}, entry);
   Status status = refuse_link(store, entry.id);
   if (status.ok() && !dry_run) status = remove_committed(store, entry, session, &guarded);
   std::string text = why;
   if (!guarded) text += unguarded(store);
+  if (entry.shared != 0) text += strformat("; {} bytes of it stay, which other checkpoints have, too", entry.shared);
   if (status.ok())
     add_finding(report, CKPT_FINDING_REMOVED, entry, text);
   else if (status.code() != CKPT_NOT_FOUND)

@@ -42,7 +42,8 @@ Status remove_by_id(store::Store& store, std::string_view id);
 // now.
 Status remove_attempt(store::Store& store, std::string_view id, std::string_view reason);
 
-// Checks that all parts exist with the size and index digest that the manifest names.
+// Checks that all parts and bases exist with the size and index digest that the manifest names; the same of one.
 Status check_quick(const store::Store& store, std::string_view id);
+Status check_file_quick(const store::Store& store, std::string_view id, const fb::Part& record);
 
 }  // namespace ckpt::commit

@@ -14,6 +14,7 @@
 #include "format/framing.h"
 #include "format/names.h"
 #include "maintain/checked_stream.h"
+#include "maintain/lenders.h"
 #include "maintain/verify_part.h"
 #include "store/heartbeat.h"
 
@@ -74,6 +75,8 @@ Status status_of(const Finding& finding) {
   return std::move(status).with("part", finding.part).with("offset", finding.offset);
 }
 
+constexpr uint8_t kBorrowed = 2;  // another checkpoint of the target has it
+
 class Copy {
  public:
   Copy(const checkpoint::Checkpoint& from, store::Store& to, const CopyOptions& options, Report* report, Job& job)
@@ -93,6 +96,7 @@ class Copy {
   void show_life();
   Status look_at_parts();
   Result<bool> part_is_there(uint32_t number) const;
+  Status borrow_files();
   Status copy_parts();
   Status copy_part(uint32_t number);
   Status check_part_there(uint32_t number, const PartVerifier& part);
@@ -119,7 +123,7 @@ class Copy {
   std::unique_ptr<store::Lock> lock_;            // of the record: somebody works on this copy (dead_copies.h)
   std::unique_ptr<store::Heartbeat> heartbeat_;  // on a store without locks
   std::shared_ptr<void> alive_;
-  std::vector<uint8_t> there_;       // parts and bases that an earlier copy left
+  std::vector<uint8_t> there_;       // parts and bases: 1: an earlier copy left it; kBorrowed
   std::atomic<uint64_t> memory_{0};  // of the streams that run
 };
 
@@ -134,6 +138,7 @@ Status Copy::run() {
     std::fill(there_.begin(), there_.end(), 1);
   else if (existed)
     CKPT_TRY(there(look_at_parts()));
+  if (!committed) CKPT_TRY(there(borrow_files()));
   if (!committed || options_.check == "full") CKPT_TRY(copy_parts());
   CKPT_TRY(job_.check());
   if (!committed) {
@@ -242,6 +247,24 @@ Result<bool> Copy::part_is_there(uint32_t number) const {
     return true;
   return refuse(CKPT_MISMATCH, strformat("is there, of the same save, but another: expected {} bytes, found {}",
                                          uint64_t{expected.size()}, part->size));
+}
+
+// ---- what other checkpoints of the target have ----
+
+// What the target has need not be sent. Only a checkpoint with bases can share files with others.
+Status Copy::borrow_files() {
+  if (from_.summary().base_count == 0) return Ok();
+  auto others = checkpoint::list_checkpoints(to_);
+  CKPT_TRY(others.status());
+  return for_each_parallel(plan_.parts, there_.size(), [&](size_t i) -> Status {
+    if (there_[i]) return Ok();
+    CKPT_ASSIGN(const fb::Part record, from_.part_record(static_cast<uint32_t>(i)));
+    CKPT_ASSIGN(const std::string lender, borrow_from_others(to_, *others, id_, record, false, job_));
+    if (lender.empty()) return Ok();
+    there_[i] = kBorrowed;
+    job_.counters.bytes_reused += record.size();
+    return Ok();
+  });
 }
 
 // ---- parts ----
@@ -397,6 +420,13 @@ void Copy::tell(bool committed) {
     report_->add(CKPT_FINDING_KEPT, CKPT_OK, id_,
                  strformat("{}: {} of {} parts were there from an earlier copy", id_, kept, there_.size()));
   if (kept != 0) report_->findings.back().count = kept;
+  const auto shared = static_cast<uint64_t>(std::count(there_.begin(), there_.end(), kBorrowed));
+  if (shared != 0) {
+    report_->add(CKPT_FINDING_REUSED, CKPT_OK, id_,
+                 strformat("{}: {} of {} files were not sent: other checkpoints of {} have them", id_, shared,
+                           there_.size(), to_.uri()));
+    report_->findings.back().count = shared;
+  }
   auto own = checkpoint::find_store_id(to_);
   if (!own.ok() || *own == from_.summary().store_id) return;
   report_->add(CKPT_FINDING_DIFFERENT, CKPT_OK, id_,

@@ -23,18 +23,23 @@ static Finding difference(int32_t kind, std::string name, std::string text) {
 }
 
 // Equal chunks at equal places need no reading: equal content has equal digests.
+static bool same_stored(const fb::Chunk& x, const fb::Chunk& y) {
+  return format::id_of(x.digest()) == format::id_of(y.digest()) && x.raw_size() == y.raw_size() &&
+         x.stored_size() == y.stored_size();
+}
+
+// Whether their chunks are of the same elements, encoded in the same way.
+static bool same_layout(const checkpoint::Piece& x, const checkpoint::Piece& y) {
+  const fb::Segment &s = *x.segment, &t = *y.segment;
+  return x.held() == y.held() && s.start() == t.start() && s.count() == t.count() && s.codec() == t.codec() &&
+         s.filter() == t.filter() && s.filter_width() == t.filter_width() &&
+         std::ranges::equal(x.chunks(), y.chunks(), {}, &fb::Chunk::raw_size, &fb::Chunk::raw_size);
+}
+
 static bool same_chunks(const std::vector<checkpoint::Piece>& a, const std::vector<checkpoint::Piece>& b) {
-  auto same_chunk = [](const fb::Chunk& x, const fb::Chunk& y) {
-    return format::id_of(x.digest()) == format::id_of(y.digest()) && x.raw_size() == y.raw_size() &&
-           x.stored_size() == y.stored_size();
-  };
-  auto same_piece = [&](const checkpoint::Piece& x, const checkpoint::Piece& y) {
-    const fb::Segment &s = *x.segment, &t = *y.segment;
-    return x.held() == y.held() && s.start() == t.start() && s.count() == t.count() && s.codec() == t.codec() &&
-           s.filter() == t.filter() && s.filter_width() == t.filter_width() &&
-           std::ranges::equal(x.chunks(), y.chunks(), same_chunk);
-  };
-  return std::ranges::equal(a, b, same_piece);
+  return std::ranges::equal(a, b, [](const checkpoint::Piece& x, const checkpoint::Piece& y) {
+    return same_layout(x, y) && std::ranges::equal(x.chunks(), y.chunks(), same_stored);
+  });
 }
 
 static Status read_range(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorRef& tensor, uint64_t first,
@@ -142,26 +147,55 @@ static void compare(uint16_t dtype, uint64_t width, uint64_t first, Bytes a, Byt
   }
 }
 
-static Result<Difference> compare_values(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
-                                         const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb, Job& job) {
-  Difference tally;
+using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;  // [first, end), in units of the flattened tensor
+
+// Where chunks differ: all of the tensor, unless both have the same pieces, each a range of it.
+static Ranges differing(const std::vector<checkpoint::Piece>& a, const std::vector<checkpoint::Piece>& b,
+                        const plan::Geometry& geometry) {
+  const Ranges all = {{0, geometry.volume}};
+  if (!std::ranges::equal(a, b, same_layout)) return all;
+  Ranges ranges;
+  for (size_t i = 0; i < a.size(); i++) {
+    const Region held = a[i].held();
+    if (held.kind == RegionKind::kBox || held.kind == RegionKind::kRows || geometry.packed) return all;
+    uint64_t at = (held.kind == RegionKind::kFlat ? held.flat_offset : 0) + a[i].segment->start();
+    const auto x = a[i].chunks(), y = b[i].chunks();
+    for (size_t k = 0; k < x.size(); k++) {
+      if (x[k].raw_size() % geometry.width != 0) return all;
+      const uint64_t end = at + x[k].raw_size() / geometry.width;
+      if (!same_stored(x[k], y[k])) {
+        if (!ranges.empty() && ranges.back().second == at)
+          ranges.back().second = end;
+        else
+          ranges.emplace_back(at, end);
+      }
+      at = end;
+    }
+  }
+  std::ranges::sort(ranges);
+  return ranges;
+}
+
+static Status compare_range(const checkpoint::Checkpoint& a, const checkpoint::TensorRef& ta,
+                            const checkpoint::Checkpoint& b, const checkpoint::TensorRef& tb,
+                            std::pair<uint64_t, uint64_t> range, Difference* tally, Job& job) {
   plan::Geometry geometry = *plan::geometry_of(ta.dtype(), ta.shape());
   uint64_t step = std::max<uint64_t>(kPieceBytes / geometry.width, 1);
   std::vector<std::byte> left, right;
-  for (uint64_t at = 0; at < geometry.volume; at += step) {
+  for (uint64_t at = range.first; at < range.second; at += step) {
     CKPT_TRY(job.check());
-    uint64_t count = std::min(step, geometry.volume - at);
+    uint64_t count = std::min(step, range.second - at);
     left.resize(count * geometry.width);
     right.resize(count * geometry.width);
     CKPT_TRY(read_range(a, ta, at, left));
     CKPT_TRY(read_range(b, tb, at, right));
     if (geometry.packed)
-      compare_packed(dtype_bits(ta.dtype()), *element_count(ta.shape()), at, left, right, &tally);
+      compare_packed(dtype_bits(ta.dtype()), *element_count(ta.shape()), at, left, right, tally);
     else
-      compare(geometry.dtype, geometry.width, at, left, right, &tally);
+      compare(geometry.dtype, geometry.width, at, left, right, tally);
     job.counters.bytes_done += left.size();
   }
-  return tally;
+  return Ok();
 }
 
 // ---- structure ----
@@ -288,7 +322,14 @@ Status diff_checkpoints(const Checkpoint& first, const Checkpoint& second, bool 
       job.counters.bytes_done += bytes_of(pairs[i]);
       return Ok();
     }
-    CKPT_ASSIGN(tallies[i], compare_values(a, pairs[i].a, b, pairs[i].b, job));
+    const uint64_t bytes = bytes_of(pairs[i]);
+    const plan::Geometry geometry = *plan::geometry_of(pairs[i].a.dtype(), pairs[i].a.shape());
+    uint64_t compared = 0;
+    for (const auto& range : differing(pieces_a, pieces_b, geometry)) {
+      CKPT_TRY(compare_range(a, pairs[i].a, b, pairs[i].b, range, &tallies[i], job));
+      compared += (range.second - range.first) * geometry.width;
+    }
+    job.counters.bytes_done += bytes - std::min(bytes, compared);
     return Ok();
   }));
   for (size_t i = 0; i < pairs.size(); i++) {

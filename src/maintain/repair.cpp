@@ -9,6 +9,7 @@
 #include "commit/merge.h"
 #include "commit/retention.h"
 #include "format/names.h"
+#include "maintain/lenders.h"
 
 namespace ckpt::maintain {
 
@@ -65,6 +66,10 @@ static Result<bool> known_committed(const store::Store& store, std::string_view 
          CKPT_NOT_FOUND;
 }
 
+static std::string damaged_name(const std::string& key) {
+  return key + ".damaged." + to_hex(random_id()).substr(0, 16);
+}
+
 // Keeps the damaged file beside the new one. It may have any size, so it goes there in pieces.
 static Status set_aside(store::Store& store, const std::string& slot) {
   constexpr uint64_t kMost = uint64_t{1} << 32, kPiece = 4 << 20;
@@ -74,7 +79,7 @@ static Status set_aside(store::Store& store, const std::string& slot) {
                                               file->size(), kMost))
         .with("path", store.path(slot));
   // Announced as small: no direct writes, which need memory of their own.
-  CKPT_ASSIGN(const auto to, store.create(slot + ".damaged." + to_hex(random_id()).substr(0, 16), 0));
+  CKPT_ASSIGN(const auto to, store.create(damaged_name(slot), 0));
   std::vector<std::byte> piece(std::min(file->size(), std::max<uint64_t>(kPiece, store.traits().least_block_bytes)));
   for (uint64_t at = 0; at < file->size(); at += piece.size()) {
     piece.resize(std::min<uint64_t>(piece.size(), file->size() - at));
@@ -83,6 +88,50 @@ static Status set_aside(store::Store& store, const std::string& slot) {
   }
   CKPT_TRY(to->publish(file->size()));
   return store.remove(slot, true);
+}
+
+// ---- files ----
+
+// The same of a part, which is large: where another checkpoint can lend a file, a file can have a second name.
+static Status rename_file(store::Store& store, const std::string& key) {
+  CKPT_TRY(store.borrow(key, damaged_name(key)).status());
+  return store.remove(key, true);
+}
+
+// What is missing, or another file, comes from a checkpoint that shares it. Whether any did. An error names a file that
+// nobody has: then only another copy of the checkpoint helps.
+static Result<bool> repair_files(store::Store& store, const checkpoint::Checkpoint& checkpoint, bool dry_run,
+                                 Report* report, const Job& job) {
+  const std::string& id = checkpoint.entry().id;
+  std::vector<checkpoint::CheckpointEntry> others;
+  bool any = false;
+  for (uint32_t i = 0; i < checkpoint.file_count(); i++) {
+    CKPT_TRY(job.check());
+    CKPT_ASSIGN(const fb::Part record, checkpoint.part_record(i));
+    const std::string key = format::file_key(id, checkpoint.name_of(i));
+    Status there = commit::check_file_quick(store, id, record);
+    if (there.ok()) continue;
+    if (there.code() == CKPT_IO || there.code() == CKPT_NOMEM || there.code() == CKPT_TIMEOUT) return there;
+    if (!any) {
+      CKPT_ASSIGN(others, checkpoint::list_checkpoints(store));
+    }
+    const bool missing = there.code() == CKPT_NOT_FOUND;
+    CKPT_ASSIGN(std::string lender, borrow_from_others(store, others, id, record, true, job));
+    if (!lender.empty() && !dry_run) {
+      if (!missing) CKPT_TRY(rename_file(store, key));
+      CKPT_ASSIGN(lender, borrow_from_others(store, others, id, record, false, job));
+    }
+    if (lender.empty())
+      return missing ? Status(CKPT_INCOMPLETE, "MANIFEST is sound, but a part is missing: " + there.message())
+                           .with("path", store.path(id))
+                     : there;
+    any = true;
+    report->add(CKPT_FINDING_REPAIRED, CKPT_OK, id,
+                strformat("{}: {} taken from {}, which has the same file", store.path(key),
+                          dry_run ? "would be" : "was", lender),
+                record.size());
+  }
+  return any;
 }
 
 Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run, bool force, Report* report,
@@ -94,11 +143,8 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
   if (present.ok())
     if (Status damaged = (*present)->check_manifest(); !damaged.ok()) present = std::move(damaged);
   if (present.ok()) {
-    Status whole = commit::check_quick(store, id);  // no repair brings back a part
-    if (whole.code() == CKPT_NOT_FOUND)
-      return Status(CKPT_INCOMPLETE, "MANIFEST is sound, but a part is missing: " + whole.message())
-          .with("path", store.path(id));
-    CKPT_TRY(std::move(whole));
+    CKPT_ASSIGN(const bool repaired, repair_files(store, **present, dry_run, report, job));
+    if (repaired) return Ok();
     return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
   }
   const bool had_manifest = present.status().code() != CKPT_NOT_FOUND;

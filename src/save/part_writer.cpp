@@ -440,7 +440,7 @@ void PartWriter::written(size_t index, Status status) {
 
 // Writes index and trailer. Then makes the part durable and gives it its name, which is the receipt.
 Status PartWriter::write_tail() {
-  reuse_.finish(chunks_);
+  CKPT_TRY(reuse_.finish(in_.session, in_.identity.attempt.directory, chunks_));
   CKPT_ASSIGN(auto index, encode_part_index(in_.identity, in_.content, layout_, chunks_, reuse_));
   const uint64_t index_size = index.bytes.size();
   auto trailer = format::encode_part_trailer(
@@ -458,6 +458,7 @@ Status PartWriter::write_tail() {
   CKPT_TRY(in_.identity.rank == 0 ? job_.check() : job_.call->answer_if_left(if_left));
   CKPT_TRY(file_->publish(schedule_.file_end() + tail_bytes));
   reuse_.tell(&job_.report);
+  job_.counters.bytes_reused = reuse_.bytes();
   return Ok();
 }
 

@@ -7,15 +7,16 @@
 #include <optional>
 #include <set>
 
+#include "base/parallel.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 #include "format/part_record.h"
 
 namespace ckpt::save {
 
-static constexpr size_t kMostBases = 16;          // of a part
-static constexpr uint64_t kMostParts = 64;        // whose indexes are read, beside the own one
-static constexpr uint64_t kMostDeadPercent = 50;  // of a base, by the checkpoint that is reused: else it is given up
+static constexpr size_t kMostBases = 16;    // of a part
+static constexpr uint64_t kMostParts = 64;  // whose indexes are read, beside the own one
+static constexpr unsigned kCopiesAtOnce = 4;
 
 // ---- places ----
 
@@ -176,12 +177,14 @@ Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
   if (base.ok() && !*base) return reuse;
   Status status = base.status();
   if (status.ok()) {
-    reuse.from_ = (*base)->entry().id;
+    reuse.base_ = base.take();
+    reuse.from_ = reuse.base_->entry().id;
     reuse.matches_.resize(input.layout.chunk_count);
-    status = Matcher(**base, input, &reuse.matches_).run();
+    status = Matcher(*reuse.base_, input, &reuse.matches_).run();
   }
   if (status.ok()) {
-    CKPT_TRY(reuse.borrow(input, **base, report));
+    CKPT_TRY(reuse.borrow(input, report));
+    if (reuse.files_.empty()) reuse.base_.reset();
     return reuse;
   }
   if (ends_call(status.code())) return status;
@@ -191,15 +194,39 @@ Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
 
 // ---- its files ----
 
-// The files of which most is of use, in the order of bases. Of an earlier base too little may be left.
+// What this checkpoint can use of a file: `bytes` of this rank, and of a base what other ranks have used until now.
+// What they use of parts that are not this rank's nobody can tell before they have saved; the next save can.
+static Result<uint64_t> usable_bytes(const checkpoint::Checkpoint& base, uint32_t file, uint64_t bytes,
+                                     const ReuseInput& input) {
+  CKPT_ASSIGN(const fb::Part record, base.part_record(file));
+  const uint32_t own = input.identity.rank, world = base.summary().world_size;
+  const bool same_world = world == input.identity.summary.world_size;
+  if (file < base.summary().part_count) return file == own && same_world ? bytes : record.size();
+  CKPT_ASSIGN(const uint64_t used, base.manifest().used(file));
+  if (!same_world) return used;
+  uint64_t others = used;
+  CKPT_ASSIGN(const checkpoint::IndexFile* index, base.part_index(own));
+  for (const fb::Base& one : index->root().bases)
+    if (format::same_file(one.part(), record)) others -= std::min<uint64_t>(others, one.used());
+  return std::min(used, others + bytes);
+}
+
+static Result<bool> is_dead(const checkpoint::Checkpoint& base, uint32_t file, uint64_t bytes,
+                            const ReuseInput& input) {
+  CKPT_ASSIGN(const fb::Part record, base.part_record(file));
+  CKPT_ASSIGN(const uint64_t usable, usable_bytes(base, file, bytes, input));
+  const auto held = static_cast<double>(record.index_offset() - kAlign);  // between header and index
+  return static_cast<double>(usable) < held * (1 - input.settings.most_dead);
+}
+
+// The files of which most is of use, in the order of bases.
 static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const checkpoint::Checkpoint& base,
-                                                                       std::map<uint32_t, uint64_t> useful) {
+                                                                       const std::map<uint32_t, uint64_t>& useful,
+                                                                       const ReuseInput& input) {
   std::vector<std::pair<uint64_t, uint32_t>> best;
   for (const auto& [file, bytes] : useful) {
-    CKPT_ASSIGN(const fb::Part record, base.part_record(file));
-    CKPT_ASSIGN(const uint64_t used, base.manifest().used(file));
-    if (file < base.summary().part_count || used >= record.size() / 100 * (100 - kMostDeadPercent))
-      best.emplace_back(bytes, file);
+    CKPT_ASSIGN(const bool dead, is_dead(base, file, bytes, input));
+    if (!dead) best.emplace_back(bytes, file);
   }
   std::ranges::sort(best, std::greater());
   if (best.size() > kMostBases) best.resize(kMostBases);
@@ -212,16 +239,37 @@ static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const che
   return chosen;
 }
 
-static Status borrow_file(const ReuseInput& input, const checkpoint::Checkpoint& base, const fb::Part& record,
-                          uint32_t file) {
-  store::Store& store = input.session.store();
-  const std::string name = format::file_name(record);
-  CKPT_ASSIGN(const auto borrowed, store.borrow(format::file_key(base.entry().id, base.name_of(file)),
-                                                format::file_key(input.identity.attempt.directory, name)));
+static std::string key_in(const checkpoint::Checkpoint& base, uint32_t file) {
+  return format::file_key(base.entry().id, base.name_of(file));
+}
+
+static Status borrow_once(store::Store& store, const checkpoint::Checkpoint& base, uint32_t file,
+                          const fb::Part& record, const std::string& directory) {
+  CKPT_ASSIGN(const auto borrowed,
+              store.borrow(key_in(base, file), format::file_key(directory, format::file_name(record))));
   Status status = checkpoint::check_file(borrowed->file(), record);
   if (status.ok()) status = borrowed->publish();
   if (!status.ok()) borrowed->drop();
   return status;
+}
+
+// Of a server: another rank may have put the same copy there, in the place of the one that is looked at.
+static Status borrow_file(store::Store& store, const checkpoint::Checkpoint& base, uint32_t file,
+                          const fb::Part& record, const std::string& directory) {
+  constexpr int kTries = 3;
+  Status status;
+  for (int i = 0; i < kTries; i++) {
+    status = borrow_once(store, base, file, record, directory);
+    if (status.code() != CKPT_GONE) break;
+  }
+  return status;
+}
+
+// Where a second name is a copy: whether there will be something to copy.
+static Status look_at_file(const store::Store& store, const checkpoint::Checkpoint& base, uint32_t file,
+                           const fb::Part& record) {
+  CKPT_ASSIGN(const auto opened, store.open(key_in(base, file)));
+  return checkpoint::check_file(*opened, record);
 }
 
 // Of one file that has too many names, or of all.
@@ -230,19 +278,23 @@ static bool has_no_names(const Status& status) {
   return status.code() == CKPT_UNSUPPORTED && !(error && *error == std::to_string(EMLINK));
 }
 
-Status Reuse::borrow(const ReuseInput& input, const checkpoint::Checkpoint& base, Report* report) {
+Status Reuse::borrow(const ReuseInput& input, Report* report) {
+  store::Store& store = input.session.store();
+  const bool later = store.traits().borrows_by_copy;
   std::map<uint32_t, uint64_t> useful;
   for (const Match& match : matches_)
     if (match.home != 0) useful[match.home - 1] += match.stored_size;
-  CKPT_ASSIGN(const auto chosen, choose_files(base, std::move(useful)));
+  CKPT_ASSIGN(const auto chosen, choose_files(*base_, useful, input));
   std::map<uint32_t, uint32_t> homes;  // by one more than the number of the file
   Status failed;
   for (const auto& [record, file] : chosen) {
-    Status status = borrow_file(input, base, record, file);
+    Status status = later ? look_at_file(store, *base_, file, record)
+                          : borrow_file(store, *base_, file, record, input.identity.attempt.directory);
     if (ends_call(status.code())) return status;
     if (input.settings.incremental == "strict" && has_no_names(status)) return status;
     if (status.ok()) {
       bases_.emplace_back(record, uint64_t{0});
+      if (later) files_.push_back(file);
       homes[file + 1] = static_cast<uint32_t>(bases_.size());
       continue;
     }
@@ -267,7 +319,8 @@ void Reuse::take(size_t number, fb::Chunk* chunk) {
   homes_[number] = static_cast<uint16_t>(match.home);
 }
 
-void Reuse::finish(std::span<const fb::Chunk> chunks) {
+// Returns the numbers in the base of the files that stay, if they are known.
+std::vector<uint32_t> Reuse::drop_unused(std::span<const fb::Chunk> chunks) {
   std::vector<uint64_t> used(bases_.size());
   for (size_t i = 0; i < homes_.size(); i++)
     if (homes_[i] != 0) {
@@ -276,14 +329,26 @@ void Reuse::finish(std::span<const fb::Chunk> chunks) {
     }
   std::vector<uint16_t> number(bases_.size() + 1);
   std::vector<fb::Base> kept;
+  std::vector<uint32_t> files;
   for (size_t i = 0; i < bases_.size(); i++) {
     if (used[i] == 0) continue;
     kept.emplace_back(bases_[i].part(), used[i]);
+    if (!files_.empty()) files.push_back(files_[i]);
     number[i + 1] = static_cast<uint16_t>(kept.size());
     bytes_ += used[i];
   }
   for (uint16_t& home : homes_) home = number[home];
   bases_ = std::move(kept);
+  return files;
+}
+
+Status Reuse::finish(session::Session& session, const std::string& directory, std::span<const fb::Chunk> chunks) {
+  files_ = drop_unused(chunks);
+  Status copied = for_each_parallel(kCopiesAtOnce, files_.size(), [&](size_t i) {
+    return borrow_file(session.store(), *base_, files_[i], bases_[i].part(), directory);
+  });
+  base_.reset();
+  return copied.ok() ? Ok() : std::move(copied).in("base " + from_).with("base", from_);
 }
 
 void Reuse::tell(Report* report) const {

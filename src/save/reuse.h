@@ -24,9 +24,9 @@ struct ReuseInput {
 class Reuse {
  public:
   // Finds a base, and what may be the same there: no more than the places of chunks, their digests and sizes are known
-  // of it. Gives the directory of the attempt, which must be open, the files that hold them. What is wrong with a base
-  // only makes the save write more; `report` says what. UNSUPPORTED with incremental=strict where a file can have one
-  // name only; what ends the call.
+  // of it. Gives the directory of the attempt, which must be open, the files that hold them; where that copies them,
+  // finish() does it. What is wrong with a base only makes the save write more; `report` says what. UNSUPPORTED with
+  // incremental=strict where a file can have one name only; what ends the call.
   static Result<Reuse> find(const ReuseInput& input, Report* report);
 
   // Whether the base has this chunk of the layout, as it will be stored. Any thread; of one chunk, one at a time.
@@ -38,15 +38,17 @@ class Reuse {
   void take(size_t number, fb::Chunk* chunk);
   bool taken(size_t number) const { return !homes_.empty() && homes_[number] != 0; }
 
-  // Once every chunk has been settled: drops the files of which nothing is used.
-  void finish(std::span<const fb::Chunk> chunks);
+  // Once every chunk has been settled: drops the files of which nothing is used, and copies the others where that is
+  // how they get a second name. Then the save cannot do without them: an error names the base.
+  Status finish(session::Session& session, const std::string& directory, std::span<const fb::Chunk> chunks);
   // Of chunks [first, first + count), as an index wants them; empty if nothing is taken from a base.
   std::span<const uint16_t> homes(size_t first, size_t count) const {
     return bases_.empty() ? std::span<const uint16_t>() : std::span(homes_).subspan(first, count);
   }
   std::span<const fb::Base> bases() const { return bases_; }
-  // What was taken, for the report of the save.
+  // What was taken, for the report of the save; its stored bytes.
   void tell(Report* report) const;
+  uint64_t bytes() const { return bytes_; }
 
  private:
   struct Match {
@@ -56,12 +58,16 @@ class Reuse {
     uint32_t home = 0;  // 0: none; k: base k - 1. While bases are chosen, one more than the number of a file.
   };
   friend class Matcher;
-  Status borrow(const ReuseInput& input, const checkpoint::Checkpoint& base, Report* report);
+  Status borrow(const ReuseInput& input, Report* report);
+  std::vector<uint32_t> drop_unused(std::span<const fb::Chunk> chunks);
 
   std::string from_;  // the id of the base
+  // Until its files are borrowed, which keeps them there.
+  std::shared_ptr<checkpoint::Checkpoint> base_;
   std::vector<Match> matches_;
   std::vector<uint16_t> homes_;
   std::vector<fb::Base> bases_;
+  std::vector<uint32_t> files_;      // their numbers in the base, if they are borrowed by finish()
   uint64_t bytes_ = 0, chunks_ = 0;  // taken
 };
 

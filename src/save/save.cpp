@@ -2,6 +2,7 @@
 #include "save/save.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <optional>
 
@@ -49,6 +50,16 @@ static Status check_agreed(const char* key, bool is_set, int64_t asked, uint64_t
       .with("found", std::to_string(asked));
 }
 
+// "0.5", "1"
+static Result<double> parse_share(std::string_view key, std::string_view text) {
+  double share = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share, std::chars_format::fixed);
+  if (error == std::errc() && end == text.data() + text.size() && share >= 0 && share <= 1) return share;
+  return Status(CKPT_INVALID, strformat("option {}: expected a number from 0 to 1, found {}", key, quoted(text)))
+      .with("expected", "0 to 1")
+      .with("found", std::string(text));
+}
+
 Status Save::configure(const SaveOptions& options, const SessionOptions& asked) {
   const session::SessionPlan& plan = session_->plan();
   if (step_ < -1) return Status(CKPT_INVALID, strformat("step: expected -1 or more, found {}", step_));
@@ -58,6 +69,7 @@ Status Save::configure(const SaveOptions& options, const SessionOptions& asked) 
   const unsigned threads = resolve_threads(options.threads);
   settings_.incremental = options.is_set.incremental ? options.incremental : session_->incremental();
   settings_.base = options.base;
+  CKPT_ASSIGN(settings_.most_dead, parse_share("most_dead", options.most_dead));
   settings_.commit = {.on_existing = options.on_existing,
                       .protect = options.protect,
                       .timeout_ms = options.timeout_ms,

@@ -24,6 +24,7 @@ struct SaveSettings {
   commit::CommitSettings commit{};
   std::string compression{};
   std::string incremental = "off", base{};
+  double most_dead = 0.5;  // of a file that is reused
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;

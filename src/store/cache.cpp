@@ -23,7 +23,7 @@ class CachedStore final : public ForwardingStore {
     return traits;
   }
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return IoQueue::make(depth, uring_); }
-  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t size, bool ask) const override;
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, const Content& content, bool ask) const override;
 
  private:
   std::unique_ptr<Reader> known(std::string_view key, uint64_t size, const std::string& name,
@@ -42,11 +42,13 @@ std::unique_ptr<Reader> CachedStore::known(std::string_view key, uint64_t size, 
                                       [source = inner_, key = std::string(key)] { return source->open_lazily(key); });
 }
 
-Result<std::unique_ptr<Reader>> CachedStore::open_cached(std::string_view key, uint64_t size, bool ask) const {
-  const std::string identity = inner_->identity() + "/" + std::string(key), name = cache_name(identity);
-  std::unique_ptr<Reader> source = ask ? nullptr : known(key, size, name, identity);
+// A part that several checkpoints share has one entry, under whichever key it was asked for.
+Result<std::unique_ptr<Reader>> CachedStore::open_cached(std::string_view key, const Content& content, bool ask) const {
+  const std::string identity = inner_->identity() + "/" + (content.id.empty() ? std::string(key) : content.id),
+                    name = cache_name(identity);
+  std::unique_ptr<Reader> source = ask ? nullptr : known(key, content.size, name, identity);
   if (!source) {
-    CKPT_ASSIGN(source, directory_->has(name) ? inner_->open_lazily(key) : inner_->open_cached(key, size, ask));
+    CKPT_ASSIGN(source, directory_->has(name) ? inner_->open_lazily(key) : inner_->open_cached(key, content, ask));
   }
   if (source->version().empty() || source->size() == 0) return source;
   auto entry = CacheEntry::open(*directory_, name, identity, *source);

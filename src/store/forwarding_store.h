@@ -27,8 +27,8 @@ class ForwardingStore : public Store {
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override { return inner_->make_queue(depth); }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return inner_->open(key); }
   Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return inner_->open_lazily(key); }
-  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t size, bool ask) const override {
-    return inner_->open_cached(key, size, ask);
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, const Content& content, bool ask) const override {
+    return inner_->open_cached(key, content, ask);
   }
   Result<bool> exists(std::string_view key) const override { return inner_->exists(key); }
   Result<bool> has_directory(std::string_view key) const override { return inner_->has_directory(key); }

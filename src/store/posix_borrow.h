@@ -1,4 +1,5 @@
-// A second name for a file, by a hard link. Keys must have been checked. No state.
+// A second name for a file, by a hard link, or by a clone that shares its blocks. Keys must have been checked. No
+// state.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/address.h"
@@ -145,6 +146,20 @@ Result<uint64_t> Store::bytes_in(std::string_view directory) const {
   uint64_t bytes = 0;
   for (const FileUse& file : files)
     if (file.links == 1 || file.inode == 0 || seen.insert(file.inode).second) bytes += file.size;
+  return bytes;
+}
+
+Result<uint64_t> Store::bytes_shared(std::string_view directory) const {
+  CKPT_ASSIGN(const auto files, usage(directory));
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> names;  // by inode: how many are here, and the size
+  uint64_t bytes = 0;
+  for (const FileUse& file : files) {
+    if (file.links == 1 || file.inode == 0) continue;
+    auto& [here, size] = names[file.inode];
+    size = file.size;
+    if (++here == 1) bytes += size;
+    if (here == file.links) bytes -= size;
+  }
   return bytes;
 }
 

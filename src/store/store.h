@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/call_options.h"
@@ -25,6 +26,15 @@ class IoQueue;
 struct FileUse {
   std::string name;  // the last element of the key
   uint64_t size = 0, links = 1, inode = 0;
+};
+
+// What a part holds, whatever its key is: parts of the same `id`, and no others, have the same bytes. "": nobody can
+// tell, and the key counts.
+struct Content {
+  Content(uint64_t its_size, std::string its_id = "")  // NOLINT: a size is the least that is known
+      : size(its_size), id(std::move(its_id)) {}
+  uint64_t size;
+  std::string id;
 };
 
 struct Entry {
@@ -70,6 +80,8 @@ struct Traits {
   bool common_locks = true;
   // It can tell what it holds. If not, a checkpoint is found by its id alone.
   bool lists = true;
+  // borrow() copies the file, which takes its time and room: whoever may not need it waits until he knows.
+  bool borrows_by_copy = false;
   // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.
   int64_t grace_ms = 0;
   // It has no locks, but knows how old a file is: so those who work show signs of life (heartbeat.h).
@@ -156,6 +168,8 @@ class Borrowed {
   virtual const Reader& file() const = 0;
   // Now it has its new name, which lasts once a file of the same directory has been published.
   virtual Status publish() { return Ok(); }
+  // The same where nothing else will be published there: it lasts at once.
+  virtual Status publish_durably() { return publish(); }
   // It is not what was wanted: the new name goes, unless it was there before.
   virtual void drop() = 0;
 };
@@ -213,9 +227,10 @@ class Store {
   virtual Result<std::unique_ptr<Reader>> open(std::string_view key) const = 0;
   // The same for whoever has its bytes already if it is the version that he knows: brings none of them.
   virtual Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const { return open(key); }
-  // The same for a part of `size` bytes of which each byte that is used is checked: it may come from a cache on this
-  // machine, and then the store is not asked for it, unless `ask` is set.
-  virtual Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t /*size*/, bool /*ask*/) const {
+  // The same for a part of which each byte that is used is checked: it may come from a cache on this machine, and then
+  // the store is not asked for it, unless `ask` is set.
+  virtual Result<std::unique_ptr<Reader>> open_cached(std::string_view key, const Content& /*content*/,
+                                                      bool /*ask*/) const {
     return open(key);
   }
 
@@ -240,10 +255,13 @@ class Store {
   virtual Result<std::vector<FileUse>> usage(std::string_view directory) const = 0;
   // Their sizes in all. A file that has two names there counts once.
   Result<uint64_t> bytes_in(std::string_view directory) const;
+  // Of these, those of files that have another name elsewhere: they stay when the directory is removed.
+  Result<uint64_t> bytes_shared(std::string_view directory) const;
 
   // Gives the file `from` the second name `to`, so that neither of the two directories needs the other one. Its bytes
   // must not change any more. It is fine if `to` is there: the caller looks at what it is. UNSUPPORTED: this file can
-  // have no other name, or not there; then detail "errno" is EMLINK if only this file has too many names. NOT_FOUND.
+  // have no other name, or not there; then detail "errno" is EMLINK if only this file has too many names. NOT_FOUND;
+  // GONE: it was removed or replaced meanwhile.
   virtual Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to);
 
   // Removes a file, durably if `sync` is set. NOT_FOUND.

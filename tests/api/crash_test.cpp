@@ -4,8 +4,7 @@
 // Not covered here: power loss. The kernel keeps what a process wrote when the process dies, synced or not. So a
 // library without a single fsync would pass the kill matrix. Two other tests watch the syncs: Durability below checks
 // their order in a trace, and in the errno matrix a sync that fails must never end in OK.
-// By default this takes a sample of the points; CKPT_CRASH_ALL=1 takes them all, CKPT_CRASH_ALL=renameat2:error=EEXIST
-// those that begin so.
+// By default a sample of the points; CKPT_CRASH_ALL=1: all, CKPT_CRASH_ALL=renameat2:error=EEXIST: those that begin so.
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,6 +41,7 @@ struct Operation {
   std::vector<std::string> stays;  // checkpoints that must exist afterwards, whatever happens
   bool rendezvous = false;
   std::string finish{};  // what another process does afterwards, before the next start
+  std::vector<std::string> files{"MANIFEST", "PART_000"};  // of step 2 afterwards
 };
 
 class Faults : public ::testing::Test {
@@ -65,8 +65,8 @@ class Faults : public ::testing::Test {
   }
 
   // A store with steps 1 and 2, and one that has a copy of step 1.
-  std::string prepare_copies() {
-    prepare(2, 1, " large=1");
+  std::string prepare_copies(const std::string& settings = "") {
+    prepare(2, 1, " large=1" + settings);
     const std::string source = scratch_ / "source";
     std::filesystem::rename(base_, source);
     const Reply copied = Program(base_).call("copy " + source + " s1");
@@ -163,7 +163,7 @@ void Faults::finish(const std::string& uri, const Operation& operation) {
   std::erase_if(names, [&](const std::string& name) {
     return name.find(".tmp.") != name.npos && std::filesystem::file_size(uri + "/s2.1.1/" + name) == 0;
   });
-  EXPECT_EQ(names, (std::vector<std::string>{"MANIFEST", "PART_000"}));
+  EXPECT_EQ(names, operation.files);
 }
 
 void Faults::check_next_start(const std::string& uri) {
@@ -390,6 +390,22 @@ TEST_F(KillMatrix, CopyLeavesTheEarlierCheckpointAndIsFinishedByTheNext) {
                   7);
 }
 
+// The same of two steps that share a tensor, which is not sent again.
+Operation borrowing_copy(const std::string& source) {
+  const std::string copy = "copy " + source + " s2";
+  const auto files = names_in(source + "/s2.1.1");  // one of them is shared
+  return {"", {copy + " threads=1"}, 1, 0, {1, 2}, {"s1.1.1"}, false, copy, files};
+}
+
+TEST_F(KillMatrix, CopyThatBorrowsLeavesTheEarlierCheckpointAndIsFinishedByTheNext) {
+  kill_everywhere(borrowing_copy(prepare_copies(" frozen=1 incremental=on")), 11);
+}
+
+TEST_F(KillMatrix, PruneOfWhatIsSharedLeavesTheNewest) {
+  prepare(4, 1, " frozen=1 incremental=on");
+  kill_everywhere({.start = "", .commands = {"prune keep_last=1"}, .latest = {4}, .stays = {"s4.1.1"}}, 13);
+}
+
 TEST_F(KillMatrix, RemoveLeavesTheOthers) {
   prepare(3);
   kill_everywhere({.start = "", .commands = {"remove s3.1.1"}, .latest = {2, 3}, .stays = {"s1.1.1", "s2.1.1"}}, 5);
@@ -490,7 +506,7 @@ TEST_F(ErrnoMatrix, SessionOpenDamagesNothing) {
 }
 
 TEST_F(ErrnoMatrix, PruneKeepsTheNewest) {
-  prepare(3);
+  prepare(3, 1, " frozen=1 incremental=on");
   fail_everywhere({.start = "", .commands = {"prune keep_last=1"}, .latest = {3}, .stays = {"s3.1.1"}},
                   {"openat2", "openat", "pread64", "fsync", "renameat2", "mkdirat", "flock", "newfstatat", "unlinkat",
                    "getdents64"});
@@ -505,6 +521,10 @@ TEST_F(ErrnoMatrix, CopyIsNeverAFalseOkAndIsFinishedByTheNext) {
                    .stays = {"s1.1.1"},
                    .finish = "copy " + source + " s2"},
                   kCalls);
+}
+
+TEST_F(ErrnoMatrix, CopyThatBorrowsIsNeverAFalseOkAndIsFinishedByTheNext) {
+  fail_everywhere(borrowing_copy(prepare_copies(" frozen=1 incremental=on")), kCalls);
 }
 
 TEST_F(ErrnoMatrix, LoadIsTheRightBytesOrAnError) {

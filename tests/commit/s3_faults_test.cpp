@@ -23,7 +23,8 @@ using store::Fault;
 struct Scenario {
   uint32_t world;
   uint64_t columns;
-  uint64_t stride;  // which requests, unless all
+  uint64_t stride;      // which requests, unless all
+  bool shares = false;  // the saves have a tensor that does not change, which the server copies
 };
 
 class S3Faults : public ::testing::TestWithParam<Scenario> {
@@ -49,9 +50,16 @@ std::vector<float> values_of(int64_t step, uint32_t rank, size_t count) {
 
 constexpr uint64_t kRows = 12;
 
-Status save_on(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, int64_t keep) {
+Status save_on(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, int64_t keep,
+               bool shares = false) {
   const uint32_t rank = session->rank(), world = session->world_size();
-  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, {.keep_last = keep}));
+  SaveOptions options{.incremental = shares ? "on" : "off", .keep_last = keep};
+  options.is_set.incremental = true;
+  CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
+  const std::vector<float> frozen = values_of(0, rank, 20000);
+  if (shares)
+    CKPT_TRY(save->add_tensor("frozen", f32_rows(world, frozen.size(), rank, 1), frozen.data(),
+                              frozen.size() * sizeof(float)));
   const std::vector<float> values = values_of(step, rank, kRows / world * columns);
   CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, kRows / world * rank, kRows / world), values.data(),
                             values.size() * sizeof(float)));
@@ -75,7 +83,7 @@ Result<int64_t> load_latest(std::shared_ptr<store::Store> store, uint32_t saved_
 
 // Two saves of all ranks, of which the second removes the first, and a load.
 Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>& handle, uint32_t world,
-                           uint64_t columns) {
+                           uint64_t columns, bool shares) {
   std::vector<std::shared_ptr<session::Session>> ranks;
   for (uint32_t rank = 0; rank < world; rank++) {
     auto session = session::Session::open(handle(), rank, world, rank ? ranks[0]->string().c_str() : nullptr, {});
@@ -86,7 +94,7 @@ Status save_prune_and_load(const std::function<std::shared_ptr<store::Store>()>&
     std::vector<Status> told(world);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < world; rank++)
-      threads.emplace_back([&, rank] { told[rank] = save_on(ranks[rank], step, columns, 1); });
+      threads.emplace_back([&, rank] { told[rank] = save_on(ranks[rank], step, columns, 1, shares); });
     for (std::thread& thread : threads) thread.join();
     for (Status& status : told) CKPT_TRY(std::move(status).in("save " + std::to_string(step)));
   }
@@ -134,16 +142,17 @@ std::vector<Scenario> if_served(const Scenario& scenario) {
   return store::s3_endpoint() ? std::vector{scenario} : std::vector<Scenario>();
 }
 INSTANTIATE_TEST_SUITE_P(Small, S3Faults, ::testing::ValuesIn(if_served({2, 5, 7})));
+INSTANTIATE_TEST_SUITE_P(Shared, S3Faults, ::testing::ValuesIn(if_served({2, 5, 7, true})));
 // Parts of 10 MB, which are sent as uploads.
 INSTANTIATE_TEST_SUITE_P(Uploads, S3Faults, ::testing::ValuesIn(if_served({1, 220000, 13})));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Faults);
 
 TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
-  const auto [world, columns, stride] = GetParam();
+  const auto [world, columns, stride, shares] = GetParam();
   auto handle = [this] { return through_proxy(); };
   uri_ = store::fresh_s3_uri();
   proxy_->arm(Fault::kNone, 0);
-  ASSERT_TRUE(save_prune_and_load(handle, world, columns).ok());
+  ASSERT_TRUE(save_prune_and_load(handle, world, columns, shares).ok());
   expect_only_the_second(direct(), world, columns);
   const uint64_t requests = proxy_->requests();
   const bool all = std::getenv("CKPT_S3_ALL") != nullptr;
@@ -154,7 +163,7 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
       const Fault fault = store::kFaults[kind];
       uri_ = store::fresh_s3_uri();
       proxy_->arm(fault, number);
-      const Status done = save_prune_and_load(handle, world, columns);
+      const Status done = save_prune_and_load(handle, world, columns, shares);
       const std::string struck = proxy_->struck();
       const std::string what = strformat("{} at request {}, {}", store::name_of(fault), number, struck);
       // Two uploads begin, or one of which nobody is told. What belongs to the first checkpoint goes with it.
@@ -193,8 +202,8 @@ Status repair_second(store::Store& store) {
 }
 
 TEST_P(S3Faults, AnyRequestOfARemovalOrARepairMayMeetAnyFault) {
-  const auto [world, columns, stride] = GetParam();
-  if (world == 1) return;
+  const auto [world, columns, stride, shares] = GetParam();
+  if (world == 1 || shares) return;
   const Work works[] = {
       {"removal", false, [](store::Store& store) { return remove_by_id(store, "s1.1.1"); }, CKPT_OK, {"s2.1.1"}},
       {"removal with a grace",
@@ -232,7 +241,7 @@ TEST_P(S3Faults, AnyRequestOfARemovalOrARepairMayMeetAnyFault) {
 
 // The network repeats the request that committed a checkpoint, after that was removed.
 TEST_P(S3Faults, ACommitThatArrivesAgainAfterTheRemovalBringsNothingBack) {
-  const auto [world, columns, stride] = GetParam();
+  const auto [world, columns, stride, shares] = GetParam();
   uri_ = store::fresh_s3_uri();
   proxy_->script([this](const std::string& line) {
     if (line.starts_with("PUT") && line.ends_with("/s1.1.1/MANIFEST")) {
@@ -241,7 +250,7 @@ TEST_P(S3Faults, ACommitThatArrivesAgainAfterTheRemovalBringsNothingBack) {
     }
     return "";
   });
-  ASSERT_TRUE(save_prune_and_load([this] { return through_proxy(); }, world, columns).ok());
+  ASSERT_TRUE(save_prune_and_load([this] { return through_proxy(); }, world, columns, shares).ok());
   const std::string told = proxy_->repeat();
   EXPECT_NE(told.find(" 412 "), std::string::npos) << told;
   expect_only_the_second(direct(), world, columns);
@@ -257,8 +266,8 @@ TEST_P(S3Faults, AStoreOfOneWriterIsNotForSeveralRanks) {
 
 // Of an index that is too large for one look at its end.
 TEST_P(S3Faults, ABitThatFlipsInALargeIndexIsAskedForAgain) {
-  const auto [world, columns, stride] = GetParam();
-  if (world == 1) return;
+  const auto [world, columns, stride, shares] = GetParam();
+  if (world == 1 || shares) return;
   uri_ = store::fresh_s3_uri();
   std::vector<std::shared_ptr<session::Session>> ranks;
   ranks.push_back(open_session(direct(), 0, 1));
@@ -295,7 +304,7 @@ TEST_P(S3Faults, ABitThatFlipsInALargeIndexIsAskedForAgain) {
 
 // One rank, whose process dies at a request of its own. How many saves it was told of before.
 int saves_before_death(store::FaultProxy& proxy, Fault fault, uint64_t number,
-                       const std::function<std::shared_ptr<store::Store>()>& handle, uint64_t columns) {
+                       const std::function<std::shared_ptr<store::Store>()>& handle, uint64_t columns, bool shares) {
   int told[2];
   EXPECT_EQ(::pipe(told), 0);
   int go[2];
@@ -306,7 +315,7 @@ int saves_before_death(store::FaultProxy& proxy, Fault fault, uint64_t number,
     (void)!::read(go[0], &one, 1);
     auto session = session::Session::open(handle(), 0, 1, nullptr, {});
     for (int64_t step : {1, 2})
-      if (session.ok() && save_on(*session, step, columns, 1).ok()) (void)!::write(told[1], "s", 1);
+      if (session.ok() && save_on(*session, step, columns, 1, shares).ok()) (void)!::write(told[1], "s", 1);
     if (session.ok()) (void)load_latest(handle(), 1, columns);
     ::_exit(0);
   }
@@ -348,17 +357,17 @@ void expect_the_next_session_to_go_on(const std::shared_ptr<store::Store>& store
 }
 
 TEST_P(S3Faults, AProcessMayDieAtAnyRequest) {
-  const auto [world, columns, stride] = GetParam();
+  const auto [world, columns, stride, shares] = GetParam();
   auto handle = [this] { return through_proxy(); };
   uri_ = store::fresh_s3_uri();
-  EXPECT_EQ(saves_before_death(*proxy_, Fault::kNone, 0, handle, columns), 2);
+  EXPECT_EQ(saves_before_death(*proxy_, Fault::kNone, 0, handle, columns, shares), 2);
   const uint64_t requests = proxy_->requests();
   const bool all = std::getenv("CKPT_S3_ALL") != nullptr;
   for (uint64_t number = 1; number <= requests; number += all ? 1 : stride)
     for (const Fault fault : {Fault::kKill, Fault::kKillAfter}) {
       if (!all && (fault == Fault::kKill) != (number / stride % 2 == 0)) continue;
       uri_ = store::fresh_s3_uri();
-      const int told = saves_before_death(*proxy_, fault, number, handle, columns);
+      const int told = saves_before_death(*proxy_, fault, number, handle, columns, shares);
       SCOPED_TRACE(
           strformat("{} at request {}, {}, told of {} saves", store::name_of(fault), number, proxy_->struck(), told));
       expect_the_next_session_to_go_on(direct(), told, columns);

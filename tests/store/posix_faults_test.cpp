@@ -2,6 +2,7 @@
 // kernels.
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -11,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "faults.h"
 #include "store_suite.h"
@@ -103,6 +105,7 @@ TEST_F(PosixFull, AReadOnlyFileSystemIsIoForEveryChangeAndReadable) {
 // ---- second names ----
 
 TEST_F(PosixFaults, AFileThatCanHaveNoSecondNameIsUnsupportedAndLeavesNothing) {
+  open_at("/dev/shm/ckpt-second-names." + std::to_string(getpid()));  // which makes no clones
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("x")).ok());
   for (const int error : {EXDEV, EPERM, EMLINK, EOPNOTSUPP, ENOSYS})
     in_child({{SYS_linkat, error}}, [&] {
@@ -114,6 +117,45 @@ TEST_F(PosixFaults, AFileThatCanHaveNoSecondNameIsUnsupportedAndLeavesNothing) {
     });
   in_child({{SYS_linkat, EIO}}, [&] { EXPECT_EQ(code(store_->borrow("d/a", "d/b").status()), "IO"); });
   in_child({{SYS_linkat, ENOENT}}, [&] { EXPECT_EQ(code(store_->borrow("d/a", "d/b").status()), "NOT_FOUND"); });
+  std::filesystem::remove_all(root_);
+}
+
+// Whether this file system makes files that share their blocks. Most make none: file_systems.sh has those that do.
+bool makes_clones(const std::string& directory) {
+  const std::string from = directory + "/from", to = directory + "/to";
+  std::ofstream(from) << std::string(4096, 'x');
+  const int source = open(from.c_str(), O_RDONLY), target = open(to.c_str(), O_WRONLY | O_CREAT, 0600);
+  const bool made = ioctl(target, FICLONE, source) == 0;
+  close(source);
+  close(target);
+  std::filesystem::remove(from);
+  std::filesystem::remove(to);
+  return made;
+}
+
+using Clones = PosixFaults;
+
+TEST_F(Clones, AFileThatMayNotBeLinkedIsClonedWhereThatCanBe) {
+  const bool can = makes_clones(root_);
+  const char* wanted = std::getenv("CKPT_TEST_CLONES");
+  EXPECT_TRUE(can || !wanted) << "this file system should";
+  ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("four")).ok());
+  for (const int error : {EXDEV, EPERM, EMLINK})
+    in_child({{SYS_linkat, error}}, [&] {
+      auto borrowed = store_->borrow("d/a", "d/b");
+      ASSERT_EQ(code(borrowed.status()), can ? "OK" : "UNSUPPORTED") << borrowed.status().message();
+      EXPECT_EQ(names(*store_, "d"), can ? "a b" : "a");
+      if (!can) return;
+      EXPECT_EQ(read_text(*store_, "d/b"), "four");
+      const auto files = *store_->usage("d");
+      EXPECT_TRUE(files[0].links == 1 && files[1].links == 1) << "a file of its own";
+      auto again = store_->borrow("d/a", "d/b");
+      ASSERT_TRUE(again.ok());
+      (*again)->drop();
+      EXPECT_EQ(read_text(*store_, "d/b"), "four") << "it was there before";
+      (*borrowed)->drop();
+      EXPECT_EQ(names(*store_, "d"), "a");
+    });
 }
 
 // ---- syncs ----

@@ -47,7 +47,9 @@ class ShellStore : public ForwardingStore {
   // A test's store is another one than what it stands before; and it hears of all that is opened.
   std::string identity() const override { return uri(); }
   Result<std::unique_ptr<Reader>> open_lazily(std::string_view key) const override { return open(key); }
-  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t, bool) const override { return open(key); }
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, const Content&, bool) const override {
+    return open(key);
+  }
   Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override {
     return Store::list_at_most(directory, most);
   }

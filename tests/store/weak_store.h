@@ -166,6 +166,22 @@ class WeakWriter final : public Writer {
   std::map<uint64_t, uint64_t> ahead_;  // ranges after a gap
 };
 
+class WeakName final : public Borrowed {
+ public:
+  WeakName(std::shared_ptr<Bucket> bucket, std::string key, std::unique_ptr<Reader> file, bool made)
+      : bucket_(std::move(bucket)), key_(std::move(key)), file_(std::move(file)), made_(made) {}
+  const Reader& file() const override { return *file_; }
+  void drop() override {
+    if (std::exchange(made_, false)) (void)bucket_->remove(key_);
+  }
+
+ private:
+  const std::shared_ptr<Bucket> bucket_;
+  const std::string key_;
+  const std::unique_ptr<Reader> file_;
+  bool made_;
+};
+
 class WeakStore final : public Store {
  public:
   explicit WeakStore(std::shared_ptr<Bucket> bucket) : bucket_(std::move(bucket)) {}
@@ -174,6 +190,7 @@ class WeakStore final : public Store {
     return {.list_delay_ms = bucket_->weakness().list_delay_ms,
             .visible_is_durable = true,
             .directories = false,
+            .borrows_by_copy = true,
             .grace_ms = bucket_->weakness().grace_ms,
             .tells_age = true};
   }
@@ -227,6 +244,19 @@ class WeakStore final : public Store {
       if (auto object = bucket_->get(std::string(directory) + "/" + entry.name))
         files.push_back({entry.name, object->size()});
     return files;
+  }
+  // As a server copies an object.
+  Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
+    CKPT_TRY(check_key(from));
+    CKPT_TRY(check_new_file(to));
+    const bool made = !bucket_->get(std::string(to));
+    const auto object = bucket_->get(std::string(from));
+    if (made && !object) return not_found(path(from));
+    Status put = made ? bucket_->put(std::string(to), object) : Ok();
+    while (put.code() == CKPT_IO) put = bucket_->put(std::string(to), object);
+    CKPT_TRY(std::move(put));
+    CKPT_ASSIGN(auto file, open(to));
+    return std::unique_ptr<Borrowed>(std::make_unique<WeakName>(bucket_, std::string(to), std::move(file), made));
   }
   Status remove(std::string_view key, bool) override {
     CKPT_TRY(check_key(key));

@@ -123,6 +123,7 @@ const CKPT_FINDING_REPAIRED = Int32(7)
 const CKPT_FINDING_PASSED_OVER = Int32(8)
 const CKPT_FINDING_ANEW = Int32(9)
 const CKPT_FINDING_NO_CACHE = Int32(10)
+const CKPT_FINDING_REUSED = Int32(11)
 const CKPT_CODEC_RAW = Int32(0)
 const CKPT_CODEC_LZ4 = Int32(1)
 const CKPT_FILTER_NONE = Int32(0)
@@ -283,6 +284,7 @@ const FINDING_KINDS = Pair{Symbol,Int32}[
     :PASSED_OVER => CKPT_FINDING_PASSED_OVER,
     :ANEW => CKPT_FINDING_ANEW,
     :NO_CACHE => CKPT_FINDING_NO_CACHE,
+    :REUSED => CKPT_FINDING_REUSED,
 ]
 const CODECS = Pair{Symbol,Int32}[
     :RAW => CKPT_CODEC_RAW,
@@ -374,6 +376,9 @@ struct ckpt_checkpoint_info
     session_id::NTuple{40, UInt8}
     writer::NTuple{64, UInt8}
     passed_over::UInt64
+    base_bytes::UInt64
+    used_bytes::UInt64
+    shared_bytes::UInt64
 end
 
 struct ckpt_tensor_desc
@@ -445,6 +450,7 @@ struct ckpt_job_stats
     retry_count::UInt64
     bytes_sent::UInt64
     bytes_received::UInt64
+    bytes_reused::UInt64
 end
 
 struct ckpt_file_tensor
@@ -1165,7 +1171,7 @@ const LAYOUTS = [
         (:used_by, 48, 8),
         (:help, 56, 8),
     ]),
-    (ckpt_checkpoint_info, 952, [
+    (ckpt_checkpoint_info, 976, [
         (:struct_size, 0, 4),
         (:state, 4, 4),
         (:flags, 8, 4),
@@ -1188,6 +1194,9 @@ const LAYOUTS = [
         (:session_id, 840, 40),
         (:writer, 880, 64),
         (:passed_over, 944, 8),
+        (:base_bytes, 952, 8),
+        (:used_bytes, 960, 8),
+        (:shared_bytes, 968, 8),
     ]),
     (ckpt_tensor_desc, 576, [
         (:struct_size, 0, 4),
@@ -1227,7 +1236,7 @@ const LAYOUTS = [
         (:name, 24, 8),
         (:media_type, 32, 8),
     ]),
-    (ckpt_job_stats, 192, [
+    (ckpt_job_stats, 200, [
         (:struct_size, 0, 4),
         (:state, 4, 4),
         (:bytes_total, 8, 8),
@@ -1255,6 +1264,7 @@ const LAYOUTS = [
         (:retry_count, 168, 8),
         (:bytes_sent, 176, 8),
         (:bytes_received, 184, 8),
+        (:bytes_reused, 192, 8),
     ]),
     (ckpt_file_tensor, 320, [
         (:struct_size, 0, 4),

@@ -5,14 +5,15 @@ struct CheckpointInfo
     id::String; label::String; run::String; save_id::String; store_id::String; session_id::String;
     writer::String; state::Union{Symbol,Int}; flags::Vector{Symbol}; revision::Int; step::Union{Int64,Nothing};
     token::UInt64; attempt::UInt64; sequence::UInt64; bytes::UInt64; tensor_count::Int; object_count::Int;
-    created_unix_ms::UInt64; world_size::Int; part_count::Int; passed_over::Int;
+    created_unix_ms::UInt64; world_size::Int; part_count::Int; passed_over::Int; base_bytes::UInt64;
+    used_bytes::UInt64; shared_bytes::UInt64;
 end
 CheckpointInfo(raw::ckpt_checkpoint_info) = CheckpointInfo(
     text(raw.id), text(raw.label), text(raw.run), text(raw.save_id), text(raw.store_id), text(raw.session_id),
     text(raw.writer), name_of(CHECKPOINT_STATES, raw.state), names_of(CHECKPOINT_FLAGS, raw.flags),
     Int(raw.revision), raw.step < 0 ? nothing : raw.step, raw.token, raw.attempt, raw.sequence, raw.bytes,
     Int(raw.tensor_count), Int(raw.object_count), raw.created_unix_ms, Int(raw.world_size), Int(raw.part_count),
-    Int(raw.passed_over),
+    Int(raw.passed_over), raw.base_bytes, raw.used_bytes, raw.shared_bytes,
 )
 
 struct RunInfo
@@ -71,6 +72,7 @@ struct JobStats
     stage_us::UInt64; write_us::UInt64; commit_us::UInt64; total_us::UInt64; direct_io::Bool; threads::Int;
     arena_us::UInt64; io_engine::Union{Symbol,Int}; recycled::Bool; get_count::Int; put_count::Int;
     list_count::Int; delete_count::Int; retry_count::Int; bytes_sent::UInt64; bytes_received::UInt64;
+    bytes_reused::UInt64;
 end
 JobStats(raw::ckpt_job_stats) = JobStats(
     name_of(JOB_STATES, raw.state), raw.bytes_total, raw.bytes_done, raw.bytes_read, raw.bytes_written,
@@ -78,6 +80,7 @@ JobStats(raw::ckpt_job_stats) = JobStats(
     raw.stage_us, raw.write_us, raw.commit_us, raw.total_us, raw.direct_io != 0, Int(raw.threads), raw.arena_us,
     name_of(IO_ENGINES, raw.io_engine), raw.recycled != 0, Int(raw.get_count), Int(raw.put_count),
     Int(raw.list_count), Int(raw.delete_count), Int(raw.retry_count), raw.bytes_sent, raw.bytes_received,
+    raw.bytes_reused,
 )
 
 struct OptionInfo

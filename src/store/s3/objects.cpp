@@ -139,18 +139,25 @@ Status replace_object(Client& client, std::string_view key, std::string_view eta
   return same ? error : gone;
 }
 
-// The server copies it, and may answer before it has.
-Status copy_object(Client& client, std::string_view key, std::string_view etag, std::string_view to) {
+std::vector<Header> copy_headers(const Client& client, std::string_view key, std::string_view etag) {
   const Config& config = client.config();
-  Request request("PUT", to);
-  request.ends_late = true;
-  request.headers = {{"x-amz-copy-source", "/" + percent_encode(config.bucket + "/" + config.key(key), true)},
-                     {"x-amz-copy-source-if-match", std::string(etag)}};
-  const Answer answer = client.ask(request);
-  if (answer.good()) return Ok();
+  return {{"x-amz-copy-source", "/" + percent_encode(config.bucket + "/" + config.key(key), true)},
+          {"x-amz-copy-source-if-match", std::string(etag)}};
+}
+
+Status copy_error(const Client& client, std::string_view key, const Answer& answer, const Request& request) {
   if (answer.is(412) || answer.is_absent())
     return Status(CKPT_GONE, client.path(key) + " was replaced or removed").with("path", client.path(key));
   return client.error(answer, request);
+}
+
+// The server copies it, and may answer before it has.
+Status copy_object(Client& client, std::string_view key, std::string_view etag, std::string_view to) {
+  Request request("PUT", to);
+  request.ends_late = true;
+  request.headers = copy_headers(client, key, etag);
+  const Answer answer = client.ask(request);
+  return answer.good() ? Ok() : copy_error(client, key, answer, request);
 }
 
 // ---- removing ----

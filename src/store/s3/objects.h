@@ -40,6 +40,10 @@ Status put_object_over(Client& client, std::string_view key, Bytes data);
 Status replace_object(Client& client, std::string_view key, std::string_view etag, std::string_view put_by, Bytes data);
 // Makes another object of the one that has this ETag, with the same number. GONE if another one is there, or none.
 Status copy_object(Client& client, std::string_view key, std::string_view etag, std::string_view to);
+// What a request says that takes its bytes from the object that has this ETag, and its error: GONE as above. (An upload
+// that was given up while it copied looks like that, too.)
+std::vector<Header> copy_headers(const Client& client, std::string_view key, std::string_view etag);
+Status copy_error(const Client& client, std::string_view key, const Answer& answer, const Request& request);
 // Removes an object, if there is one.
 Status delete_object(Client& client, std::string_view key);
 // The same for many, several at a time. The first error.

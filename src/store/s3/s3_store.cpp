@@ -10,6 +10,7 @@
 #include "store/io_queue.h"
 #include "store/keys.h"
 #include "store/s3/probe.h"
+#include "store/s3/s3_borrow.h"
 #include "store/s3/s3_reader.h"
 #include "store/s3/s3_writer.h"
 
@@ -51,6 +52,7 @@ class S3Store final : public Store {
             .remote = true,
             .directories = false,
             .exclusive = client_->config().conditional,
+            .borrows_by_copy = true,
             .grace_ms = client_->config().grace_ms,
             .tells_age = true};
   }
@@ -69,6 +71,11 @@ class S3Store final : public Store {
   }
   Result<std::vector<Entry>> list_at_most(std::string_view directory, size_t most) const override;
   Result<std::vector<FileUse>> usage(std::string_view directory) const override;
+  Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
+    CKPT_TRY(check_key(from));
+    CKPT_TRY(check_new_file(to));
+    return borrow_object(client_, from, to);
+  }
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
   Status put_over(std::string_view key, Bytes data) override;
@@ -342,13 +349,17 @@ Status S3Store::work_off_notes(bool all) {
 // nobody retires a checkpoint that is committed. No upload of a part takes a week.
 static constexpr int64_t kLostAfter = 7 * 24 * 3600;
 
-// Others may have uploads in this bucket, so only those of parts are ended.
+// Others may have uploads in this bucket, so only those of parts are ended, and of copies of parts.
+static bool is_of_part(std::string_view key) {
+  const std::string_view name = last_of(key);
+  return name.starts_with("PART_") || name.starts_with("BASE_");
+}
+
 void S3Store::end_lost_uploads() {
   const auto uploads = list_uploads(*client_, "");
   if (!uploads.ok()) return;
   for (const Upload& upload : *uploads)
-    if (upload.age >= kLostAfter && last_of(upload.key).starts_with("PART_"))
-      (void)abort_upload(*client_, upload.key, upload.id);
+    if (upload.age >= kLostAfter && is_of_part(upload.key)) (void)abort_upload(*client_, upload.key, upload.id);
 }
 
 Status S3Store::prepare() {

@@ -14,22 +14,7 @@ static constexpr size_t kMostParts = 10000;
 static constexpr std::chrono::minutes kTurn{5};  // only a mistake of the caller's takes so long
 
 S3Writer::S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size, uint64_t least_part)
-    : client_(std::move(client)),
-      key_(key),
-      expected_(expected_size),
-      least_(least_part),
-      put_by_(to_hex(random_id())) {}
-
-S3Writer::~S3Writer() { give_up(); }
-
-// Without memory the upload stays; whoever retires its attempt ends it.
-void S3Writer::give_up() {
-  try {
-    if (!upload_.empty()) (void)abort_upload(*client_, key_, upload_);
-  } catch (const std::bad_alloc&) {
-  }
-  upload_.clear();
-}
+    : client_(std::move(client)), key_(key), expected_(expected_size), least_(least_part), upload_(client_, key) {}
 
 // ---- parts ----
 
@@ -68,33 +53,11 @@ Status S3Writer::cut(Bytes data, std::vector<Part>* parts) {
   return Ok();
 }
 
-Status S3Writer::begin_upload() {
-  Request request("POST", key_, {{"uploads", ""}});
-  request.headers = {{std::string(kPutHeader), put_by_}};
-  request.has_checksums = true;
-  const Answer answer = client_->ask(request);
-  if (!answer.good()) return client_->error(answer, request);
-  with_checksums_ = client_->knows_checksums();
-  auto root = parse_xml(answer.http.text);
-  if (root.ok()) upload_ = root->text_of("UploadId");
-  if (!upload_.empty()) return Ok();
-  return Status(CKPT_IO, strformat("{}: the server at {} began an upload without an id", client_->path(key_),
-                                   client_->config().endpoint()));
-}
-
 Status S3Writer::send(const Part& part) {
   const Bytes pieces[] = {part.carried, part.rest};
-  Request request("PUT", key_, {{"partNumber", std::to_string(part.number + 1)}, {"uploadId", upload_}});
-  request.body = pieces;
-  request.of_upload = true;
-  // All of its parts have one, or none.
-  if (with_checksums_) request.checksum = crc32c_header(pieces);
-  const Answer answer = client_->ask(request);
-  if (!answer.good()) return client_->error(answer, request);
-  const std::string* etag = answer.http.header("etag");
-  if (!etag || etag->empty()) return Status(CKPT_IO, client_->path(key_) + ": a part of an upload got no ETag");
+  CKPT_ASSIGN(Multipart::Part sent, upload_.send(part.number, pieces));
   std::lock_guard lock(mutex_);
-  sent_[part.number] = {*etag, request.checksum};
+  sent_[part.number] = std::move(sent);
   return Ok();
 }
 
@@ -104,7 +67,7 @@ static Status no_memory_for(const std::string& path) { return Status(CKPT_NOMEM,
 Status S3Writer::take(Bytes data, std::vector<Part>* parts) {
   try {
     CKPT_TRY(cut(data, parts));
-    return !parts->empty() && upload_.empty() ? begin_upload() : Ok();
+    return !parts->empty() && !upload_.begun() ? upload_.begin(true) : Ok();
   } catch (const std::bad_alloc&) {
     return no_memory_for(client_->path(key_));
   }
@@ -165,14 +128,13 @@ Status S3Writer::publish(uint64_t size) {
   if (size != taken_)
     return Status(CKPT_INVALID,
                   strformat("{}: published with {} bytes where {} were written", client_->path(key_), size, taken_));
-  if (upload_.empty()) {
+  if (!upload_.begun()) {
     const Bytes all = carried_;
     return put_object(*client_, key_, {&all, 1});
   }
   Status done = carried_.empty() ? Ok() : send_last();
-  if (done.ok()) done = complete();
-  if (done.ok()) upload_.clear();
-  give_up();
+  if (done.ok()) return upload_.complete(sent_);
+  upload_.give_up();
   return done;
 }
 
@@ -180,47 +142,6 @@ Status S3Writer::send_last() {
   const size_t number = sent_.size();
   sent_.emplace_back();
   return send({number, std::move(carried_), {}});
-}
-
-Status S3Writer::complete() {
-  if (!client_->config().conditional) {
-    CKPT_ASSIGN(const auto there, look_at_object(*client_, key_));
-    if (there) return exists(client_->path(key_));
-  }
-  std::string text = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
-  for (size_t i = 0; i < sent_.size(); i++) {
-    text += strformat("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag>", i + 1, xml_escape(sent_[i].etag));
-    if (!sent_[i].checksum.empty()) text += strformat("<ChecksumCRC32C>{}</ChecksumCRC32C>", sent_[i].checksum);
-    text += "</Part>";
-  }
-  text += "</CompleteMultipartUpload>";
-  const Bytes body = as_bytes(text);
-  Request request("POST", key_, {{"uploadId", upload_}});
-  request.headers = {{"content-type", "application/xml"}};
-  if (client_->config().conditional) request.headers.push_back({"if-none-match", "*"});
-  request.body = std::span(&body, 1);
-  request.ends_late = true;
-  const Answer answer = client_->ask(request);
-  return outcome_of(answer, request);
-}
-
-// Only an answer that says so is a success. In any other case the object that is there tells.
-Status S3Writer::outcome_of(const Answer& answer, const Request& request) {
-  if (answer.good()) {
-    auto root = parse_xml(answer.http.text);
-    if (root.ok() && root->name == "CompleteMultipartUploadResult") return Ok();
-  }
-  if (answer.is(412)) return settle_put(*client_, key_, put_by_, exists(client_->path(key_)));
-  Status error = client_->error(answer, request);
-  if (answer.is_absent())
-    error = Status(CKPT_NOT_FOUND, client_->path(key_) + ": the upload was given up by another session, or is done")
-                .with("path", client_->path(key_));
-  Status settled = settle_put(*client_, key_, put_by_, std::move(error));
-  if (settled.ok() || settled.code() == CKPT_EXISTS) return settled;
-  // An upload that was given up is not completed later; before that, it may have been.
-  if (!abort_upload(*client_, key_, upload_).ok()) return settled;
-  upload_.clear();
-  return settle_put(*client_, key_, put_by_, std::move(settled));
 }
 
 }  // namespace ckpt::store::s3

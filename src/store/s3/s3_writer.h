@@ -7,7 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "store/s3/objects.h"
+#include "store/s3/multipart.h"
 
 namespace ckpt::store::s3 {
 
@@ -19,7 +19,6 @@ class S3Writer final : public Writer {
   // Parts are as large as it takes to hold `expected_size` bytes in 10,000 of them.
   S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size,
            uint64_t least_part = kLeastPart);
-  ~S3Writer() override;
 
   bool direct() const override { return false; }
   // Waits until all that comes before has been taken.
@@ -34,37 +33,28 @@ class S3Writer final : public Writer {
     std::vector<std::byte> carried;
     Bytes rest;
   };
-  struct Sent {
-    std::string etag, checksum;
-  };
   using Lock = std::unique_lock<std::mutex>;
 
   uint64_t part_bytes() const;
   Status take_turn(Lock& lock, uint64_t offset);
   Status cut(Bytes data, std::vector<Part>* parts);
-  Status begin_upload();
   Status take(Bytes data, std::vector<Part>* parts);
   Status send(const Part& part);
   Status send_all_of(const std::vector<Part>& parts);
-  Status complete();
   Status send_last();
-  Status outcome_of(const Answer& answer, const Request& request);
-  void give_up();
 
   const std::shared_ptr<Client> client_;
   const std::string key_;
   const uint64_t expected_, least_;
-  const std::string put_by_;
+  Multipart upload_;  // not begun before the first part
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t taken_ = 0;              // bytes
-  std::vector<std::byte> carried_;  // the last of them, which are in no part yet
-  size_t sending_ = 0;              // calls
-  uint64_t copied_ = 0;             // bytes, of the parts that they send
-  std::string upload_;              // its id; "" before the first part, and after the end
-  bool with_checksums_ = false;     // the upload was begun so
-  std::vector<Sent> sent_;          // by number
+  uint64_t taken_ = 0;                 // bytes
+  std::vector<std::byte> carried_;     // the last of them, which are in no part yet
+  size_t sending_ = 0;                 // calls
+  uint64_t copied_ = 0;                // bytes, of the parts that they send
+  std::vector<Multipart::Part> sent_;  // by number
   Status error_;
   bool published_ = false;
 };

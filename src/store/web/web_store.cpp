@@ -33,7 +33,8 @@ class WebStore final : public Store {
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override { return open_reader(key, false); }
   // A 404 is a web server's word for an absent file, and that of what stands before it while it is away. Of a part the
   // manifest says that it is there.
-  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, uint64_t /*size*/, bool /*ask*/) const override {
+  Result<std::unique_ptr<Reader>> open_cached(std::string_view key, const Content& /*content*/,
+                                              bool /*ask*/) const override {
     return open_reader(key, true);
   }
   Result<bool> exists(std::string_view key) const override {
