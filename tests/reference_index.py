@@ -8,8 +8,8 @@ from collections import Counter, namedtuple
 from math import prod
 
 from reference_elements import bytes_of, check_zero, count_of, digest_of
-from reference_grammar import (NO_ID, PAGE, ROOT, Columns, CorruptError, RevisionError, UnsupportedError, require, show,
-                               weight)
+from reference_grammar import (LAYOUTS, NO_ID, PAGE, ROOT, Columns, CorruptError, RevisionError, UnsupportedError,
+                               require, show, weight)
 
 BLOCK = 4096  # size of a part's header; sizes of parts are multiples of it
 MAX_NDIM = 16
@@ -18,10 +18,13 @@ MAX_TENSOR = (1 << 63) - 1
 MAX_INLINE = 4096
 FULL_PAGE = 65536
 PARTS_PER_PAGE = 512
-COUNTS = ("part_count", "tensor_count", "object_count", "part_bytes")
+COUNTS = ("part_count", "tensor_count", "object_count", "part_bytes", "base_count", "base_bytes", "used_bytes")
+HAS_BASES = 1  # the known bit of required_features
+MAX_BASES = 65535
 RESERVED = ("parity",)
 
-# Records, free of where they lie. Of a layout: runs are (first part, count, stride).
+# Records, free of where they lie. Of a layout: runs are (first part, count, stride). `home`: 0 is the part itself.
+Chunk = namedtuple("Chunk", (*LAYOUTS["Chunk"].row._fields, "home"))
 Tensor = namedtuple("Tensor", "name dtype shape regions holding")
 Region = namedtuple("Region", "kind numbers segments")
 Segment = namedtuple("Segment", "start count codec filter width chunks")
@@ -46,6 +49,9 @@ class Page:
         require(not reserved, f"{where}: {reserved} are reserved", UnsupportedError)
         own = rank is not None or not (rows.regions or rows.segments or rows.chunks)
         require(own, f"{where}: regions, segments and chunks belong to parts")
+        legal = len(rows.homes) in (0, len(rows.chunks))
+        require(legal, f"{where}: {len(rows.homes)} homes of {len(rows.chunks)} chunks")
+        rows.chunks = [Chunk(*row, home) for row, home in zip(rows.chunks, rows.homes or [0] * len(rows.chunks))]
         wanted = len(rows.tensors) if rank is None else 0
         require(len(rows.holdings) == wanted, f"{where}: {len(rows.holdings)} holdings, expected {wanted}")
         self.tensors = [self.tensor(row, rows.holdings[i:i + 1]) for i, row in enumerate(rows.tensors)]
@@ -158,7 +164,8 @@ class Page:
         require(size == total, f"{where}: chunks of {size} bytes in all, expected {total}")
         for chunk in chunks:
             check_chunk(chunk, raw, where)
-        require(all(a.offset < b.offset for a, b in zip(chunks, chunks[1:])), f"{where}: offsets do not ascend")
+        own = [chunk.offset for chunk in chunks if chunk.home == 0]
+        require(all(a < b for a, b in zip(own, own[1:])), f"{where}: offsets do not ascend")
         return chunks
 
     def object(self, row):
@@ -211,6 +218,29 @@ def check_spans(chunks, end, where):
     require(at <= end, f"{where}: chunks end at {at}, limit {end}")
 
 
+def identity_of(part):
+    """The order of bases."""
+    return int.from_bytes(part.save_id[:8], "little"), int.from_bytes(part.save_id[8:], "little"), part.rank
+
+
+def check_part(part, where):
+    require(part.size % BLOCK == 0, f"{where}: size {part.size}")
+    require(part.index_offset % 64 == 0 and BLOCK <= part.index_offset
+            and part.index_offset + part.index_size <= part.size - 72,
+            f"{where}: index at {part.index_offset}+{part.index_size}, size {part.size}")
+
+
+def check_bases(bases, save_id, where):
+    """Records of kind 1: in their order, of other checkpoints."""
+    for number, base in enumerate(bases, 1):
+        name = f"{where}: base {number}"
+        require(base.kind == 1 and base.copy_offset == 0, f"{name}: kind {base.kind}, a copy at {base.copy_offset}")
+        require(base.save_id != save_id, f"{name}: of the checkpoint itself")
+        check_part(base, name)
+    order = [identity_of(base) for base in bases]
+    require(all(a < b for a, b in zip(order, order[1:])), f"{where}: bases out of order")
+
+
 # ---- an index, FORMAT §4 ----
 
 class Index:
@@ -223,7 +253,10 @@ class Index:
         require(digest_of(data[begin:]) == root_digest, f"{where}: digest of the root does not match", CorruptError)
         self.root = root = Columns(data[begin:], b"CKPR", ROOT, f"{where}.root")
         self.summary, features = root.summary, root.summary["required_features"]
-        require(features == 0, f"{where}: required features {features:#x}, known: none", RevisionError)
+        known = features & ~HAS_BASES == 0
+        require(known, f"{where}: required features {features:#x}, known: {HAS_BASES}", RevisionError)
+        some = self.summary["base_count"] if part is None else root.bases
+        require(bool(some) == bool(features), f"{where}: required features {features:#x}, bases {bool(some)}")
         self.pages, end = [], 0
         for number, ref in enumerate(root.pages + root.part_pages):
             name, at = f"{where}.page {number}", end
@@ -326,20 +359,26 @@ class Index:
             require(size <= FULL_PAGE or len(owners) == 1, f"{where}: {size} bytes of {len(owners)} names")
             names += len(page.tensors) + len(page.aliases)
             objects += sum(1 if self.rank is not None else self.layout(o.layout).per_cell for o in page.objects)
-            require(not page.columns.parts, f"{where}: parts belong to pages of their own in MANIFEST")
+            strange = page.columns.parts or page.columns.used
+            require(not strange, f"{where}: parts belong to pages of their own in MANIFEST")
         require(self.root.name_count == names, f"{self.where}: {self.root.name_count} names, expected {names}")
         self.object_count = objects
 
     def check_part_pages(self):
         """In MANIFEST: pages of parts, and no groups."""
         full, pages = self.root.parts_per_page, self.part_pages
+        for page in pages:
+            legal = len(page.columns.used) in (0, len(page.columns.parts))
+            require(legal, f"{page.where}: {len(page.columns.used)} used for {len(page.columns.parts)} parts")
         self.parts = [part for page in pages for part in page.columns.parts]
+        self.used = [used for page in pages for used in page.columns.used or [0] * len(page.columns.parts)]
         require(full == PARTS_PER_PAGE, f"{self.where}: {full} parts for each page, expected {PARTS_PER_PAGE}")
         for number, (page, ref) in enumerate(zip(pages, self.root.part_pages)):
             require((ref.first, ref.name_first, ref.object_first) == (b"", 0, 0), f"{page.where}: a name before parts")
-            only_parts = not page.weights and page.columns.parts == self.parts[number * full:][:full]
+            others = page.weights or page.columns.homes
+            only_parts = not others and page.columns.parts == self.parts[number * full:][:full]
             require(only_parts and page.columns.parts, f"{page.where}: not {full} parts, or other records")
-        require(not self.root.groups, f"{self.where}: groups belong to a part's index")
+        require(not (self.root.groups or self.root.bases), f"{self.where}: groups, bases belong to a part's index")
 
     def check_own_index(self, part):
         """In a part's index: nothing of MANIFEST, chunks that do not overlap, groups."""
@@ -347,9 +386,24 @@ class Index:
         require(not (root.layouts or root.runs or root.part_pages), f"{where}: layouts or parts belong to MANIFEST")
         counted = [field for field in COUNTS if self.summary[field]]
         require(not counted, f"{where}: {counted} must be 0 in a part's index")
+        root.groups = [group._replace(list=Chunk(*group.list, 0)) for group in root.groups]
         for group in root.groups:
             name = f"{where}: group {group.id:#x}"
             require(group.count > 1 and group.index < group.count, f"{name}: member {group.index} of {group.count}")
             check_chunk(group.list, False, name)
-        self.chunks = [group.list for group in root.groups] + [c for page in self.pages for c in page.columns.chunks]
+        chunks = [group.list for group in root.groups]
+        chunks += [chunk for page in self.pages for chunk in page.columns.chunks]
+        self.chunks, self.based = ([c for c in chunks if bool(c.home) == elsewhere] for elsewhere in (False, True))
         check_spans(self.chunks, part.index_offset, where)
+        self.check_own_bases()
+
+    def check_own_bases(self):
+        bases, used = self.root.bases, Counter()
+        require(len(bases) <= MAX_BASES, f"{self.where}: {len(bases)} bases")
+        check_bases([base.part for base in bases], self.summary["save_id"], self.where)
+        for chunk in self.based:
+            require(chunk.home <= len(bases), f"{self.where}: a chunk in base {chunk.home} of {len(bases)}")
+            check_spans([chunk], bases[chunk.home - 1].part.index_offset, f"{self.where}: base {chunk.home}")
+            used[chunk.home] += chunk.stored_size
+        for number, base in enumerate(bases, 1):
+            require(base.used == used[number], f"{self.where}: base {number}: used {base.used}, not {used[number]}")

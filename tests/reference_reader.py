@@ -22,13 +22,14 @@ import re
 import stat
 import struct
 import sys
+from collections import Counter
 from math import prod
 
 from reference_elements import (box_runs, boxes_of, bytes_of, check_sum, check_zero, count_of, decode, digest_of,
                                 disjoint, dtype_name, gather, grid_of)
 from reference_grammar import (NO_ID, SUMMARY, TOMBSTONE, CheckpointError, CorruptError, FormatError,
                                NotCommittedError, RevisionError, Table, UnsupportedError, require, show)
-from reference_index import BLOCK, COUNTS, Index, Layout, up
+from reference_index import BLOCK, COUNTS, Index, Layout, check_bases, check_part, identity_of, up
 from reference_table import tables_of
 from reference_tree import merge, put_back
 
@@ -71,7 +72,9 @@ class Manifest:
             stone = Table.root(index, b"CKPX", where).record(TOMBSTONE)
             raise NotCommittedError(f"{where}: given up by rank {stone['rank']}: {stone['reason']}")
         self.index = Index(index, root_size, root_digest, where)
-        self.summary, self.parts = self.index.summary, self.index.parts
+        self.summary, files = self.index.summary, self.index.parts
+        count = self.summary["part_count"]
+        self.parts, self.bases, self.used = files[:count], files[count:], self.index.used[count:]
         copy = Table.root(summary, b"CKPS", f"{where}.summary").record(SUMMARY)
         require(copy == self.summary, f"{where}: the two summaries differ")
         stated = self.summary["revision"]
@@ -88,17 +91,18 @@ class Manifest:
             name = f"{where}: part {number}"
             require(part.rank == number, f"{name} is of rank {part.rank}")
             require(part.save_id == summary["save_id"], f"{name} is of another save")
-            require(part.size % BLOCK == 0, f"{name}: size {part.size}")
-            require(part.index_offset % 64 == 0 and BLOCK <= part.index_offset
-                    and part.index_offset + part.index_size <= part.size - 72,
-                    f"{name}: index at {part.index_offset}+{part.index_size}, size {part.size}")
-        counts = len(parts), len(self.index.tensors), self.index.object_count, sum(part.size for part in parts)
+            check_part(part, name)
+        check_bases(self.bases, summary["save_id"], where)
+        require(not any(self.index.used[:len(parts)]), f"{where}: used bytes of a part that is no base")
+        require(all(self.used), f"{where}: a base of which nothing is used")
+        counts = (len(parts), len(self.index.tensors), self.index.object_count, sum(part.size for part in parts),
+                  len(self.bases), sum(base.size for base in self.bases), sum(self.used))
         for field, count in zip(COUNTS, counts):
             require(summary[field] == count, f"{where}: {field} {summary[field]}, expected {count}")
         require(len(parts) == summary["world_size"] > 0, f"{where}: {len(parts)} parts, world {summary['world_size']}")
 
     def check_copies(self, data, at, size, where):
-        """The bytes of the copies, none if the parts' indexes are too large."""
+        """The bytes of the copies, none if the parts' indexes are too large. Bases have none."""
         begin, total = at, sum(up(part.index_size, 64) for part in self.parts)
         copied = total <= MAX_COPIES
         require(size == (total if copied else 0), f"{where}: copies of {size} bytes, indexes of {total}")
@@ -125,10 +129,11 @@ def check_identity(summary, where):
 # ---- parts, FORMAT §3 ----
 
 class Part:
-    """A part whose frame, own index and identity are checked; `verify` reads the rest of it."""
+    """A part whose frame, own index and identity are checked; `verify` reads the rest of it. `bases`, by their number
+    in this part from 1 on, are found later. A part that is itself a base of `summary`'s checkpoint has none."""
 
     def __init__(self, data, record, summary, where):
-        self.data, self.where, self.rank = data, where, record.rank
+        self.data, self.where, self.rank, self.bases = data, where, record.rank, {}
         require(len(data) == record.size, f"{where}: {len(data)} bytes, expected {record.size}", CorruptError)
         self.check_header(record, summary)
         *frame, magic, checksum = struct.unpack("<QQQ16s16s8sQ", data[-72:])
@@ -148,11 +153,13 @@ class Part:
         require(start == BLOCK, f"{self.where}: data may start at {start}, expected {BLOCK}")
         own = save_id == record.save_id and rank == record.rank
         require(own, f"{self.where}: of another save or rank", CorruptError)
-        found = dict(world_size=world, store_id=store_id, token=token, attempt=attempt)
+        found = dict(world_size=world, store_id=store_id, token=token, attempt=attempt) if record.kind == 0 else {}
         bad = [field for field in found if found[field] != summary[field]]
         require(not bad, f"{self.where}: {bad} of the header differ from MANIFEST")
 
     def chunk(self, chunk):
+        if chunk.home:
+            return self.bases[chunk.home].chunk(chunk._replace(home=0))
         stored = self.data[chunk.offset:chunk.offset + chunk.stored_size]
         require(digest_of(stored) == chunk.digest, f"{self.where}: chunk at {chunk.offset} is damaged", CorruptError)
         return stored
@@ -170,10 +177,24 @@ class Part:
         check_zero(self.data, at, self.begin, self.where)
         check_zero(self.data, self.end, len(self.data) - 72, self.where)
 
+    def take_bases(self, known):
+        """`known`: each base of the checkpoint by what identifies it, with its record in MANIFEST."""
+        for number, base in enumerate(self.index.root.bases, 1):
+            name = f"{self.where}: base {number}"
+            found = known.get(identity_of(base.part))
+            require(found and found[0] == base.part, f"{name} is not the one that MANIFEST names")
+            self.bases[number] = found[1]
+        own = {number: {(c.offset, c.stored_size, c.digest) for c in base.index.chunks}
+               for number, base in self.bases.items()}
+        for c in self.index.based:
+            mine = (c.offset, c.stored_size, c.digest) in own[c.home]
+            require(mine, f"{self.where}: the chunk at {c.offset} is none of {self.bases[c.home].where}")
+
 
 # ---- what the parts say together, FORMAT §4 and §6 ----
 
-FROM_PART_0 = [field.split(":")[0] for field in SUMMARY.split() if field.split(":")[0] not in (*COUNTS, "rebuilt")]
+FROM_PART_0 = [field.split(":")[0] for field in SUMMARY.split()
+               if field.split(":")[0] not in (*COUNTS, "rebuilt", "required_features")]
 
 
 class Together:
@@ -336,6 +357,10 @@ def check_declared(group, part, tensors):
 
 # ---- a checkpoint ----
 
+def base_name(record):
+    return f"BASE_{record.save_id.hex()}_{record.rank:03d}"
+
+
 @contextlib.contextmanager
 def opened(path):
     """The bytes of a regular file that is no symbolic link."""
@@ -362,10 +387,24 @@ class Checkpoint:
             self.manifest = Manifest(bytes(data))
         self.summary, self.index, self.parts = self.manifest.summary, self.manifest.index, []
         for record in self.manifest.parts:
-            name = f"PART_{record.rank:03d}"
-            with opened(os.path.join(path, name)) as data:
-                self.parts.append(Part(data, record, self.summary, name))
+            self.parts.append(self.open_part(record, f"PART_{record.rank:03d}"))
+        self.bases = {identity_of(record): (record, self.open_part(record, base_name(record)))
+                      for record in self.manifest.bases}
+        for part in self.parts:
+            part.take_bases(self.bases)
         self.tensors, self.aliases = self.index.targets, {alias.name: alias for alias in self.index.aliases}
+
+    def open_part(self, record, name):
+        with opened(os.path.join(self.path, name)) as data:
+            return Part(data, record, self.summary, name)
+
+    def check_used(self):
+        told = Counter()
+        for base in (base for part in self.parts for base in part.index.root.bases):
+            told[identity_of(base.part)] += base.used
+        for record, used in zip(self.manifest.bases, self.manifest.used):
+            found = told[identity_of(record)]
+            require(used == found, f"MANIFEST: {used} used bytes of {base_name(record)}, expected {found}")
 
     def verify(self):
         first = self.parts[0].index.summary
@@ -383,7 +422,8 @@ class Checkpoint:
             bad = next(((a, b) for a, b in itertools.zip_longest(stated[column], rows) if a != b), None)
             require(not bad, f"MANIFEST.{column}: {bad and bad[0]} differs from the parts: {bad and bad[1]}")
         check_groups(self.parts, self.together.tensors)
-        for part in self.parts:
+        self.check_used()
+        for part in self.parts + [base for _, base in self.bases.values()]:
             part.verify()
         return self
 

@@ -506,7 +506,8 @@ class Pieces(unittest.TestCase):
         for name, layout in grammar.LAYOUTS.items():
             at = 0
             for _, kind in layout.fields:
-                size = {"id": 16, "Text": 8, "Chunk": 32, "Part": 80}.get(kind) or struct.calcsize(grammar.SCALARS[kind])
+                size = {"id": 16, "Text": 8, "Chunk": 32, "Part": 80}.get(kind)
+                size = size or struct.calcsize(grammar.SCALARS[kind])
                 self.assertEqual(at % {"id": 8, "Text": 4, "Chunk": 8}.get(kind, size), 0, name)
                 at += size
             self.assertEqual(at % layout.align, 0, name)

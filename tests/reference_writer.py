@@ -76,7 +76,7 @@ class Columns:
 
     def __init__(self):
         self.names, self.numbers, self.inline = bytearray(), [], bytearray()
-        columns = "tensors holdings regions segments chunks objects aliases attrs parts"
+        columns = "tensors holdings regions segments chunks objects aliases attrs parts homes used"
         self.rows = {name: [] for name in columns.split()}
 
     def text(self, data):
@@ -94,7 +94,9 @@ class Columns:
         return len(self.rows[column]) - len(rows), len(rows)
 
     def chunks(self, chunks):
-        return self.put("chunks", *(pack("Chunk", *chunk) for chunk in chunks))
+        """A chunk may have a fifth number, its home."""
+        self.put("homes", *(struct.pack("<H", sum(chunk[4:])) for chunk in chunks))
+        return self.put("chunks", *(pack("Chunk", *chunk[:4]) for chunk in chunks))
 
     def add(self, content):
         """Rows in the order that FORMAT §4 wants: segments own the first chunks, then objects."""
@@ -127,9 +129,11 @@ class Columns:
 
     def size(self):
         return len(self.names) + 8 * len(self.numbers) + len(self.inline) + sum(
-            len(row) for rows in self.rows.values() for row in rows)
+            len(row) for name, rows in self.rows.items() for row in rows if name != "homes")
 
     def page(self):
+        if not any(map(any, self.rows["homes"])):
+            self.rows["homes"] = []
         vectors = [(slot, self.rows[name], 4 if name in ("attrs", "aliases", "tensors") else 8)
                    for slot, name in enumerate(re.findall(r"(\w+):", grammar.PAGE)) if name in self.rows]
         return table_bytes(b"CKPI", self, vectors, 17, {0: "names", 1: "numbers", 8: "inline"})
@@ -193,6 +197,7 @@ def index_bytes(summary, content):
     for first in range(0, len(parts), 512):
         columns, data = Columns(), padded(data, 64)
         columns.put("parts", *(pack("Part", *part) for part in parts[first:first + 512]))
+        columns.put("used", *(struct.pack("<Q", used) for used in content.get("used", ())[first:first + 512]))
         part_refs.append([len(data), 0, 0, digest_of(columns.page()), b"", len(columns.page()), 0])
         data += columns.page()
     content.get("refs", lambda *_: 0)(refs, part_refs)
@@ -203,15 +208,16 @@ def index_bytes(summary, content):
         layouts.append(pack("Layout", kind, 0, len(cells), at, per_cell, len(runs), len(some)))
         runs += [pack("PartRun", *run) for run in some]
     groups = [pack("Group", *group) for group in content.get("groups", ())]
-    vectors = [(3, rows[0], 8), (4, rows[1], 8), (7, layouts, 4), (8, runs, 4), (9, groups, 8)]
+    bases = [pack("Base", tuple(base), *[0] * (12 - len(base)), used) for base, used in content.get("bases", ())]
+    vectors = [(3, rows[0], 8), (4, rows[1], 8), (7, layouts, 4), (8, runs, 4), (9, groups, 8), (10, bases, 8)]
     scalars = [(5, 512 if parts else 0), (6, names + content.get("more_names", 0))]
-    tail = table_bytes(b"CKPR", root, vectors, 10, {1: "names", 2: "numbers"}, summary, scalars)
+    tail = table_bytes(b"CKPR", root, vectors, 11, {1: "names", 2: "numbers"}, summary, scalars)
     return padded(data, 64) + tail, len(tail)
 
 
 def put_summary(builder, summary):
     strings = {key: builder.CreateString(summary[key]) for key in ("run", "label", "writer")}
-    builder.StartObject(19)
+    builder.StartObject(22)
     for slot, field in enumerate(grammar.SUMMARY.split()):
         name, kind = field.split(":")
         if kind == "id":

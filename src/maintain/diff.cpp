@@ -326,7 +326,8 @@ Status diff_checkpoints(const Checkpoint& first, const Checkpoint& second, bool 
     const plan::Geometry geometry = *plan::geometry_of(pairs[i].a.dtype(), pairs[i].a.shape());
     uint64_t compared = 0;
     for (const auto& range : differing(pieces_a, pieces_b, geometry)) {
-      CKPT_TRY(compare_range(a, pairs[i].a, b, pairs[i].b, range, &tallies[i], job));
+      Status done = compare_range(a, pairs[i].a, b, pairs[i].b, range, &tallies[i], job);
+      if (!done.ok()) return done;
       compared += (range.second - range.first) * geometry.width;
     }
     job.counters.bytes_done += bytes - std::min(bytes, compared);

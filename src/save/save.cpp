@@ -121,7 +121,8 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
                         device::Location where) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
-  CKPT_ASSIGN(device::RegionRequest request, device::request_of(name, desc, data, data_bytes, where, &transfers_));
+  device::RegionRequest request;
+  CKPT_TRY(device::read_request(name, desc, data, data_bytes, where, &transfers_, &request));
   if (desc.flags & CKPT_TENSOR_CONVERT) return tensor_error(CKPT_INVALID, name, "conversion is for loads");
   const bool given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
@@ -336,7 +337,7 @@ Status Save::write(const SaveIdentity& identity, bool copies, const Opening& ope
 }
 
 // A save that copies opens the attempt beside the copies, so that its caller waits neither for the store nor for other
-// ranks. One that asks other ranks first does that through the attempt.
+// ranks; so does one that reuses, beside its hashes. One that asks other ranks first does that through the attempt.
 Status Save::run_steps(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   std::optional<Status> opened;
@@ -344,7 +345,8 @@ Status Save::run_steps(Job& job, bool copies) {
     if (!opened) opened = commit::open_attempt(*session_, attempt_, settings_.commit, job, go_on);
     return *opened;
   };
-  if (!copies || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open({}));
+  const bool opens_first = !copies && !settings_.commit.incremental;
+  if (opens_first || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open({}));
   Status written = write(identity, copies, open, job);
   if (!opened) return refuse(std::move(written));
   if (!opened->ok()) return written;

@@ -30,7 +30,12 @@ Result<Loaded> load(const Drafted& drafted) {
 
 std::vector<Finding> verify(const Drafted& drafted, const char* mode = "full") {
   auto checkpoint = drafted.open();
-  if (!checkpoint.ok()) return {Finding{.status = checkpoint.status().code(), .text = checkpoint.status().message()}};
+  if (!checkpoint.ok()) {
+    Finding refused;
+    refused.status = checkpoint.status().code();
+    refused.text = checkpoint.status().message();
+    return {refused};
+  }
   Job job;
   Status status = maintain::verify_checkpoint(**checkpoint, {.verify_mode = mode}, job);
   EXPECT_TRUE(status.ok()) << status.message();

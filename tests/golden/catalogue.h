@@ -193,8 +193,35 @@ inline Contents tables() {
   return out;
 }
 
+// The last of three incremental saves: of each tensor and object a chunk changed in the second or third one, so that
+// each rank's chunks lie in three files.
+inline Contents reused() {
+  Contents last{.label = "reused",
+                .step = 9,
+                .world = 2,
+                .text_options = {{"incremental", "on"}},
+                .number_options = {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}}};
+  last.tensors = {filled("box", CKPT_DTYPE_F32, {40, 100}, Split::kRows, 111),
+                  filled("columns", CKPT_DTYPE_BF16, {9, 2000}, Split::kColumns, 112),
+                  filled("replicated", CKPT_DTYPE_I64, {3000}, Split::kReplicated, 113),
+                  filled("new", CKPT_DTYPE_U8, {5000}, Split::kLast, 114),
+                  {"planes", CKPT_DTYPE_F32, {64, 96}, Split::kRows, slope(64 * 96, 4)}};
+  last.objects = {{"loader", "application/octet-stream", true, {noise(9000, 5), noise(9000, 6)}}};
+  Contents second = last, first;
+  second.label = "second", second.step = 8;
+  second.tensors.erase(second.tensors.begin() + 3);
+  for (Tensor& tensor : second.tensors) tensor.bytes[0] ^= 1;
+  for (Bytes& bytes : second.objects[0].bytes) bytes[0] ^= 1;
+  first = second;
+  first.label = "first", first.step = 7;
+  for (Tensor& tensor : first.tensors) tensor.bytes[tensor.bytes.size() / 2] ^= 1;
+  for (Bytes& bytes : first.objects[0].bytes) bytes.back() ^= 1;
+  last.earlier = {std::move(first), std::move(second)};
+  return last;
+}
+
 inline std::vector<Contents> catalogue() {
-  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows(), tables()};
+  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows(), tables(), reused()};
 }
 
 }  // namespace ckpt_golden

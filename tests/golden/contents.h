@@ -86,6 +86,7 @@ struct Contents {
   std::vector<Alias> aliases = {};
   std::map<std::string, std::string> attrs = {};
   std::vector<Table> tables = {};
+  std::vector<Contents> earlier = {};  // saved before it, for text option "incremental"
 };
 
 // ---- bytes ----
@@ -324,7 +325,11 @@ inline ckpt_status save_contents(const ckpt_store* store, const Contents& conten
                                  std::string* problem) {
   ckpt_options* options = nullptr;
   ckpt_error* error = nullptr;
-  ckpt_status status = ckpt_options_new(&options, &error);
+  ckpt_status status = CKPT_OK;
+  for (const Contents& before : contents.earlier)
+    if (!status) status = save_contents(store, before, id, problem);
+  if (status) return status;
+  status = ckpt_options_new(&options, &error);
   for (const auto& [key, value] : contents.number_options)
     if (!status) status = ckpt_options_set_int(options, key.c_str(), value, &error);
   std::vector<ckpt_session*> sessions(contents.world);

@@ -134,6 +134,9 @@ int make(const ckpt_store* store, const std::string& directory, const Contents& 
     return 1;
   }
   std::filesystem::rename(directory + "/" + id, directory + "/" + contents.label);
+  for (const Contents& before : contents.earlier)
+    for (const auto& entry : std::filesystem::directory_iterator(directory))
+      if (entry.path().filename().string().starts_with(before.label + ".")) std::filesystem::remove_all(entry);
   std::ofstream(directory + "/" + contents.label + ".json") << expected(contents).dump(1, ' ', false) << "\n";
   return 0;
 }
