@@ -107,7 +107,9 @@ TEST_P(ReuseOnAnyStore, WhatDidNotChangeIsSharedAndNoCheckpointNeedsAnother) {
   for (int64_t step = 1; step <= 4; step++) {
     const Done saved = save_state(session, step);
     ASSERT_TRUE(saved.status.ok()) << step << ": " << saved.status.message();
-    if (step > 1) EXPECT_LT(saved.written, kTrained * sizeof(float) + 65536) << step;
+    if (step > 1) {
+      EXPECT_LT(saved.written, kTrained * sizeof(float) + 65536) << step;
+    }
     EXPECT_EQ(saved.taken(), step > 1) << step;
     EXPECT_EQ(bases_in(*handles(), strformat("s{}.1.1", step)).size(), step == 1 ? 0u : 1u) << step;
   }
@@ -142,7 +144,9 @@ TEST_P(ReuseOnAnyStore, ACopySendsOnlyWhatTheTargetLacks) {
     ASSERT_TRUE(copied.status.ok()) << copied.status.message();
     if (step == 1) whole = job.counters.bytes_total;
     EXPECT_EQ(copied.taken(), step > 1);
-    if (step > 1) EXPECT_LT(job.counters.bytes_total, whole / 4);
+    if (step > 1) {
+      EXPECT_LT(job.counters.bytes_total, whole / 4);
+    }
     EXPECT_EQ(files_of(*target(), id), files_of(*handles(), id));
   }
   for (const char* id : {"s1.1.1", "s2.1.1"}) ASSERT_TRUE(remove_by_id(*target(), id).ok());
@@ -191,7 +195,9 @@ TEST_P(ReuseOnAnyStore, APartThatIsLostComesFromACheckpointThatSharesIt) {
     const std::string id = lost.substr(0, lost.find('/'));
     for (const bool replaced : {false, true}) {
       ASSERT_TRUE(store->remove(lost, true).ok());
-      if (replaced) ASSERT_TRUE(store->put_if_absent(lost, as_bytes("not a part")).ok());
+      if (replaced) {
+        ASSERT_TRUE(store->put_if_absent(lost, as_bytes("not a part")).ok());
+      }
       Report would, was;
       ASSERT_TRUE(maintain::repair_checkpoint(*store, id, true, false, &would).ok());
       EXPECT_EQ(would.findings.at(0).kind, CKPT_FINDING_REPAIRED);

@@ -56,7 +56,9 @@ TEST_P(S3Copy, AnObjectThatIsReplacedMeanwhileIsGoneAndNothingIsMade) {
     std::atomic<bool> done = false;
     proxy.script([&](const std::string& line) {
       const bool copies = line.starts_with("PUT") && line.find("/e/b") != line.npos;
-      if (copies && !done.exchange(true)) EXPECT_TRUE(store->put_over(from, as_bytes("another")).ok());
+      if (copies && !done.exchange(true)) {
+        EXPECT_TRUE(store->put_over(from, as_bytes("another")).ok());
+      }
       return "";
     });
     const auto borrowed = s3::borrow_object(through_proxy(), from, "e/b", kPiece);
