@@ -228,7 +228,7 @@ TEST(ReuseInACache, ASharedPartIsOneEntry) {
   const std::string base = folder.path + "/store/s2.1.1/" + bases_in(*remote, "s2.1.1").at(0);
   std::filesystem::copy(base, base + ".copy");
   std::filesystem::rename(base + ".copy", base);
-  auto load = [&](const std::string& id) {
+  auto bytes_of_load = [&](const std::string& id) {
     auto checkpoint = *checkpoint::Checkpoint::open(cached, {id, "main"});
     auto load = *load::Load::make(checkpoint, {});
     std::vector<float> still(kFrozen);
@@ -238,8 +238,8 @@ TEST(ReuseInACache, ASharedPartIsOneEntry) {
     EXPECT_TRUE(still == frozen());
     return requests->bytes - before;
   };
-  EXPECT_GE(load("s1.1.1"), kFrozen * sizeof(float));
-  EXPECT_LT(load("s2.1.1"), 65536u) << "its base is the part of the first one";
+  EXPECT_GE(bytes_of_load("s1.1.1"), kFrozen * sizeof(float));
+  EXPECT_LT(bytes_of_load("s2.1.1"), 65536u) << "its base is the part of the first one";
 }
 
 // ---- what is shared, and freed ----
@@ -396,7 +396,9 @@ TEST(ReuseByCopy, ABaseThatGoesBeforeItIsCopiedEndsTheSaveWithItsName) {
   ASSERT_TRUE(save_state(session, 1).status.ok());
   ASSERT_TRUE(save_state(session, 2, {}).status.ok());
   shell->before([&](std::string_view operation, std::string_view) {
-    if (operation == "borrow") EXPECT_TRUE(inner->remove("s2.1.1/PART_000", true).ok());
+    if (operation == "borrow") {
+      EXPECT_TRUE(inner->remove("s2.1.1/PART_000", true).ok());
+    }
     return Ok();
   });
   const Done failed = save_state(session, 3);
