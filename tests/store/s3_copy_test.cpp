@@ -63,7 +63,7 @@ TEST_P(S3Copy, AnObjectThatIsReplacedMeanwhileIsGoneAndNothingIsMade) {
     });
     const auto borrowed = s3::borrow_object(through_proxy(), from, "e/b", kPiece);
     EXPECT_TRUE(done);
-    EXPECT_EQ(code(borrowed.status()), "GONE") << borrowed.status().message();
+    EXPECT_EQ(borrowed.status().code(), CKPT_GONE) << borrowed.status().message();
     EXPECT_FALSE(*store->exists("e/b"));
     EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
   }

@@ -146,7 +146,8 @@ std::vector<Header> copy_headers(const Client& client, std::string_view key, std
 }
 
 Status copy_error(const Client& client, std::string_view key, const Answer& answer, const Request& request) {
-  if (answer.is(412) || answer.is_absent())
+  const bool shorter = answer.is(416);  // S3Proxy looks at the range first
+  if (answer.is(412) || shorter || answer.is_absent())
     return Status(CKPT_GONE, client.path(key) + " was replaced or removed").with("path", client.path(key));
   return client.error(answer, request);
 }
