@@ -423,7 +423,7 @@ TEST_F(Shared, AFailedSaveLeavesNoSecondNames) {
   world.commit("s1", {kOn}, one);
   const auto outcomes = world.save("s2", {kOn}, [&](uint32_t rank, ckpt_save* made) {
     one(rank, made);
-    add(made, "replica", whole(CKPT_DTYPE_U8, {rank == 0 ? 5 : 6}), Bytes(rank == 0 ? 5 : 6));
+    add(made, "replica", whole(CKPT_DTYPE_U8, {rank == 0 ? 5 : 6}), world.keep(Bytes(rank == 0 ? 5 : 6)));
   });
   for (const auto& outcome : outcomes) EXPECT_NE(outcome.status, CKPT_OK);
   EXPECT_TRUE(bases_in(dir("s2.1.1")).empty());
