@@ -14,6 +14,7 @@ from reference_grammar import (LAYOUTS, NO_ID, PAGE, ROOT, Columns, CorruptError
 BLOCK = 4096  # size of a part's header; sizes of parts are multiples of it
 MAX_NDIM = 16
 MAX_CHUNK = 64 << 20
+MAX_RATIO = 255  # of LZ4
 MAX_TENSOR = (1 << 63) - 1
 MAX_INLINE = 4096
 FULL_PAGE = 65536
@@ -71,11 +72,11 @@ class Page:
         self.weigh([row])
         if where:
             self.check_name(name, 4096, where)
+            require(b".." not in name.split(b"/"), f"{where}: path element '..' in {show(name)}")
 
     def check_name(self, name, limit, where):
         require(1 <= len(name) <= limit, f"{where}: name of {len(name)} bytes, expected 1 to {limit}")
         require(not re.search(rb"[\x00-\x1f\x7f]", name), f"{where}: control character in {show(name)}")
-        require(b".." not in name.split(b"/"), f"{where}: path element '..' in {show(name)}")
 
     def weigh(self, rows):
         self.weights[self.owner] += sum(map(weight, rows))
@@ -100,7 +101,7 @@ class Page:
         require(bits > 0, f"{where}: elements of 0 bits")
         shape = self.numbers(row.shape, row.ndim, where)
         require(all(extent <= MAX_TENSOR for extent in shape), f"{where}: an extent beyond 2^63 - 1")
-        require(bytes_of(prod(shape), bits) <= MAX_TENSOR, f"{where}: larger than 2^63 - 1 bytes")
+        check_large(shape, bits, where)
         regions = [self.region(region, shape, bits, where)
                    for region in self.take("regions", row.region_first, row.region_count, where)]
         keys = [region[:2] for region in regions]
@@ -181,6 +182,8 @@ class Page:
         require(size <= MAX_INLINE, f"{where}: {size} inline bytes, at most {MAX_INLINE}")
         inline = self.take("inline_data", row.inline_offset, size, where)
         self.weights[self.owner] += size
+        legal = (row.placement == 1) == (row.chunk_count > 0) and b"\0" not in row.media_type
+        require(legal, f"{where}: placement {row.placement} with {row.chunk_count} chunks, or type with NUL")
         chunks = self.chunks(row, row.size if row.placement == 1 else 0, True, where)
         return Object(*row[:6], row.layout, inline, chunks)
 
@@ -204,9 +207,15 @@ class Page:
         return row
 
 
+def check_large(shape, bits, where):
+    large = max(prod(shape), bytes_of(prod(shape), bits)) > MAX_TENSOR
+    require(not large, f"{where}: larger than 2^63 - 1 elements or bytes")
+
+
 def check_chunk(chunk, raw, where):
-    require(1 <= chunk.stored_size <= chunk.raw_size <= MAX_CHUNK and (chunk.stored_size == chunk.raw_size or not raw),
-            f"{where}: {chunk.stored_size} stored bytes for {chunk.raw_size}")
+    sizes = chunk.raw_size // MAX_RATIO <= chunk.stored_size <= chunk.raw_size <= MAX_CHUNK and chunk.stored_size > 0
+    legal = sizes and (chunk.stored_size == chunk.raw_size or not raw)
+    require(legal, f"{where}: {chunk.stored_size} stored bytes for {chunk.raw_size}")
 
 
 def check_spans(chunks, end, where):
@@ -296,6 +305,8 @@ class Index:
         for alias in self.aliases:
             where, target = f"{self.where}: alias {show(alias.name)}", self.targets.get(alias.target)
             require(target or self.rank is not None, f"{where}: no tensor {show(alias.target)}")
+            if alias.view and self.rank is None:
+                check_large(alias.view[1], target.dtype % 256, where)
             # A part may have only some rows of the target.
             if alias.view and self.rank is None and 0 not in alias.view[1]:
                 last = alias.view[0] + sum((e - 1) * s for e, s in zip(*alias.view[1:]))

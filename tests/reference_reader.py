@@ -31,7 +31,7 @@ from reference_grammar import (NO_ID, SUMMARY, TOMBSTONE, CheckpointError, Corru
                                NotCommittedError, RevisionError, Table, UnsupportedError, require, show)
 from reference_index import BLOCK, COUNTS, Index, Layout, check_bases, check_part, identity_of, up
 from reference_table import tables_of
-from reference_tree import merge, put_back
+from reference_tree import MismatchError, merge, put_back
 
 REVISION = 1
 MAX_COPIES = 1 << 20
@@ -117,12 +117,16 @@ class Manifest:
                 yield copy
 
 
-def check_identity(summary, where):
-    label = summary["label"]
+def check_names(summary, where):
     for field in ("label", "run"):
         legal = re.fullmatch(r"(?!\.)[A-Za-z0-9._=+-]{1,200}", summary[field])
         require(legal, f"{where}: {field} {summary[field]!r}")
-    expected = digest_of(summary["session_id"] + label.encode() + b"\0" + struct.pack("<Q", summary["attempt"]))
+
+
+def check_identity(summary, where):
+    check_names(summary, where)
+    label = summary["label"].encode()
+    expected = digest_of(summary["session_id"] + label + b"\0" + struct.pack("<Q", summary["attempt"]))
     require(summary["save_id"] == expected, f"{where}: save id {summary['save_id'].hex()}, expected {expected.hex()}")
 
 
@@ -143,9 +147,14 @@ class Part:
         require(frame == named, f"{where}: the trailer is not the one that MANIFEST names", CorruptError)
         self.begin, self.end = record.index_offset, record.index_offset + record.index_size
         self.index = Index(bytes(data[self.begin:self.end]), record.root_size, record.root_digest, where, record)
+        own = self.index.summary
+        same = (own["save_id"], own["world_size"]) == (record.save_id, self.world)
+        require(same, f"{where}: the summary of its index is of another save")
+        check_revision(own["revision"], where)
+        check_names(own, where)
 
     def check_header(self, record, summary):
-        magic, revision, start, save_id, rank, world, store_id, token, attempt, checksum = struct.unpack(
+        magic, revision, start, save_id, rank, self.world, store_id, token, attempt, checksum = struct.unpack(
             "<8sII16sII16sQQQ", self.data[:80])
         require(magic == b"CKPTPART", f"{self.where}: magic {magic!r}")
         check_sum(self.data[:72], checksum, f"{self.where}: header")
@@ -153,7 +162,7 @@ class Part:
         require(start == BLOCK, f"{self.where}: data may start at {start}, expected {BLOCK}")
         own = save_id == record.save_id and rank == record.rank
         require(own, f"{self.where}: of another save or rank", CorruptError)
-        found = dict(world_size=world, store_id=store_id, token=token, attempt=attempt) if record.kind == 0 else {}
+        found = dict(world_size=self.world, store_id=store_id, token=token, attempt=attempt) if record.kind == 0 else {}
         bad = [field for field in found if found[field] != summary[field]]
         require(not bad, f"{self.where}: {bad} of the header differ from MANIFEST")
 
@@ -324,8 +333,9 @@ def check_groups(parts, tensors):
             check_declared(group, part, tensors)
     for group_id, found in members.items():
         lists = {(group.count, group.digest, group.entry_count) for group in found}
-        require(len(lists) == 1, f"group {group_id:#x}: its members declared different lists")
-        require(sorted(g.index for g in found) == list(range(found[0].count)), f"group {group_id:#x}: members missing")
+        require(len(lists) == 1, f"group {group_id:#x}: its members declared different lists", MismatchError)
+        whole = sorted(g.index for g in found) == list(range(found[0].count))
+        require(whole, f"group {group_id:#x}: members missing", MismatchError)
 
 
 def check_declared(group, part, tensors):
@@ -412,8 +422,6 @@ class Checkpoint:
         require(not bad, f"MANIFEST: {bad} differ from the summary of part 0")
         for part, copy in itertools.zip_longest(self.parts, self.manifest.copies):
             require(copy in (None, part.index.data), f"{part.where}: index differs from its copy", CorruptError)
-            own = part.index.summary["save_id"]
-            require(own in (NO_ID, self.summary["save_id"]), f"{part.where}: its summary is of save {own.hex()}")
         self.together = Together(self.parts)
         stated = dict(tensors=[(*t[:3], t.holding) for t in self.index.tensors], layouts=self.index.layouts,
                       objects=[(*o[:5], o.layout) for o in self.index.objects], aliases=self.index.aliases,

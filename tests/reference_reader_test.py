@@ -285,6 +285,8 @@ BROKEN = {
     "elements of 0 bits": ("0 bits", new_tensor(b"x", 0x200, (0,))),
     "an extent that no signed number holds": ("extent beyond", new_tensor(b"x", U8, (1 << 63, 0))),
     "a view's extent, too": ("view beyond", lambda c: edit_row(c, "aliases", 1, 2, (0, 1 << 63, 0, 1, 6))),
+    "tensor of 2^63 elements": ("larger", new_tensor(b"x", 0x101, (1 << 62, 2))),
+    "view of 2^63 bytes": ("larger", lambda c: edit_row(c, "aliases", 1, 2, (0, 1 << 62, 2, 0, 0))),
     "tensor of 2^63 bytes": ("larger", new_tensor(b"x", U8, (1 << 62, 2))),
     "a part of another save": ("another save", lambda c: edit_row(c, "parts", 1, 5, SESSION)),
     "part size not of whole pages": ("size 8193", lambda c: edit_row(c, "parts", 1, 0, 8193)),
@@ -345,6 +347,9 @@ BROKEN_PARTS = {
     "a part's index with parts": ("belong to MANIFEST", lambda r, c: c.update(parts=[PARTS[0].record])),
     "a part's index with holdings": ("1 holdings, expected 0", lambda r, c: c["tensors"].__setitem__(
         2, [b"empty", (F32, (0, 3), [], [0, 0, 0])])),
+    "object of no chunks": ("with 0 chunks", lambda r, c: r or edit_row(c, "objects", 1, 2, 1)),
+    "chunk that no LZ4 block can hold": ("3 stored bytes for 1024", lambda r, c: r or edit_segment(
+        c, b"c/planes", 5, [(8000, 3, 1024, bytes(16))])),
     "object of 5000 inline bytes": ("5000 inline", lambda r, c: r and edit_row(c, "objects", 1, 2, 0)),
     "shared object of rank 1": ("placement 0", lambda r, c: r and edit_row(c, "objects", 0, 2, 0)),
     "object that rank 0 lacks": ("rank 0 has none", lambda r, c: r or c["objects"].pop(0)),
@@ -462,7 +467,8 @@ class RefusesBrokenRules(unittest.TestCase):
             for name, (message, change) in BROKEN_PARTS.items():
                 parts = compose(change)
                 write_checkpoint(folder, manifest_of(merge(parts)), parts)
-                error = reader.UnsupportedError if message == "unknown" else reader.FormatError
+                error = {"unknown": reader.UnsupportedError, "members missing": reader.MismatchError,
+                         "different lists": reader.MismatchError}.get(message, reader.FormatError)
                 with self.subTest(name), self.assertRaisesRegex(error, message):
                     reader.read_checkpoint(folder)
 
@@ -557,6 +563,11 @@ class Pieces(unittest.TestCase):
                 (odd[:10] + b"\3" + odd[11:], 1, "unknown kind")):
             with self.subTest(message), self.assertRaisesRegex(reader.FormatError, message):
                 check(data, entries)
+
+    def test_an_empty_attribute_makes_no_table(self):
+        attr = types.SimpleNamespace(owner=b"t", key=b"ckpt.table", value=b"")
+        self.assertEqual(reader.tables_of(types.SimpleNamespace(aliases={b"t"}, index=types.SimpleNamespace(
+            attrs=[attr]))), {})
 
     def test_layouts_are_grids_where_they_can_be_and_runs_as_long_as_possible(self):
         self.assertEqual(reader.runs_of([]), ())

@@ -75,5 +75,6 @@ class Table:
 
 def tables_of(checkpoint):
     """What the tables hold, by name."""
-    described = [attr for attr in checkpoint.index.attrs if attr.key == ATTR and attr.owner in checkpoint.aliases]
+    described = [attr for attr in checkpoint.index.attrs
+                 if attr.key == ATTR and attr.value and attr.owner in checkpoint.aliases]
     return {attr.owner.decode(): Table(checkpoint, attr.owner, attr.value).dump() for attr in described}

@@ -96,16 +96,20 @@ test_rust() {
 go_in() { (cd "$bindings/go" && "$@"); }
 gofmt_is_quiet() {
   local wrong
-  wrong=$(gofmt -l "$bindings/go" examples/languages/go) || return 1 # in a condition set -e does not end a function
+  # In a condition set -e does not end a function.
+  wrong=$(gofmt -l "$bindings/go" examples/languages/go examples/readers/go) || return 1
   echo "$wrong"
   [[ -z $wrong ]]
 }
+go_reader() { (cd "$repo/examples/readers/go" && go "$@"); }
 test_go() {
   claim "Go: gofmt" gofmt_is_quiet
   claim "Go: vet" go_in go vet ./...
   claim "Go: lists.go is what the headers say" python3 "$bindings/go/gen/generate.py" --check
   counted go "Go tests, under the race detector and cgocheck2" \
     go_in env GOEXPERIMENT=cgocheck2 go test -count=1 -race -v ./...
+  claim "Go: vet of the third reader of the format" go_reader vet .
+  counted go "Go: the third reader of the format" go_reader test -count=1 -v .
   claim "Go: the runner" go_in go build -o "$programs/go-runner" ./cmd/ckpt-conformance
   [[ $long == no ]] ||
     claim "Go: links the static library" go_in go build -tags static -o "$programs/go-static" ./cmd/ckpt-conformance

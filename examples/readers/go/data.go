@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// limit is what this reader puts together in memory: many chunks of a small file may lie at one place of a base.
+const limit = 16 << 30
+
+// data reads chunks, checks and decodes them.
+func (p *partFile) data(list []placed, filter, width uint8, where string) (out []byte) {
+	for _, c := range list {
+		f := p
+		if c.home > 0 {
+			f = p.bases[c.home-1]
+		}
+		w := fmt.Sprintf("%s at %d (%s)", f.where, c.Offset, where)
+		b := f.read(c.Offset, uint64(c.Stored))
+		same(corrupt, w, "digest of a chunk", c.Digest, hash128(b))
+		if c.Stored != c.Raw {
+			b = unfilter(lz4(b, int(c.Raw), w), filter, int(width))
+		}
+		out = append(out, b...)
+	}
+	return out
+}
+
+// lz4 decodes one LZ4 block that makes exactly n bytes.
+func lz4(b []byte, n int, where string) []byte {
+	out := make([]byte, 0, n)
+	check := func(ok bool, what string) { rule(ok, where, "LZ4 block of a sound chunk", "whole", what) }
+	length := func(n int) int {
+		for more := n == 15; more; b = b[1:] {
+			check(len(b) > 0, "a length without end")
+			n, more = n+int(b[0]), b[0] == 255
+		}
+		return n
+	}
+	for {
+		check(len(b) > 0, "no last literals")
+		token := int(b[0])
+		b = b[1:]
+		k := length(token >> 4)
+		check(k <= len(b) && k <= n-len(out), "literals beyond the end")
+		out, b = append(out, b[:k]...), b[k:]
+		if len(b) == 0 {
+			check(len(out) == n, fmt.Sprintf("%d bytes", len(out)))
+			return out
+		}
+		check(len(b) >= 2, "half an offset")
+		from := len(out) - int(le.Uint16(b))
+		b = b[2:]
+		k = length(token&15) + 4
+		check(from >= 0 && from < len(out) && k <= n-len(out), "a match outside")
+		for ; k > 0; k-- {
+			out, from = append(out, out[from]), from+1
+		}
+	}
+}
+
+func unfilter(in []byte, filter uint8, w int) []byte {
+	if filter == 0 {
+		return in
+	}
+	out, n := make([]byte, len(in)), len(in)/w
+	if filter == 2 {
+		n = n / 8 * 8
+	}
+	copy(out[n*w:], in[n*w:])
+	for i := 0; filter == 1 && i < n*w; i++ {
+		out[i%n*w+i/n] = in[i]
+	}
+	for i := 0; filter == 2 && i < n*w*8; i++ {
+		plane, element := i/n, i%n
+		out[element*w+plane/8] |= in[i/8] >> (i % 8) & 1 << (plane % 8)
+	}
+	return out
+}
+
+// data gives a region's bytes, from all parts.
+func (r *region) data(where string) (b []byte) {
+	for _, s := range r.segs {
+		b = append(b, s.part.data(s.chunks, s.Filter, s.Width, where)...)
+	}
+	return b
+}
+
+// tensorData puts a tensor together. Every byte must come from one region.
+func (c *Checkpoint) tensorData(m *tensor) []byte {
+	w := "tensor " + quoted(m.name)
+	need(m.bytes <= limit, unsupported, w, "bytes", "at most 16 GiB (a limit of this reader)", m.bytes)
+	out, seen, row := make([]byte, m.bytes), make([]byte, m.bytes), uint64(0)
+	put := func(at uint64, b []byte) {
+		mark := seen[at : at+uint64(len(b))]
+		rule(bytes.IndexByte(mark, 1) < 0, w, "regions", "without overlap", "one that overlaps")
+		copy(out[at:], b)
+		for i := range mark {
+			mark[i] = 1
+		}
+	}
+	for _, r := range c.wholes[m.name] {
+		data, n := r.data(w), len(m.shape)
+		switch r.kind {
+		case 0, 3:
+			put(row, data)
+			row += uint64(len(data))
+		case 1:
+			offsets, extents := r.nums[:n], r.nums[n:]
+			width := extents[n-1] * m.bits / 8
+			for i := uint64(0); len(data) > 0; i, data = i+1, data[width:] {
+				at, stride, k := offsets[n-1], m.shape[n-1], i
+				for d := n - 2; d >= 0; d-- {
+					at += (offsets[d] + k%extents[d]) * stride
+					stride, k = stride*m.shape[d], k/extents[d]
+				}
+				put(at*m.bits/8, data[:width])
+			}
+		case 2:
+			put(r.nums[0]*m.bits/8, data)
+		}
+	}
+	if rest := m.elems % 8 * m.bits % 8; rest > 0 {
+		rule(out[len(out)-1]>>rest == 0, w, "unused bits at its end", 0, out[len(out)-1])
+	}
+	return out
+}
+
+// viewData gathers the elements of a view.
+func viewData(from []byte, width uint64, a alias, where string) []byte {
+	n, bytes := measure(a.extents, width, where)
+	need(n <= 1<<26, unsupported, where, "elements of a view", "to 2^26 (a limit of this reader)", a.extents)
+	out := make([]byte, bytes)
+	for i := range n {
+		at, k := a.offset, i
+		for d := len(a.extents) - 1; d >= 0; d-- {
+			at, k = at+k%a.extents[d]*a.strides[d], k/a.extents[d]
+		}
+		for b := range width { // bit by bit, as elements may be packed
+			bit := from[(at*width+b)/8] >> ((at*width + b) % 8) & 1
+			out[(i*width+b)/8] |= bit << ((i*width + b) % 8)
+		}
+	}
+	return out
+}
+
+// named gives dtype, shape and data of a tensor or an alias.
+func (c *Checkpoint) named(name string) (*tensor, []byte) {
+	if t := c.tensors[name]; t != nil {
+		return t, c.tensorData(t)
+	}
+	a := c.aliases[name]
+	t := *c.tensors[a.target]
+	b := c.tensorData(&t)
+	if a.view {
+		t.shape, b = a.extents, viewData(b, t.bits, a, "alias "+quoted(name))
+	}
+	return &t, b
+}
+
+func (p *partFile) objectData(name string) []byte {
+	o, w := p.x.objects[name], path(p.where, name)
+	need(o.Size <= limit, unsupported, w, "bytes", "at most 16 GiB (a limit of this reader)", o.Size)
+	b := o.inline
+	if o.Placement == 1 {
+		b = p.data(o.chunks, 0, 0, w)
+	}
+	same(corrupt, w, "digest", o.Digest, hash128(b))
+	return b
+}
+
+var decimal = regexp.MustCompile(`^[1-9][0-9]*$`)
+
+// readTable checks a sparse table (FORMAT.md §4) and all its rows. It gives what the golden files say of it.
+func (c *Checkpoint) readTable(name, attr string) map[string]any {
+	w := "table " + quoted(name)
+	columns := strings.Split(attr, "\n")
+	word, number, _ := strings.Cut(columns[0], " ")
+	need(word == "mod" && strings.Contains(columns[0], " "), unsupported, w, "placement", "mod", quoted(word))
+	buckets, err := strconv.ParseUint(number, 10, 32)
+	rule(err == nil && decimal.MatchString(number), w, "number of buckets", "1 to 2^32-1", quoted(number))
+	a, isAlias := c.aliases[name]
+	rule(isAlias && !a.view && a.target == name+"/ids", w, "its name", "an alias of its ids", a.target)
+	columns[0] = "ids"
+	ids, index, listed := c.column(name+"/ids", w), c.column(name+"/buckets", w), []any{}
+	rule((ids.dtype == 64 || ids.dtype == 256+64) && len(ids.shape) == 1, w, "ids", "i64 or u64, one dimension", ids.dtype)
+	rule(index.dtype == 256+64 && len(index.shape) == 1, w, "buckets", "u64 with one dimension", index.dtype)
+	parts := c.wholes[ids.name]
+	for i, col := range columns {
+		m := c.column(name+"/"+col, w)
+		row, _ := measure(m.shape[1:], m.bits, w)
+		rule(legal(col) && col != "buckets" && !slices.Contains(columns[:i], col), w, "a column", "legal, once", quoted(col))
+		rule(row > 0 && wholeBytes(row, m.bits), w, "a row of "+col, "elements, whole bytes", m.shape)
+		rule(slices.EqualFunc(parts, c.wholes[m.name], func(a, b *region) bool {
+			return a.ranks[0] == b.ranks[0] &&
+				a.rows == b.rows
+		}), w, "rows of all parts in "+col, "those of ids", "others")
+		listed = append(listed, col)
+	}
+	rule(slices.EqualFunc(parts, c.wholes[index.name], func(a, b *region) bool { return a.ranks[0] == b.ranks[0] }), w,
+		"parts with buckets", "those with ids", "others")
+	where := map[uint64]uint32{}
+	for i, r := range parts {
+		checkRows(fmt.Sprintf("PART_%03d %s", r.ranks[0], w), buckets, r.data(w), c.wholes[index.name][i].data(w), where,
+			r.ranks[0])
+	}
+	return map[string]any{"buckets": buckets, "columns": listed[1:], "rows": ids.shape[0]}
+}
+
+// column finds a tensor that is stored as rows.
+func (c *Checkpoint) column(name, w string) *tensor {
+	m := c.tensors[name]
+	rule(m != nil && len(m.shape) > 0 && (c.isRows(m) || m.elems == 0), w, quoted(name), "a tensor of rows", "none")
+	return m
+}
+
+func checkRows(w string, buckets uint64, ids, index []byte, where map[uint64]uint32, rank uint32) {
+	g, n, row := uint64(len(index)/8), len(ids)/8, uint64(0)
+	width := (buckets + g - 1) / g
+	rule(g == (buckets+width-1)/width, w, "rows of buckets", (buckets+width-1)/width, g)
+	last, before := uint64(0), uint64(0)
+	for i := 0; i <= n; i++ {
+		id, bucket := uint64(0), buckets // after the last row
+		if i < n {
+			id = le.Uint64(ids[8*i:])
+			bucket = id % buckets
+			rule(i == 0 || before < bucket || before == bucket && last < id, w, fmt.Sprintf("row %d", i), "by bucket, id", id)
+			other, twice := where[id]
+			need(!twice, mismatched, w, fmt.Sprintf("id %d", id), "in one part", fmt.Sprintf("also in part %d", other))
+			where[id], last, before = rank, id, bucket
+		}
+		for ; row < g && row*width <= bucket; row++ {
+			equal(w, fmt.Sprintf("row %d of buckets", row), uint64(i), le.Uint64(index[8*row:]))
+		}
+	}
+}

@@ -1,0 +1,449 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+type (
+	tensor struct {
+		name               string
+		dtype              uint16
+		bits, elems, bytes uint64
+		shape              []uint64
+		holding            Holding // in MANIFEST
+		regions            []*region
+	}
+	region struct {
+		kind  uint8
+		nums  []uint64
+		elems uint64
+		segs  []segment
+		ranks []uint32 // that wrote it; for rows, only one
+		rows  uint64   // of kind 3
+	}
+	segment struct {
+		Segment
+		chunks []placed
+		part   *partFile // that has it
+	}
+	placed struct {
+		Chunk
+		home uint16
+	}
+	alias struct {
+		target           string
+		view             bool
+		offset           uint64
+		extents, strides []uint64
+	}
+	object struct {
+		Object
+		name, media string
+		inline      []byte
+		chunks      []placed
+	}
+	attrKey struct{ owner, key string }
+
+	// An Index is that of MANIFEST or of one part, with all that its pages say.
+	Index struct {
+		Root
+		where     string
+		manifest  bool
+		parts     []Part
+		used      []uint64
+		tensors   map[string]*tensor
+		aliases   map[string]alias
+		objects   map[string]*object
+		attrs     map[attrKey]string
+		chunks    []placed
+		sequences [][]uint32 // of layouts
+		count     uint64     // of objects, those of ranks once for each
+	}
+)
+
+// readIndex checks the root and every page of an index. The caller has compared rootSize with len(raw).
+func readIndex(where string, raw []byte, rootSize uint32, digest Digest, manifest bool) *Index {
+	x := &Index{where: where, manifest: manifest, tensors: map[string]*tensor{}, aliases: map[string]alias{},
+		objects: map[string]*object{},
+		attrs:   map[attrKey]string{}}
+	rootAt := uint64(len(raw)) - uint64(rootSize)
+	where += " root"
+	same(corrupt, where, "digest", digest, hash128(raw[rootAt:]))
+	flat(raw[rootAt:], "CKPR", where).fill(&x.Root)
+	rule(x.Summary != nil && x.Names != nil && len(x.Pages) > 0, where, "summary, names and pages", "present", "absent")
+	x.checkRoot(where)
+	at, refs, first := uint64(0), append(slices.Clone(x.Pages), x.PartPages...),
+		make([]string, len(x.Pages)+len(x.PartPages))
+	for i, r := range refs {
+		first[i] = textOf(*x.Names, r.First, where)
+		rule((i == 0 || i >= len(x.Pages)) == (first[i] == "") && (first[i] == "" || first[i] > first[i-1]), where,
+			"first names of pages", "empty, then ascending", quoted(first[i]))
+	}
+	for i, r := range refs {
+		w, end := fmt.Sprintf("%s page %d", x.where, i), at+uint64(r.Size)
+		rule(r.Offset == at && align(end, 64) <= rootAt, w, "place", fmt.Sprintf("at %d, before the root", at), r.Offset)
+		at = align(end, 64)
+		same(corrupt, w, "digest", r.Digest, hash128(raw[r.Offset:end]))
+		zero(x.where+"'s index", raw[end:at], end)
+		var p Page
+		flat(raw[r.Offset:end], "CKPI", w).fill(&p)
+		rule(p.Names != nil, w, "names", "present", "absent")
+		need(len(p.Parity) == 0, unsupported, w, "parity", "none", "some")
+		if i < len(x.Pages) {
+			rule(r.NameFirst == x.names() && r.ObjectFirst == x.count, w, "name_first and object_first",
+				fmt.Sprint(x.names(), x.count), fmt.Sprint(r.NameFirst, r.ObjectFirst))
+			(&pageReader{Page: p, x: x, where: w, first: first[i], last: i+1 == len(x.Pages)}).read(append(first, "")[i+1])
+		} else {
+			equal(w, "name_first and object_first of a page of parts", 0, r.NameFirst+r.ObjectFirst)
+			x.readParts(p, w, i+1 == len(refs))
+		}
+	}
+	rule(at == rootAt && x.NameCount == x.names(), where, "offset in the index and name_count", fmt.Sprint(at, x.names()),
+		fmt.Sprint(rootAt, x.NameCount))
+	x.checkCounts(where)
+	return x
+}
+
+func (x *Index) names() uint64 { return uint64(len(x.tensors) + len(x.aliases)) }
+
+func (x *Index) checkRoot(where string) {
+	s := x.Summary
+	same(revision, where, "revision of the summary", 1, s.Revision)
+	need(s.Features&^1 == 0, revision, where, "required_features", "no bit but 1", s.Features)
+	rule(utf8.ValidString(s.Run+s.Label+s.Writer), where, "text of the summary", "UTF-8", "other bytes")
+	rule(labels.MatchString(s.Label) && labels.MatchString(s.Run), where, "names", "legal", quoted(s.Label+" "+s.Run))
+	if !x.manifest {
+		equal(where, "layouts, runs and pages of parts in a part", 0, len(x.Layouts)+len(x.Runs)+len(x.PartPages))
+		rule(len(x.Bases) <= 65535, where, "bases", "at most 65535", len(x.Bases))
+		for i, b := range x.Bases {
+			rule(b.Part.Kind == 1 && b.Part.CopyOffset == 0 && (i == 0 || baseLess(x.Bases[i-1].Part, b.Part)), where, "bases",
+				"ascending, of kind 1, without copies", b.Part.SaveID)
+			checkPart(b.Part, where+" base")
+		}
+		return
+	}
+	equal(where, "groups and bases in MANIFEST", 0, len(x.Groups)+len(x.Bases))
+	rule(s.World >= 1 && s.World <= math.MaxInt32, where, "world_size", "1 to 2^31-1", s.World)
+	id := append(append(s.Session.bytes(), s.Label...), 0)
+	equal(where, "save_id", hash128(le.AppendUint64(id, s.Attempt)), s.Save)
+	at, world, expanded := uint32(0), int64(s.World), uint64(0)
+	for i, l := range x.Layouts {
+		w := fmt.Sprintf("%s layout %d", where, i)
+		last, cells, parts := int64(-1), uint64(1), []uint32{}
+		for _, r := range own(x.Runs, &at, l.Runs, w) {
+			end := int64(r.First) + int64(r.Stride)*(int64(r.Count)-1)
+			rule(r.Count >= 1 && int64(r.First) < world && end >= 0 && end < world, w, "a run", "parts below world_size", r)
+			rule(l.Kind == 1 || int64(r.First) > last && (r.Count == 1 || r.Stride > 0), w, "its parts", "ascending", r)
+			expanded, last = expanded+uint64(r.Count), end
+			need(expanded <= 1<<27, unsupported, w, "parts of all layouts", "at most 2^27 (a limit of this reader)", expanded)
+			for k := range int64(r.Count) {
+				parts = append(parts, uint32(int64(r.First)+k*int64(r.Stride)))
+			}
+		}
+		rule(l.Kind <= 2, w, "kind", "0, 1 or 2", l.Kind)
+		rule(l.Kind == 1 || l.Cells == 0 && l.Ndim == 0 && (l.Kind == 0 || l.PerCell >= 1), w, "cells", "0, some", l.Ndim)
+		if l.Kind == 1 {
+			rule(l.Ndim >= 1 && l.Ndim <= 16 && l.PerCell >= 1 && int64(l.PerCell) <= world, w,
+				"dimensions and parts of a cell", "1 to 16 and to world_size", l)
+			for _, m := range numbersAt(x.Numbers, l.Cells, uint64(l.Ndim), w) {
+				hi, lo := bits.Mul64(cells, m)
+				rule(m >= 1 && hi == 0 && lo <= uint64(len(parts)), w, "number of cells", "1 to that of its parts", m)
+				cells = lo
+			}
+		}
+		hi, lo := bits.Mul64(cells, uint64(l.PerCell))
+		rule(hi == 0 && lo == uint64(len(parts)), w, "parts of its runs", lo, len(parts))
+		x.sequences = append(x.sequences, parts)
+	}
+	equal(where, "runs of all layouts", len(x.Runs), int(at))
+}
+
+func (x *Index) checkCounts(where string) {
+	c, found := x.Summary.Counts, Counts{Rebuilt: x.Summary.Rebuilt}
+	if x.manifest {
+		found.Parts, found.Tensors, found.Objects = x.Summary.World, uint64(len(x.tensors)), x.count
+		for i, p := range x.parts {
+			if p.Kind == 0 {
+				found.Bytes += p.Size
+			} else {
+				found.Bases++
+				found.BaseBytes += p.Size
+				found.UsedBytes += x.used[i]
+			}
+		}
+		equal(where, "records of parts", uint64(found.Parts)+uint64(found.Bases), uint64(len(x.parts)))
+	}
+	equal(where, "counts of the summary", found, c)
+	equal(where, "required_features", min(1, uint64(len(x.Bases))+uint64(c.Bases)), x.Summary.Features)
+}
+
+// sequence gives the parts of a layout.
+func (x *Index) sequence(layout uint32, where string) []uint32 {
+	rule(uint64(layout) < uint64(len(x.sequences)), where, "layout", fmt.Sprintf("below %d", len(x.sequences)), layout)
+	return x.sequences[layout]
+}
+
+func checkPart(p Part, where string) {
+	end := p.IndexOffset + p.IndexSize
+	rule(p.Size%4096 == 0 && p.Size >= 8192 && p.Size <= math.MaxInt64, where, "size", "a multiple of 4096", p.Size)
+	rule(p.IndexOffset >= 4096 && p.IndexOffset%64 == 0 && end >= p.IndexOffset && end <= p.Size-72, where, "its index",
+		"inside the part", p.IndexOffset)
+	checkSizes(p.IndexSize, uint64(p.RootSize), where)
+}
+
+func checkSizes(index, root uint64, where string) {
+	rule(root >= 8 && root <= math.MaxInt32 && root <= index && (index-root)%64 == 0, where, "size of the root",
+		"to 2^31-1, at a multiple of 64 of the index", root)
+}
+
+func baseLess(a, b Part) bool {
+	return slices.Compare([]uint64{a.SaveID.Lo, a.SaveID.Hi, uint64(a.Rank)},
+		[]uint64{b.SaveID.Lo, b.SaveID.Hi, uint64(b.Rank)}) < 0
+}
+
+func (x *Index) readParts(p Page, where string, last bool) {
+	n, s := uint64(len(p.Parts)), x.Summary
+	others := len(p.Tensors) + len(p.Holdings) + len(p.Regions) + len(p.Segments) + len(p.Chunks) + len(p.Objects) +
+		len(p.Inline) + len(p.Aliases) + len(p.Attrs) + len(p.Homes)
+	rule(others == 0 && (len(p.Used) == 0 || len(p.Used) == len(p.Parts)), where, "columns of a page of parts",
+		"parts, and used of none or all", others)
+	rule(n >= 1 && (n == uint64(x.PerPage) || last && n < uint64(x.PerPage)), where, "parts on a page", x.PerPage, n)
+	all := append(p.Used, make([]uint64, n)...)
+	for i, r := range p.Parts {
+		k, w, used := uint64(len(x.parts)), fmt.Sprintf("%s part %d", where, i), all[i]
+		need(r.Kind != 2, unsupported, w, "kind", "0 or 1", 2)
+		checkPart(r, w)
+		if k < uint64(s.World) {
+			rule(r.Kind == 0 && r.Rank == uint32(k) && r.SaveID == s.Save && used == 0, w, "a rank's record", "its own", r)
+		} else {
+			rule(r.Kind == 1 && r.CopyOffset == 0 && r.SaveID != s.Save && used > 0, w, "a base",
+				"of kind 1, of another save, without a copy, used", r)
+			rule(k == uint64(s.World) || baseLess(x.parts[k-1], r), w, "bases", "ascending", r.SaveID)
+		}
+		x.parts, x.used = append(x.parts, r), append(x.used, used)
+	}
+}
+
+func textOf(names string, t Text, where string) string {
+	end := uint64(t.Offset) + uint64(t.Size)
+	rule(end < uint64(len(names)) && names[end] == 0, where, "a text", "inside names, with a zero byte after it", end)
+	s := names[t.Offset:end]
+	rule(utf8.ValidString(s), where, "a text", "UTF-8", quoted(s))
+	return s
+}
+
+func numbersAt(numbers []uint64, at uint32, n uint64, where string) []uint64 {
+	rule(uint64(at)+n <= uint64(len(numbers)), where, "numbers", fmt.Sprintf("at most %d", len(numbers)), uint64(at)+n)
+	return numbers[at : uint64(at)+n]
+}
+
+// own gives the range of a column that a record owns. Ranges follow each other.
+func own[T any](column []T, at *uint32, s Span, where string) []T {
+	rule(s.First == *at && uint64(s.Count) <= uint64(len(column))-uint64(*at), where, "a range of records",
+		fmt.Sprintf("from %d, inside %d", *at, len(column)), s)
+	*at += s.Count
+	return column[s.First:*at]
+}
+
+// measure gives the elements and bytes of a shape.
+func measure(shape []uint64, width uint64, where string) (elems, bytes uint64) {
+	rule(len(shape) == 0 || slices.Max(shape) <= math.MaxInt64, where, "extents", "at most 2^63-1", shape)
+	if slices.Contains(shape, 0) {
+		return 0, 0
+	}
+	elems = 1
+	for _, e := range shape {
+		hi, lo := bits.Mul64(elems, e)
+		rule(hi == 0 && lo <= math.MaxInt64, where, "elements", "fewer than 2^63", shape)
+		elems = lo
+	}
+	hi, _ := bits.Mul64(elems, width)
+	bytes = byteCount(elems, width)
+	rule(hi < 4 && bytes <= math.MaxInt64, where, "bytes", "at most 2^63-1", shape)
+	return elems, bytes
+}
+
+// byteCount rounds up.
+func byteCount(elems, width uint64) uint64 {
+	hi, lo := bits.Mul64(elems, width)
+	return hi<<61 | lo>>3 + min(lo&7, 1)
+}
+
+func wholeBytes(elems, width uint64) bool { return elems%8*width%8 == 0 }
+
+// A pageReader reads a page of names. It knows where the next range of each column begins.
+type pageReader struct {
+	Page
+	x                              *Index
+	where, first                   string
+	last                           bool
+	chunks                         []placed
+	region, segment, chunk, inline uint32
+}
+
+func (r *pageReader) read(next string) {
+	x, before, known := r.x, "", map[string]bool{"": true}
+	columns := len(r.Regions) + len(r.Segments) + len(r.Chunks) + len(r.Homes) + len(r.Inline)
+	rule(len(r.Parts)+len(r.Used) == 0, r.where, "parts on a page of names", 0, len(r.Parts))
+	rule(!x.manifest && len(r.Holdings) == 0 || x.manifest && len(r.Holdings) == len(r.Tensors) && columns == 0, r.where,
+		"columns", "those of MANIFEST or of a part", columns)
+	rule(len(r.Homes) == 0 || len(r.Homes) == len(r.Chunks), r.where, "homes", "none or one for each chunk", len(r.Homes))
+	homes := append(r.Homes, make([]uint16, len(r.Chunks))...)
+	for i, c := range r.Chunks {
+		rule(c.Stored >= 1 && c.Stored <= c.Raw && c.Raw <= 64<<20, r.where, "sizes of a chunk", "stored <= raw <= 64 MiB", c)
+		rule(int(homes[i]) <= len(x.Bases), r.where, "home of a chunk", "a base", homes[i])
+		r.chunks = append(r.chunks, placed{c, homes[i]})
+	}
+	x.chunks = append(x.chunks, r.chunks...)
+	inside := func(s string) bool { return s >= r.first && (r.last || s < next) }
+	name := func(t Text, what string) (string, string) {
+		s := textOf(*r.Names, t, r.where)
+		rule(legal(s) && s > before && inside(s), r.where, "names of "+what, "legal, ascending, on their page", quoted(s))
+		before, known[s] = s, known[s] || what != "objects"
+		return s, path(r.where, s)
+	}
+	for i, rec := range r.Tensors {
+		n, w := name(rec.Name, "tensors")
+		t := &tensor{name: n, dtype: rec.Dtype, bits: uint64(rec.Dtype & 255),
+			shape: numbersAt(r.Numbers, rec.Shape, uint64(rec.Ndim), w)}
+		rule(rec.Ndim <= 16 && t.bits >= 1, w, "dimensions and bits", "to 16, from 1", rec.Dtype)
+		t.elems, t.bytes = measure(t.shape, t.bits, w)
+		if x.manifest {
+			t.holding = r.Holdings[i]
+		}
+		for _, reg := range own(r.Regions, &r.region, rec.Regions, w) {
+			t.regions = append(t.regions, r.readRegion(t, reg, w))
+		}
+		x.tensors[n] = t
+	}
+	before = ""
+	for _, rec := range r.Aliases {
+		n, w := name(rec.Name, "aliases")
+		a := alias{target: textOf(*r.Names, rec.Target, w), view: rec.IsView == 1}
+		rule(x.tensors[n] == nil && rec.IsView <= 1, w, "an alias", "of no tensor's name, is_view 0 or 1", rec.IsView)
+		rule(a.view && rec.Ndim <= 16 || rec.Ndim == 0 && rec.View == 0, w, "ndim and view", "to 16, or both 0", rec.View)
+		if a.view {
+			v := numbersAt(r.Numbers, rec.View, 1+2*uint64(rec.Ndim), w)
+			rule(slices.Max(v) <= math.MaxInt64, w, "offset, extents and strides", "at most 2^63-1", v)
+			a.offset, a.extents, a.strides = v[0], v[1:1+rec.Ndim], v[1+rec.Ndim:]
+		}
+		x.aliases[n] = a
+	}
+	before = ""
+	for _, rec := range r.Objects {
+		n, w := name(rec.Name, "objects")
+		o := &object{Object: rec, name: n, media: textOf(*r.Names, rec.MediaType, w)}
+		r.readObject(o, w)
+		x.objects[n] = o
+	}
+	rule(int(r.region) == len(r.Regions) && int(r.segment) == len(r.Segments) && int(r.chunk) == len(r.Chunks) &&
+		int(r.inline) == len(r.Inline), r.where, "records and inline data", "an owner of each",
+		"some without")
+	before = ""
+	for _, rec := range r.Attrs {
+		k := attrKey{textOf(*r.Names, rec.Owner, r.where), textOf(*r.Names, rec.Key, r.where)}
+		v, w := textOf(*r.Names, rec.Value, r.where), path(r.where, k.owner)+" attribute "+quoted(k.key)
+		rule(keys.MatchString(k.key) && len(k.key) <= 255 && (k.owner == "" || legal(k.owner)) && len(v) <= 1<<20 &&
+			!strings.Contains(v, "\x00"), w, "owner, key and value", "legal", len(v))
+		rule(!x.manifest || known[k.owner], w, "owner", "on the same page", "absent")
+		sorted := k.owner + "\x00" + k.key // no name has a zero byte
+		rule(sorted > before && inside(k.owner), w, "attributes", "ascending, in the page's range", "another order")
+		before, x.attrs[k] = sorted, v
+	}
+}
+
+func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
+	reg, nd := &region{kind: rec.Kind, elems: t.elems}, uint64(len(t.shape))
+	rule(rec.Kind <= 3, w, "kind of a region", "0 to 3", rec.Kind)
+	switch rec.Kind {
+	case 0, 3:
+		rule(t.elems > 0 && rec.Geometry == 0, w, "a region of kind 0 or 3", "some elements, geometry 0", rec.Geometry)
+		if rec.Kind == 3 {
+			rule(nd >= 1 && wholeBytes(t.elems/t.shape[0], t.bits), w, "rows", "of whole bytes", t.shape)
+			reg.rows = t.shape[0]
+		}
+	case 1:
+		reg.nums, reg.elems = numbersAt(r.Numbers, rec.Geometry, 2*nd, w), 1
+		for i, e := range reg.nums[nd:] {
+			rule(e >= 1 && e <= t.shape[i] && reg.nums[i] <= t.shape[i]-e, w, "a box", "inside the tensor", reg.nums)
+			reg.elems *= e
+		}
+		rule(nd > 0 && reg.elems < t.elems, w, "a box", "less than its tensor", reg.nums)
+		rule(wholeBytes(reg.nums[nd-1], t.bits) && wholeBytes(reg.nums[2*nd-1], t.bits) && wholeBytes(t.shape[nd-1], t.bits),
+			w, "a box", "at whole bytes", reg.nums)
+	case 2:
+		reg.nums = numbersAt(r.Numbers, rec.Geometry, 2, w)
+		a, n := reg.nums[0], reg.nums[1]
+		rule(n >= 1 && n < t.elems && a <= t.elems-n, w, "a flat range", "inside the tensor and less", reg.nums)
+		rule(wholeBytes(a, t.bits) && (a+n == t.elems || wholeBytes(a+n, t.bits)), w, "a flat range", "whole bytes", reg.nums)
+		reg.elems = n
+	}
+	if k := len(t.regions); k > 0 {
+		l := t.regions[k-1]
+		rule(l.kind < reg.kind && reg.kind != 3 || l.kind == reg.kind && slices.Compare(l.nums, reg.nums) < 0, w, "regions",
+			"ascending, rows alone", reg.nums)
+	}
+	at := uint64(0)
+	for _, s := range own(r.Segments, &r.segment, rec.Segments, w) {
+		rule(s.Start >= at && s.Count >= 1 && s.Start <= reg.elems && s.Count <= reg.elems-s.Start, w, "segments",
+			"inside the region, ascending, without overlap", s)
+		at = s.Start + s.Count
+		need(s.Codec <= 1 && s.Filter <= 2, unsupported, w, "codec and filter", "to 1 and 2", fmt.Sprint(s.Codec, s.Filter))
+		rule(s.Filter == 0 && s.Width == 0 || s.Filter > 0 && s.Codec == 1 && slices.Contains([]uint8{1, 2, 4, 8}, s.Width),
+			w, "filter and its width", "none, or 1, 2, 4, 8 with codec 1", s.Width)
+		rule(wholeBytes(s.Start, t.bits) && (at == reg.elems || wholeBytes(at, t.bits)), w, "segment", "whole bytes", s.Start)
+		g := segment{s, own(r.chunks, &r.chunk, s.Chunks, w), nil}
+		checkList(g.chunks, byteCount(s.Count, t.bits), s.Codec == 0, w)
+		for _, c := range g.chunks {
+			rule(t.bits%8 != 0 || uint64(c.Raw)%(t.bits/8) == 0, w, "a chunk", "whole elements", c.Raw)
+		}
+		reg.segs = append(reg.segs, g)
+	}
+	rule(len(reg.segs) > 0, w, "segments of a region", "at least one", 0)
+	return reg
+}
+
+// checkList checks the chunks of a segment or object, which make `size` bytes.
+func checkList(list []placed, size uint64, raw bool, where string) {
+	sum, before := uint64(0), uint64(0)
+	for i, c := range list {
+		rule(c.Raw == list[0].Raw || i == len(list)-1 && c.Raw < list[0].Raw, where, "raw size", "equal, but the last", c.Raw)
+		rule(!raw || c.Stored == c.Raw, where, "stored size of a raw chunk", c.Raw, c.Stored)
+		rule(c.Raw/255 <= c.Stored, where, "raw size of a chunk", "what an LZ4 block can hold", c.Raw)
+		rule(c.home > 0 || c.Offset > before, where, "offsets of chunks", "ascending", c.Offset)
+		if sum += uint64(c.Raw); c.home == 0 {
+			before = c.Offset
+		}
+	}
+	equal(where, "bytes of all chunks", size, sum)
+}
+
+func (r *pageReader) readObject(o *object, w string) {
+	o.chunks = own(r.chunks, &r.chunk, o.Chunks, w)
+	r.x.count++
+	rule(o.Scope <= 2 && (o.Placement == 1) == (len(o.chunks) > 0), w, "scope and chunks",
+		"0 to 2, some only with placement 1", o.Scope)
+	rule(o.InlineOffset == r.inline && !strings.Contains(o.media, "\x00"), w, "inline_offset", r.inline, o.InlineOffset)
+	if r.x.manifest {
+		parts := r.x.sequence(o.Layout, w)
+		rule(o.Placement == 3 && r.x.Layouts[o.Layout].Kind == 0 && len(parts) > 0, w, "place", "3, a list", o.Placement)
+		rule(o.Scope != 0 || len(parts) == 1 && parts[0] == 0, w, "parts of a shared object", 0, parts)
+		rule(o.Scope == 0 || o.Size == 0 && o.Digest == Digest{}, w, "size and digest of an object of ranks", 0, o.Size)
+		r.x.count += uint64(len(parts)) - 1
+		return
+	}
+	rule(o.Placement <= 2 && o.Layout == 0 && (o.Placement != 2 || o.Scope == 0), w, "placement", "0 to 2", o.Placement)
+	if rest := r.Inline[o.InlineOffset:]; o.Placement == 0 {
+		rule(o.Size <= 4096 && o.Size <= uint64(len(rest)), w, "size of inline data", "to 4096, inside inline data", o.Size)
+		o.inline = rest[:o.Size]
+		r.inline += uint32(o.Size)
+		same(corrupt, w, "digest", o.Digest, hash128(o.inline))
+	} else if o.Placement == 1 {
+		checkList(o.chunks, o.Size, true, w)
+	}
+}
