@@ -99,7 +99,7 @@ Status IndexFile::load(size_t number) const {
   if (memory_.empty())
     CKPT_TRY(check_large(read_, page.offset(), page.size(), format::id_of(page.digest()), "a page of the index"));
   auto read = [&](bool again) {
-    memory = std::make_shared_for_overwrite<std::byte[]>(size);
+    memory = std::make_unique_for_overwrite<std::byte[]>(size);  // GCC 11 has no shared one
     bytes = {memory.get(), size};
     CKPT_TRY(read_(page.offset(), {memory.get(), size}, again));
     return check(number, bytes);
