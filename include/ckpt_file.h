@@ -18,51 +18,66 @@ CKPT_API const char* ckpt_file_version_string(void);
 
 /* ---- import and export ------------------------------------------------------------------------------------ */
 
-/* Saves a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a safetensors
- * file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's Trainer, of accelerate,
- * torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, a pipeline of diffusers, or a file
- * of Composer, NeMo or numpy, or a pickle, as a checkpoint. `path` may be the address of a file on a web server
- * ("https://host/model.safetensors"), an index.json among them, or of a file or directory on an object store
- * ("s3://bucket/run7/checkpoint-500"): it is read by ranges, as it is wanted, and is GONE if it changes meanwhile. Its
- * run is that of option run; without one "main", where a load without options finds it, or "import" if a trainer has
- * used "main" since the last import: it would be fenced. `info` tells. The content decides what it is. A .pt becomes
- * tensors, aliases and a state tree (ckpt_tree.h), and runs no code; of safetensors the file split and the metadata are
- * kept as attributes for ckpt_export. Attribute import.unchecked counts what a .pt or hfai directory has no checksums
- * of. `info` (nullable) receives the result. The files are mapped: one that somebody truncates meanwhile can end the
- * process with SIGBUS. Imports into one run take turns: each waits for the others for at most timeout_ms, then returns
- * TIMEOUT. FENCED: on a file system without locks another import, or a trainer, took the run meanwhile; import again.
- * Options only, exclude and cast choose tensors and their dtype, and a value that cannot be read is an error only if
- * they keep it; map names a mapping (docs/mappings.md), by which tensors get other names, are rearranged, cut or put
- * together as they are read; strict=none lets it leave some as they are. With verify_after=1 what was saved is read
- * back and compared. Options: run, verify, verify_after, on_existing, compression, incremental, threads, timeout_ms;
- * map, map_at, map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3),
- * ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not
- * fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
+/* Saves other people's files as a checkpoint. The content decides what they are, and no code in them runs.
+ *
+ *   path      a PyTorch .pt, a directory of torch.distributed.checkpoint (DCP), an hfai directory of PART_*.pt, a
+ *             safetensors file, a Hugging Face set (a directory or its index.json), a directory of Hugging Face's
+ *             Trainer, of accelerate, torchtune, Meta, OLMo, RecIS, DeepSpeed or Megatron, one of a .pt of each rank, a
+ *             pipeline of diffusers, or a file of Composer, NeMo or numpy, or a pickle. It may be the address of a file
+ *             on a web server ("https://host/model.safetensors"), an index.json among them, or of a file or directory
+ *             on an object store ("s3://bucket/run7/checkpoint-500"). That is read by ranges, when they are wanted, and
+ *             is GONE if it changes meanwhile. Files of this machine are mapped: one that somebody truncates meanwhile
+ *             can end the process with SIGBUS.
+ *   run       Option run. Without it "main", where a load without options finds the checkpoint; but "import" if a
+ *             trainer has used "main" since the last import, so that the import does not fence it. `info` (nullable)
+ *             says which, and all else about the result. Imports into one run take turns: each waits for the others for
+ *             at most timeout_ms, then returns TIMEOUT. FENCED: on a file system without locks another import, or a
+ *             trainer, took the run meanwhile; import again.
+ *   kept      Tensors, aliases and a state tree (ckpt_tree.h); of safetensors the file split and the metadata, as
+ *             attributes for ckpt_export. Attribute import.unchecked counts what a .pt or hfai directory has no
+ *             checksums of.
+ *   choices   only, exclude and cast choose tensors and their dtype; a value that cannot be read is an error only if
+ *             they keep it. map names a mapping (docs/mappings.md), by which tensors get other names, are rearranged,
+ *             cut or put together as they are read; strict=none lets it leave some as they are. With verify_after=1
+ *             what was saved is read back and compared.
+ *
+ * Options: run, verify, verify_after, on_existing, compression, incremental, threads, timeout_ms; map, map_at,
+ * map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
+ * http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not fit), FORMAT,
+ * UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
-/* Writes the checkpoint to `path`, which must not exist, in what option format says (auto: by the ending of `path`):
- * "safetensors": its tensors, in one file or in a directory with the split that was imported; "pt": its main tree as
- * torch.save does, for torch.load(weights_only=True), which takes nothing of numpy's: its arrays become tensors and its
- * numbers Python's; "hfai": that in `shards` files PART_nnn.pt, as hfai's load takes them; "dcp": each tensor and value
- * of it by itself, in `shards` files, as torch.distributed.checkpoint's load takes them; "composer": a .pt, or a tar of
- * one, packed as the ending of `path` says; "olmo": model.pt, optim.pt and train.pt, or what was imported, with the
- * config.yaml that an import kept; "olmo-safetensors": the same, with model and optim as OLMo's safetensors;
- * "torchtune": the files that were imported, or epoch_0, or, as "safetensors", those that the index of a model's
- * directory names, which is option config; "meta": consolidated.NN.pth as Meta's Llama has
- * them, in `shards` files or as many as were imported, which divide the weights as Meta's models do; "recis": a run
- * with one checkpoint, its tables in `shards` shards, as RecIS' loader takes them (ckpt_{step} alone where `path` ends
- * in such a name). Files of composer and olmo are loaded without weights_only: numpy's values, dates and paths are
- * what they were. Option shard_bytes cuts a directory of safetensors into files of at most so many bytes, with an
- * index; option at writes what is below a place of the state alone, by the names that it has there (safetensors: its
- * keys, joined by dots). What has no place in the format (other objects, tensors outside the tree) is left out;
- * safetensors of a tensor that torch conjugates, negates or scales when it uses it are UNSUPPORTED. Mappings and
- * selections are as in ckpt_import.
+/* Writes the checkpoint to `path`, which must not exist, in what option format says:
+ *
+ *   auto              pt where `path` ends in .pt or .pth, else safetensors.
+ *   safetensors       Its tensors, in one file or in a directory with the split that was imported. A tensor that torch
+ *                     conjugates, negates or scales when it uses it is UNSUPPORTED.
+ *   pt                Its main tree as torch.save does, for torch.load(weights_only=True), which takes nothing of
+ *                     numpy's: its arrays become tensors and its numbers Python's.
+ *   hfai              That in `shards` files PART_nnn.pt, as hfai's load takes them.
+ *   dcp               Each tensor and value of it by itself, in `shards` files, as torch.distributed.checkpoint's load
+ *                     takes them.
+ *   composer          A .pt, or a tar of one, packed as the ending of `path` says.
+ *   olmo              model.pt, optim.pt and train.pt, or what was imported, with the config.yaml that an import kept.
+ *   olmo-safetensors  The same, with model and optim as OLMo's safetensors.
+ *   torchtune         The files that were imported, or epoch_0, or, as "safetensors", those that the index of a model's
+ *                     directory names, which is option config.
+ *   meta              consolidated.NN.pth as Meta's Llama has them, in `shards` files or as many as were imported. They
+ *                     divide the weights as Meta's models do.
+ *   recis             A run with one checkpoint, its tables in `shards` shards, as RecIS' loader takes them
+ *                     (ckpt_{step} alone where `path` ends in such a name).
+ *
+ * Programs load files of composer and olmo without weights_only, so numpy's values, dates and paths are written as
+ * such. Option shard_bytes cuts a directory of safetensors into files of at most so many bytes, with an index. Option
+ * at writes only what is below a place of the state, by the names that it has there (safetensors: its keys, joined by
+ * dots). What has no place in the format (other objects, tensors outside the tree) is left out. Mappings and selections
+ * are as in ckpt_import. With verify_after=1 what was written, and stays, is read back and compared.
  * Options: format, shards, shard_bytes, at, opaque, threads, timeout_ms, map, map_at, map_back, config, only, exclude,
- * cast, strict, verify_after (what was written, and stays, is read back and compared). Statuses: EXISTS, NOT_FOUND
- * (at), UNSUPPORTED (a dtype, or an object's class: "found"), MISMATCH (hfai: the tree is not {"model": ...}; dcp,
- * olmo, torchtune, meta, recis: it is no such dict; meta: a weight does not divide), FORMAT (a tree that does not fit
- * the checkpoint), INVALID (an option of another format), CORRUPT, IO, NO_SPACE. */
+ * cast, strict, verify_after. Statuses: EXISTS, NOT_FOUND (at), UNSUPPORTED (a dtype, or an object's class: "found"),
+ * MISMATCH (hfai: the tree is not {"model": ...}; dcp, olmo, torchtune, meta, recis: it is no such dict; meta: a weight
+ * does not divide), FORMAT (a tree that does not fit the checkpoint), INVALID (an option of another format), CORRUPT,
+ * IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_export(const ckpt_reader* reader, const char* path, const ckpt_options* options,
                                  ckpt_error** err);
 
@@ -84,9 +99,9 @@ typedef struct ckpt_file ckpt_file;
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 
-/* "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "accelerate", "torchtune", "meta",
- * "olmo", "composer", "recis", "ranks", "deepspeed", "megatron". Static text. Sparse tables of recis are tensors here:
- * T/ids, T/COLUMN, and T, an alias of the ids. */
+/* "pt" (zip), "pt-legacy", "pickle", "safetensors", "hfai", "dcp", "bin", "hf-trainer", "accelerate", "diffusers",
+ * "torchtune", "meta", "olmo", "composer", "nemo", "npz", "npy", "recis", "ranks", "deepspeed", "megatron". Static
+ * text. Sparse tables of recis are tensors here: T/ids, T/COLUMN, and T, an alias of the ids. */
 CKPT_API const char* ckpt_file_format(const ckpt_file* file);
 
 /* Name `index` of what is in the directory and was not read: "meta.pt", or "runs/" of a directory; NULL after the last.

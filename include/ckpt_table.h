@@ -57,10 +57,9 @@ typedef struct ckpt_table_desc {
  * and so on. Row i of each column is at position i or, if `positions` is not NULL, at positions[i] of the column's
  * blocks taken together. Memory is the caller's as that of tensors; pointers and descriptors are copied. Positions are
  * aligned as uint64_t is, to 8 bytes (else INVALID); ids and columns may be at any address.
- * Columns lie on the device that device_type and device_id name, and are copied behind what is in `stream` (as
- * ckpt_tensor_desc has it) when the save is run or started; ids and positions always lie in memory of the host. On a
- * device, rows that are adjacent both in memory and in saving order are copied together; all others one by one, which
- * is slow.
+ * Columns lie on the device that device_type and device_id name; their copy waits for the work that is in `stream` (as
+ * ckpt_tensor_desc has it) when the save starts. Ids and positions always lie in memory of the host. On a device, rows
+ * that are adjacent both in memory and in saving order are copied together; all others one by one, which is slow.
  * The save sorts row numbers, in 8 bytes of memory for each row, and copies no column. An id that is there twice is
  * MISMATCH when the save runs, before it writes; of an id on two ranks see ckpt_load_add_table and ckpt_reader_verify.
  * Statuses: INVALID, EXISTS (the name of the table or of one of its tensors was added before), UNSUPPORTED. */
@@ -153,12 +152,12 @@ CKPT_API ckpt_status ckpt_share_window_rows(const ckpt_share* share, uint64_t wi
 CKPT_API ckpt_status ckpt_share_missing_at(const ckpt_share* share, uint64_t index, uint64_t* id, ckpt_error** err);
 
 /* Asks for the rows of a window of a share of the same reader: their ids, and of `columns`, names, each the rows in one
- * piece; columns on the device that device_type and device_id name, behind what is in `stream` (as ckpt_tensor_desc has
- * it) when the load is run or started; ids in memory of the host. `ids` may be NULL for a share of kind IDS. Memory
- * holds as many rows as ckpt_share_window_rows tells. Each row is at the same place in all columns; rows come part by
- * part, sorted (IDS: in the order asked for). Ids are checked once they are read, so after memory has changed: an id
- * that two ranks saved is MISMATCH and names both; rows that are not sorted as they should be are FORMAT. Statuses:
- * NOT_FOUND (column), INVALID. */
+ * piece. Columns lie on the device that device_type and device_id name; their copy waits for the work that is in
+ * `stream` (as ckpt_tensor_desc has it) when the load starts. Ids lie in memory of the host; `ids` may be NULL for a
+ * share of kind IDS. Memory holds as many rows as ckpt_share_window_rows tells. Each row is at the same place in all
+ * columns; rows come part by part, sorted (IDS: in the order asked for). Ids are checked once they are read, so after
+ * memory has changed: an id that two ranks saved is MISMATCH and names both; rows that are not sorted as they should be
+ * are FORMAT. Statuses: NOT_FOUND (column), INVALID. */
 CKPT_API ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64_t window, void* ids,
                                          uint64_t ids_bytes, uint64_t column_count, const char* const* columns,
                                          void* const* data, const uint64_t* data_bytes, int32_t device_type,

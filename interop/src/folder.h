@@ -41,8 +41,8 @@ class RemoteFolder {
   void expect(const std::string& directory, const std::vector<std::string>& names);
   // Whether a directory has it, as such.
   bool holds(const std::string& path, bool as_directory);
-  // What failed in any list() or open(), but for what is not there. Who tells a format asks many questions and hears
-  // "no" for an answer that never came; nobody may go by that.
+  // The first list() or open() that failed, other than by NOT_FOUND. Detecting a format asks many questions and takes a
+  // failure for "no", so the answer counts only if this is OK.
   Status failed() const;
 
   // Brings the bytes at those addresses, which are of files of this folder; others are in memory already. And they will

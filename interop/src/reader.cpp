@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/strformat.h"
 #include "base/text.h"
 #include "format/names.h"
 
@@ -22,20 +23,48 @@ Status put_cannot(tree::Tree& tree, const Status& why, std::string_view message)
   return tree.end();
 }
 
+namespace {
+
+constexpr size_t kMostExcluded = 512;  // bytes of a line of 1 KiB
+
+std::string field_of(const tree::Tree& tree, uint32_t record, const char* key) {
+  const uint32_t field = tree.find(record, key);
+  return field == tree::kNoNode ? std::string() : std::string(tree[field].text_view());
+}
+
+bool is_cannot(const tree::Tree& tree, uint32_t node) {
+  return tree[node].kind == CKPT_NODE_RECORD && tree[node].text_view() == kCannotClass;
+}
+
+// How to do without the value at `first`, and without those that the same fault takes, as a file of several tensors.
+std::string way_out(const tree::Tree& tree, uint32_t first, const std::string& message) {
+  const std::string place = tree.path_of(first);
+  if (place.empty()) return {};
+  size_t alike = 1;
+  std::string places = place;
+  for (uint32_t i = first + 1; i < tree.size(); i++) {
+    if (!is_cannot(tree, i) || field_of(tree, i, "message") != message) continue;
+    alike++;
+    if (places.size() <= kMostExcluded) places += "," + tree.path_of(i);
+  }
+  if (alike == 1) return "; option exclude=" + place + " leaves it out";
+  if (places.size() <= kMostExcluded) return strformat("; option exclude={} leaves out all {}", places, alike);
+  return strformat("; option exclude={} leaves it out; {} more need the same", place, alike - 1);
+}
+
+}  // namespace
+
 Status check_values(const tree::Tree& tree) {
   for (uint32_t i = 0; i < tree.size(); i++) {
-    if (tree[i].kind != CKPT_NODE_RECORD || tree[i].text_view() != kCannotClass) continue;
-    const auto text = [&](const char* key) {
-      const uint32_t field = tree.find(i, key);
-      return field == tree::kNoNode ? std::string() : std::string(tree[field].text_view());
-    };
+    if (!is_cannot(tree, i)) continue;
     const uint32_t code = tree.find(i, "status");
-    const std::string place = tree.path_of(i);
+    const std::string message = field_of(tree, i, "message");
     Status status(code == tree::kNoNode ? CKPT_FORMAT : static_cast<ckpt_status>(tree[code].integer),
-                  text("message") + (place.empty() ? "" : "; option exclude=" + place + " leaves it out"));
-    status = std::move(status).with("tensor", place);
+                  message + way_out(tree, i, message));
+    status = std::move(status).with("tensor", tree.path_of(i));
     for (const char* fact : {"path", "found", "expected"})
-      if (const std::string found = text(fact); !found.empty()) status = std::move(status).with(fact, found);
+      if (const std::string found = field_of(tree, i, fact); !found.empty())
+        status = std::move(status).with(fact, found);
     return status;
   }
   return Ok();

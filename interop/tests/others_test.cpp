@@ -197,6 +197,25 @@ TEST_F(Sets, FilesTensorsAndPartsThatCannotBeHadAreLeftOutByName) {
   EXPECT_EQ(import_from(path("set"), "m").code, CKPT_NOT_FOUND);
 }
 
+TEST_F(Sets, OfAFileThatIsMissingAllTensorsAreSaidAtOnce) {
+  save("w", {{floats("w", {2}, 1)}, {}, ""});
+  std::filesystem::create_directories(path("set"));
+  ASSERT_EQ(export_to(path("set/a.safetensors"), "w").code, CKPT_OK);
+  index("set/model.safetensors.index.json", R"("w": "a.safetensors", "x": "b.safetensors", "y": "b.safetensors")");
+  const Failure in = import_from(path("set"), "l");
+  EXPECT_EQ(in.code, CKPT_NOT_FOUND);
+  EXPECT_NE(in.message.find("option exclude=x,y leaves out all 2"), std::string::npos) << in.message;
+  EXPECT_EQ(import_from(path("set"), "l", {}, {{"exclude", "x,y"}}).code, CKPT_OK);
+  // Of very many some are named, in an error that stays a line.
+  std::string many = R"("w": "a.safetensors")";
+  for (int i = 0; i < 900; i++) many += strformat(R"(, "tensor.{}": "b.safetensors")", i);
+  index("set/model.safetensors.index.json", many);
+  const Failure long_one = import_from(path("set"), "l");
+  EXPECT_LT(long_one.message.size(), 1024u);
+  EXPECT_NE(long_one.message.find("option exclude=tensor.0 leaves it out; 899 more need the same"), std::string::npos)
+      << long_one.message;
+}
+
 TEST_F(Sets, TheIndexOfAVariantThatIsReadIsNotLeftOut) {
   const SavedTensor w = floats("w", {2}, 1);
   save("w", {{w}, {}, ""});

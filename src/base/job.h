@@ -108,9 +108,11 @@ Status run_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body body
   return job->run_apart(CKPT_JOB_DONE, [body = std::move(body)](Job& running) mutable -> Status {
     CKPT_TRY(running.check());
     Status ended = body(running);
-    // What is told of a store that does not answer is no answer, but for what was known before.
+    // What is told of a store that does not answer is no answer, but for what was known before. A TIMEOUT of the body
+    // knows more than that the time is up: what a server that answers said each time.
     Status over = running.check();
-    return over.code() == CKPT_TIMEOUT && !running.call->is_settled() ? over : ended;
+    const bool is_answer = ended.code() == CKPT_TIMEOUT || running.call->is_settled();
+    return over.code() == CKPT_TIMEOUT && !is_answer ? over : ended;
   });
 }
 template <typename T, typename Body>

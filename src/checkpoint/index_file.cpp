@@ -18,7 +18,8 @@ static constexpr uint64_t kLarge = 64 << 20;
 
 // Pages need an alignment of 8.
 static IndexMemory memory_of(uint64_t size) {
-  const auto words = std::make_shared_for_overwrite<uint64_t[]>((size + 7) / 8);
+  // GCC 11 makes no shared memory that nobody fills.
+  const std::shared_ptr<uint64_t[]> words = std::make_unique_for_overwrite<uint64_t[]>((size + 7) / 8);
   return {{words, reinterpret_cast<std::byte*>(words.get())}, size};
 }
 

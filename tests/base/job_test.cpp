@@ -60,6 +60,20 @@ TEST(Job, WhatAPartOfACallUsesOutlivesThePartThatIsLeftBehind) {
   EXPECT_TRUE(kept.expired()) << "kept no longer than the part that was left behind";
 }
 
+TEST(Job, ATimeoutTellsWhatItsBodyKnowsOfIt) {
+  for (const ckpt_status code : {CKPT_TIMEOUT, CKPT_NOT_FOUND, CKPT_OK}) {
+    const Status told = run_apart(std::make_shared<Job>(), 50, [code](Job& self) -> Status {
+      const Busy busy("GET", "a server that always answers 502");
+      while (self.check().ok()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return code == CKPT_OK ? Ok() : Status(code, "HTTP status 502");
+    });
+    EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
+    EXPECT_EQ(told.message().find("502") != std::string::npos && told.message().find("GET of") == std::string::npos,
+              code == CKPT_TIMEOUT)
+        << told.message();
+  }
+}
+
 // Of a library above ckpt, whose calls have a half in ckpt.
 TEST(Job, IsLeftBehindWhereItsOtherHalfHangs) {
   std::promise<void> disk;

@@ -1,4 +1,5 @@
 // What answers in an S3 server's place, and what a server may say that nobody may believe.
+#include "base/job.h"
 #include "store/s3_environment.h"
 #include "store/s3_fixture.h"
 
@@ -35,6 +36,15 @@ TEST_P(S3Strangers, A404ThatIsNotS3sIsNoAbsence) {
     }
     EXPECT_GT(proxy.requests(), 13u) << "each is asked again";
   }
+}
+
+TEST_P(S3Strangers, A404ThatLastsIsWhatATimeoutTells) {
+  FaultProxy proxy(s3_endpoint());
+  proxy.script([&](const std::string&) { return answer_of("404 Not Found", kStray[0]); });
+  const Status late =
+      run_apart(std::make_shared<Job>(), 300, [away = home.open(proxy)](Job&) { return away->get("d/a", 9).status(); });
+  EXPECT_EQ(late.code(), CKPT_TIMEOUT) << late.message();
+  EXPECT_NE(late.message().find("no answer of S3"), std::string::npos) << late.message();
 }
 
 TEST_P(S3Strangers, A404ThatPassesIsAskedAgain) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/call.h"
+#include "base/job.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
 #include "store/store_suite.h"
@@ -324,6 +325,16 @@ TEST_F(WebStore, WhatPassesIsAskedAgain) {
       EXPECT_TRUE(read(**file, 10, 1000) == all.substr(10, 1000)) << name_of(fault);
       EXPECT_NE(proxy.struck(), "") << name_of(fault);
     }
+}
+
+TEST_F(WebStore, WhatDoesNotPassInTimeIsToldWithWhatTheServerSaid) {
+  FileServer server;
+  server.script([&](const std::string&) { return answer_of("503 Busy", "no"); });
+  const Status late = run_apart(std::make_shared<Job>(), 300,
+                                [store = web(server.address())](Job&) { return store->open("a").status(); });
+  EXPECT_EQ(late.code(), CKPT_TIMEOUT) << late.message();
+  EXPECT_NE(late.message().find("the last try"), std::string::npos) << late.message();
+  EXPECT_NE(late.message().find("HTTP status 503"), std::string::npos) << late.message();
 }
 
 TEST_F(WebStore, EveryRequestIsCountedAlsoOneThatIsRedirectedOrTriedAgain) {

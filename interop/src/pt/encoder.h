@@ -26,7 +26,7 @@ const char* quantized_storage(std::string_view dtype);
 struct PtEncoderOptions {
   // A record that weights_only refuses becomes a dict of its fields, with its class under "__class__".
   bool opaque_as_dict = false;
-  // For torch.load(weights_only=False): numpy's values, dates, paths and versions are what they were. Never another
+  // For torch.load(weights_only=False): numpy's values, dates, paths and versions are written as such. Never another
   // class, since to make an object may run what an imported file wanted.
   bool trusting = false;
   // Aliases of these tensors are written as tensors of their own.

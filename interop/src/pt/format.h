@@ -30,7 +30,7 @@ Attributes import_attributes(const char* format, size_t unchecked);
 // record that weights_only refuses, unless option opaque is "dict"), FORMAT (a tree that does not fit its checkpoint).
 Result<ExportPlan> plan_pt(const ExportRequest& request);
 // The value of a node as a file; its archive begins at byte `at`. With `trusting` objects of a few harmless classes
-// (encoder.h) are what they were, for programs that load without weights_only.
+// (encoder.h) are written as such, for programs that load without weights_only.
 struct PtFileOptions {
   bool trusting = false;
   uint64_t at = 0;

@@ -204,19 +204,13 @@ void Client::count(const Request& request, const Answer& answer, bool again) {
   count_request(kind, again, size_of(request.body), answer.http.received + answer.http.text.size());
 }
 
-// Of a request whose time is up: what came of it before.
-static Status with_last_try(const Status& over, const Status& last) {
-  Status status(over.code(), over.message() + "; the last try: " + last.message());
-  for (const auto& [key, value] : over.details()) status = std::move(status).with(key, value);
-  return status;
-}
-
 Answer Client::ask(const Request& request) {
   const std::string where = path(request.key);
   const Busy busy(request.verb.c_str(), where);
   const CallContext own = CallContext::current();
   const ContextScope asking((request.may_end() ? own : own.shielded()).of(busy));
   bool maybe_done = false;
+  Status last;  // of a try that failed
   for (Try tries;; tries.count++) {
     patience_.wait_for_calm(CallContext::current());
     std::shared_ptr<const Credentials> used;
@@ -227,9 +221,13 @@ Answer Client::ask(const Request& request) {
     if (answer.good() || request.once) return answer;
     Patience::failed(&tries);
     if (used && repair(request, answer, *used, &tries)) continue;
-    if (!is_passing(answer)) return answer;
-    if (wait_to_try_again(answer, tries)) continue;
-    if (Status over = is_over(request); !over.ok()) answer.failure = with_last_try(over, error(answer, request));
+    const bool passing = is_passing(answer);
+    if (passing) last = error(answer, request);
+    if (passing && wait_to_try_again(answer, tries)) continue;
+    // The time may also be up amid a try, which then has nothing to tell.
+    const Status over = is_over(request);
+    if (!over.ok() && !last.ok() && (passing || answer.failure.code() == over.code()))
+      answer.failure = with_last_try(over, last);
     return answer;
   }
 }

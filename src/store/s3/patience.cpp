@@ -23,6 +23,12 @@ bool is_passing_status(long status) {
   return status == 500 || status == 502 || status == 503 || status == 504 || status == 408 || status == 429;
 }
 
+Status with_last_try(const Status& over, const Status& last) {
+  Status status(over.code(), over.message() + "; the last try: " + last.message());
+  for (const auto& [key, value] : over.details()) status = std::move(status).with(key, value);
+  return status;
+}
+
 // False once the call is over.
 static bool sleep_on(const CallContext& context, int64_t ms) {
   constexpr int64_t kStepMs = 100;

@@ -40,4 +40,7 @@ class Patience {
 // Whether a status tells of something that passes.
 bool is_passing_status(long status);
 
+// Of a request whose time is up between two tries: what came of it before.
+Status with_last_try(const Status& over, const Status& last);
+
 }  // namespace ckpt::store::s3

@@ -173,16 +173,23 @@ Answer Client::ask(const Get& get) {
   const std::string where = get.address.shown();
   const Busy operation("GET", where);
   const ContextScope asking(CallContext::current().of(operation));
+  Answer last;  // that was no good
   for (s3::Patience::Try tries;; tries.count++) {
     patience_.wait_for_calm(CallContext::current());
     Answer answer = follow(get, tries.count > 0);
+    if (tries.count > 0 && !answer.http.ended.ok()) {  // amid a try, which has nothing to tell
+      last.over = answer.http.ended;
+      return last;
+    }
     if (answer.http.trouble.empty()) patience_.answered();
     if (!is_passing(answer, get)) return answer;
     s3::Patience::failed(&tries);
     const bool busy = answer.http.status == 503 || answer.http.status == 429;
-    if (patience_.wait_to_try_again(answer.http, busy, tries, CallContext::current())) continue;
-    answer.http.ended = CallContext::current().check();
-    return answer;
+    const bool again = patience_.wait_to_try_again(answer.http, busy, tries, CallContext::current());
+    last = std::move(answer);
+    if (again) continue;
+    last.over = CallContext::current().check();
+    return last;
   }
 }
 
@@ -201,6 +208,11 @@ static std::string hint_of(long status, bool authorized, bool elsewhere, const s
 Status Client::error(const Answer& answer, std::string_view key) const {
   const std::string where = path(key);
   const s3::HttpReply& http = answer.http;
+  if (!answer.over.ok()) {
+    Answer last = answer;
+    last.over = Ok();
+    return s3::with_last_try(Status(answer.over).in(where).with("path", where), error(last, key));
+  }
   if (!answer.failure.ok()) return Status(answer.failure).in(where).with("path", where);
   if (!http.ended.ok()) return Status(http.ended).in(where).with("path", where);
   if (http.no_memory) return Status(CKPT_NOMEM, where + ": no memory for a request");

@@ -15,9 +15,10 @@ namespace ckpt::store::web {
 struct Answer {
   s3::HttpReply http;
   Status failure;  // there was no answer, or a redirect that is not followed
+  Status over;     // the time was up before it could be asked for again
   Url from;        // whose answer it is, after all redirects
 
-  bool is(long status) const { return failure.ok() && http.status == status; }
+  bool is(long status) const { return failure.ok() && over.ok() && http.status == status; }
   bool is_absent() const { return is(404) || is(410); }
 };
 
