@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/large_memory.h"
 #include "load/load.h"
 #include "plan/box.h"
 #include "plan/overlap.h"
@@ -29,12 +30,24 @@ plan::Stretch stretch_of(const device::Memory& memory, const Box& box) {
   return {begin, begin + last * width, plan::is_contiguous(box.extent.span(), strides)};
 }
 
+// Of a box that is all of its tensor, in a row: most are.
+plan::Stretch stretch_of(const checkpoint::TensorRef& tensor, const WantedBox& box) {
+  uint64_t elements = 0, bytes = 0;
+  count_elements(tensor.extents(), &elements);
+  count_bytes(elements, tensor.dtype(), &bytes);
+  const int from = dtype_bits(tensor.dtype()), to = dtype_bits(box.dtype);
+  if (from % 8 == 0) bytes = elements * static_cast<uint64_t>(to) / 8;  // else a byte unit is a byte
+  return {address_of(box.data), address_of(box.data) + bytes, true};
+}
+
 // Who asks for what memory: boxes of tensors first, then of views, then plain bytes of tables and objects.
 class Requests {
  public:
   Requests(const LoadPlan& plan, const Views& views, const std::vector<TableRequest>& tables) : plan_(plan) {
     stretches_.reserve(plan.boxes.size());
-    for (const WantedBox& box : plan.boxes) stretches_.push_back(stretch_of(plan.memory_of(box), plan.box_of(box)));
+    for (const WantedBox& box : plan.boxes)
+      stretches_.push_back(box.numbers == kNoNumbers ? stretch_of(plan.tensors[box.tensor], box)
+                                                     : stretch_of(plan.memory_of(box), plan.box_of(box)));
     ViewWindow window{};
     for (ViewWalk walk(&views.requests()); walk.next(UINT64_MAX, &window);) {
       stretches_.push_back(stretch_of(window.memory, window.box));
@@ -47,6 +60,7 @@ class Requests {
     bytes_.push_back({name, kind});
   }
   std::optional<plan::Meeting> overlap() const {
+    if (plan::are_apart(stretches_)) return std::nullopt;
     const std::vector<size_t> kept = without_twins();
     std::vector<plan::Stretch> stretches;
     for (const size_t i : kept) stretches.push_back(stretches_[i]);
@@ -132,7 +146,7 @@ class Requests {
   const LoadPlan& plan_;
   std::vector<ViewWindow> windows_;
   std::vector<NamedBytes> bytes_;
-  std::vector<plan::Stretch> stretches_;
+  LargeVector<plan::Stretch> stretches_;
 };
 
 }  // namespace

@@ -249,6 +249,26 @@ class Group {
 
 }  // namespace
 
+// Whether each begins where those before it have ended. What writes nothing counts for nothing.
+static bool ascend(std::span<const Stretch> stretches) {
+  uint64_t end = 0;
+  for (const Stretch& stretch : stretches) {
+    if (stretch.begin >= stretch.end) continue;
+    if (stretch.begin < end) return false;
+    end = stretch.end;
+  }
+  return true;
+}
+
+bool are_apart(std::span<const Stretch> stretches) {
+  if (!std::ranges::all_of(stretches, [](const Stretch& one) { return one.dense || one.begin >= one.end; }))
+    return false;
+  if (ascend(stretches)) return true;  // many callers ask in the order of addresses
+  std::vector<Stretch> sorted(stretches.begin(), stretches.end());
+  std::ranges::sort(sorted, {}, &Stretch::begin);
+  return ascend(sorted);
+}
+
 std::optional<Meeting> find_overlap(std::span<const Stretch> stretches, const std::function<Placement(size_t)>& place) {
   std::vector<size_t> order;
   for (size_t i = 0; i < stretches.size(); i++)

@@ -32,6 +32,9 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
+// The usual case, which costs no more than a look at each: all are dense, and none meets another.
+bool are_apart(std::span<const Stretch> stretches);
+
 // Two requests whose bytes meet, the lower number first; twice the same if it overlaps itself. `place` is called for
 // those whose ranges meet, and for those that are not dense.
 using Meeting = std::pair<size_t, size_t>;

@@ -63,6 +63,28 @@ Placement random_placement(Random& random, std::string_view source) {
   return placement;
 }
 
+TEST(Overlap, RequestsAreApartIfAllAreDenseAndNoneMeetsAnother) {
+  Random random(37);
+  int apart = 0, ordered = 0;
+  for (int round = 0; round < 20000; round++) {
+    std::vector<Stretch> stretches;
+    std::map<uint64_t, int> bytes;
+    bool expected = true, ascend = true;
+    for (uint64_t count = random.between(1, 5); stretches.size() < count;) {
+      const uint64_t begin = random.below(60);
+      ascend &= stretches.empty() || begin >= stretches.back().begin;
+      stretches.push_back({begin, begin + random.below(9), random.below(20) != 0});
+      expected &= stretches.back().dense || stretches.back().begin == stretches.back().end;
+      for (uint64_t at = begin; at < stretches.back().end; at++) expected &= ++bytes[at] == 1;
+    }
+    apart += expected;
+    ordered += expected && ascend;
+    ASSERT_EQ(are_apart(stretches), expected) << "round " << round;
+  }
+  EXPECT_GT(ordered, 1000);
+  EXPECT_GT(apart - ordered, 1000);
+}
+
 TEST(Overlap, IsFoundWhereAndOnlyWhereBytesMeet) {
   Random random(35);
   int overlaps = 0, apart = 0;
