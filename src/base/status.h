@@ -52,7 +52,8 @@ inline Status Ok() { return Status(); }
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}
+  Result(T&& value) : value_(std::move(value)) {}
+  Result(const T& value) : value_(value) {}
   Result(Status status) : status_(std::move(status)) {}
 
   bool ok() const { return status_.ok(); }

@@ -132,18 +132,17 @@ Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_b
   return Ok();
 }
 
-Result<RegionRequest> request_of(std::string_view name, const ckpt_tensor_desc& desc, const void* data,
-                                 uint64_t data_bytes, Location where, Transfers* transfers) {
-  RegionRequest request;
-  if (Status status = read_desc(desc, data, data_bytes, &request); !status.ok()) {
+Status read_request(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
+                    Location where, Transfers* transfers, RegionRequest* request) {
+  if (Status status = read_desc(desc, data, data_bytes, request); !status.ok()) {
     // Who has no such device cannot say where its memory is.
     if (Status device = transfers->check(where); !device.ok()) status = std::move(device);
     return of_tensor(std::move(status), name);
   }
-  auto device = transfers->note(where, data, request.reach, desc.stream);
+  auto device = transfers->note(where, data, request->reach, desc.stream);
   if (!device.ok()) return of_tensor(std::move(device).status(), name);
-  request.memory.device = *device;
-  return request;
+  request->memory.device = *device;
+  return Ok();
 }
 
 }  // namespace ckpt::device

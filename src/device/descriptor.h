@@ -22,8 +22,9 @@ struct RegionRequest {
 // Checks a descriptor and the memory behind it, and fills a new `request`. INVALID.
 Status read_desc(const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes, RegionRequest* request);
 // The same of a tensor of a save or load, whose `transfers` note where its memory is. INVALID, UNSUPPORTED: there is no
-// such device here.
-Result<RegionRequest> request_of(std::string_view name, const ckpt_tensor_desc& desc, const void* data,
-                                 uint64_t data_bytes, Location where, Transfers* transfers);
+// such device here. Filled in place: a request has more than a kilobyte, and small tensors come by the hundred
+// thousand.
+Status read_request(std::string_view name, const ckpt_tensor_desc& desc, const void* data, uint64_t data_bytes,
+                    Location where, Transfers* transfers, RegionRequest* request);
 
 }  // namespace ckpt::device

@@ -93,7 +93,8 @@ Status Load::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, voi
     return tensor_error(CKPT_INVALID, name,
                         "region kind ROWS is for saves; a load asks for a box of the shape "
                         "that ckpt_reader_tensor_find tells");
-  CKPT_ASSIGN(device::RegionRequest want, device::request_of(name, desc, data, data_bytes, where, &transfers_));
+  device::RegionRequest want;
+  CKPT_TRY(device::read_request(name, desc, data, data_bytes, where, &transfers_, &want));
   // Skip empty regions: their default strides contain zeros.
   if (plan::units_of(want.geometry, want.units) != 0) CKPT_TRY(check_strides(name, want));
   checkpoint::Checkpoint::Named named{locate_in_own(name, want)};

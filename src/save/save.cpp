@@ -106,7 +106,8 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
                         device::Location where) {
   if (begun_) return Status(CKPT_INVALID, "the save has begun; nothing can be added");
   CKPT_TRY(format::check_tensor_name(name));
-  CKPT_ASSIGN(device::RegionRequest request, device::request_of(name, desc, data, data_bytes, where, &transfers_));
+  device::RegionRequest request;
+  CKPT_TRY(device::read_request(name, desc, data, data_bytes, where, &transfers_, &request));
   if (desc.flags & CKPT_TENSOR_CONVERT) return tensor_error(CKPT_INVALID, name, "conversion is for loads");
   const bool given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
