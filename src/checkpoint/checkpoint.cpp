@@ -119,7 +119,7 @@ Status Checkpoint::read_manifest_once(unsigned threads) {
     CKPT_TRY(format::check_manifest_gaps(bytes, trailer_));
     CKPT_ASSIGN(manifest_, IndexFile::open(place, Bytes(bytes).first(trailer_.index_size)));
   } else {
-    CKPT_ASSIGN(manifest_, IndexFile::open(place, [this](uint64_t offset, MutableBytes out, bool again) {
+    CKPT_ASSIGN(manifest_, IndexFile::open(place, [this](uint64_t offset, const IndexMemory& out, bool again) {
                   return read_index(file_, offset, out, again);
                 }));
   }
@@ -326,13 +326,10 @@ Result<PartReader> Checkpoint::ask_for_part(uint32_t number) const {
   return make_apart<PartReader>(std::make_shared<Job>(), patience_ms_, [self, open](Job&) { return open(); });
 }
 
-Status Checkpoint::read_index(const PartReader& file, uint64_t offset, MutableBytes out, bool again) const {
+Status Checkpoint::read_index(const PartReader& file, uint64_t offset, const IndexMemory& out, bool again) const {
   if (CallContext::current().call()) return file->read(offset, out, again);
-  const auto own = std::make_shared<std::vector<std::byte>>(out.size());
-  CKPT_TRY(run_apart(std::make_shared<Job>(), patience_ms_,
-                     [file, offset, again, own](Job&) { return file->read(offset, *own, again); }));
-  std::ranges::copy(*own, out.begin());
-  return Ok();
+  return run_apart(std::make_shared<Job>(), patience_ms_,
+                   [file, offset, out, again](Job&) { return file->read(offset, out, again); });
 }
 
 Result<PartReader> Checkpoint::part(uint32_t number) const {

@@ -173,7 +173,7 @@ class Checkpoint : public std::enable_shared_from_this<Checkpoint> {
   Result<Named> target_of(const format::Page* page, const fb::Alias& alias) const;
   Result<std::unique_ptr<store::Reader>> open_part_file(uint32_t number) const;
   Result<PartReader> ask_for_part(uint32_t number) const;
-  Status read_index(const PartReader& file, uint64_t offset, MutableBytes out, bool again) const;
+  Status read_index(const PartReader& file, uint64_t offset, const IndexMemory& out, bool again) const;
   Result<std::unique_ptr<store::Reader>> open_part_file_once(uint32_t number, bool again) const;
   Status check_header(const store::Reader& file, const fb::Part& expected, bool again) const;
   Status check_end(const store::Reader& file, const fb::Part& expected, bool again) const;

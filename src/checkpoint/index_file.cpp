@@ -16,15 +16,21 @@ static constexpr uint64_t kReadWhole = 1 << 20;
 // Nearly all roots and pages are far smaller. What claims to be larger must match its digest before it gets memory.
 static constexpr uint64_t kLarge = 64 << 20;
 
+// Pages need an alignment of 8.
+static IndexMemory memory_of(uint64_t size) {
+  const auto words = std::make_shared_for_overwrite<uint64_t[]>((size + 7) / 8);
+  return {{words, reinterpret_cast<std::byte*>(words.get())}, size};
+}
+
 static Status check_large(const IndexFile::Read& read, uint64_t offset, uint64_t size, const Digest& digest,
                           const char* what) {
   if (size <= kLarge) return Ok();
-  std::vector<std::byte> piece(kReadWhole);
+  IndexMemory piece = memory_of(kReadWhole);
   codec::Hasher hasher;
-  for (uint64_t at = 0; at < size; at += piece.size()) {
-    piece.resize(std::min<uint64_t>(piece.size(), size - at));
+  for (uint64_t at = 0; at < size; at += piece.size) {
+    piece.size = std::min(piece.size, size - at);
     CKPT_TRY(read(offset + at, piece, false));
-    hasher.update(piece);
+    hasher.update(MutableBytes(piece));
   }
   return format::check_digest(hasher.digest(), digest, what);
 }
@@ -55,11 +61,11 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read
   const uint64_t size = whole ? place.size : place.root_size;
   CKPT_TRY(
       check_large(read, place.size - place.root_size, place.root_size, place.root_digest, "the root of the index"));
-  file->own_.resize((size + 7) / 8);
-  const MutableBytes bytes = bytes_of(file->own_, size);
+  file->own_ = memory_of(size);
+  const Bytes bytes = MutableBytes(file->own_);
   auto open_root = [&](bool again) {
-    CKPT_TRY(read(place.size - size, bytes, again));
-    return file->open_root(place, Bytes(bytes).last(place.root_size));
+    CKPT_TRY(read(place.size - size, file->own_, again));
+    return file->open_root(place, bytes.last(place.root_size));
   };
   Status opened = open_root(false);
   if (opened.code() == CKPT_CORRUPT && place.again) opened = open_root(true);
@@ -71,7 +77,7 @@ Result<std::unique_ptr<IndexFile>> IndexFile::open(const IndexPlace& place, Read
 }
 
 // Keeps a page that was read, unless another thread was faster.
-Status IndexFile::keep(size_t number, Bytes bytes, Memory memory) const {
+Status IndexFile::keep(size_t number, Bytes bytes, std::shared_ptr<std::byte[]> memory) const {
   const size_t named = root_.pages.size();
   auto loaded = std::make_unique<Loaded>();
   loaded->memory = std::move(memory);
@@ -95,20 +101,20 @@ Status IndexFile::load(size_t number) const {
   const fb::PageRef& page = ref(number);
   const uint64_t size = end_of(number) - page.offset();
   Bytes bytes;
-  Memory memory;
+  IndexMemory memory;
   if (memory_.empty())
     CKPT_TRY(check_large(read_, page.offset(), page.size(), format::id_of(page.digest()), "a page of the index"));
   auto read = [&](bool again) {
-    memory = std::make_shared_for_overwrite<std::byte[]>(size);
-    bytes = {memory.get(), size};
-    CKPT_TRY(read_(page.offset(), {memory.get(), size}, again));
+    memory = memory_of(size);
+    bytes = MutableBytes(memory);
+    CKPT_TRY(read_(page.offset(), memory, again));
     return check(number, bytes);
   };
   if (!memory_.empty()) bytes = memory_.subspan(page.offset(), size);
   Status found = memory_.empty() ? read(false) : check(number, bytes);
   if (found.code() == CKPT_CORRUPT && again_) found = read(true);
   CKPT_TRY(std::move(found));
-  return keep(number, bytes.first(page.size()), std::move(memory));
+  return keep(number, bytes.first(page.size()), std::move(memory.data));
 }
 
 // Reads pages in one piece. Those of which that fails are left to load, which tells why.
@@ -119,13 +125,14 @@ void IndexFile::load_row(size_t first, size_t count, unsigned threads) const {
   if (count < 2 || !memory_.empty()) return;
   const uint64_t begin = ref(first).offset(), size = end_of(first + count - 1) - begin;
   if (size > kLarge) return;
-  const Memory memory(static_cast<std::byte*>(allocate_large(size)), [size](std::byte* at) { free_large(at, size); });
-  if (!read_(begin, {memory.get(), size}, false).ok()) return;
+  auto free = [size](std::byte* at) { free_large(at, size); };
+  const IndexMemory memory{{static_cast<std::byte*>(allocate_large(size)), free}, size};
+  if (!read_(begin, memory, false).ok()) return;
   constexpr size_t kPages = 8;  // for a thread at a time
   (void)for_each_parallel(count <= kPages ? 1 : threads, (count + kPages - 1) / kPages, [&](size_t group) {
     for (size_t i = first + group * kPages; i < std::min(first + count, first + (group + 1) * kPages); i++) {
-      const Bytes bytes(memory.get() + (ref(i).offset() - begin), end_of(i) - ref(i).offset());
-      if (!find(i) && check(i, bytes).ok()) (void)keep(i, bytes.first(ref(i).size()), memory);
+      const Bytes bytes(memory.data.get() + (ref(i).offset() - begin), end_of(i) - ref(i).offset());
+      if (!find(i) && check(i, bytes).ok()) (void)keep(i, bytes.first(ref(i).size()), memory.data);
     }
     return Ok();
   });

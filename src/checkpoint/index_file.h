@@ -22,10 +22,17 @@ struct IndexPlace {
   bool again = false;  // what does not match its digest may have been damaged on its way: it is read once more
 };
 
+// Memory that is read into, of whoever still has it: a thread that reads and is left behind (base/job.h) is one.
+struct IndexMemory {
+  std::shared_ptr<std::byte[]> data;
+  uint64_t size = 0;
+  operator MutableBytes() const { return {data.get(), size}; }
+};
+
 class IndexFile {
  public:
   // Reads bytes of the index. `again`: what it read before did not match.
-  using Read = std::function<Status(uint64_t offset, MutableBytes out, bool again)>;
+  using Read = std::function<Status(uint64_t offset, const IndexMemory& out, bool again)>;
   // An index in memory, which must outlive it and be aligned to 64.
   static Result<std::unique_ptr<IndexFile>> open(const IndexPlace& place, Bytes memory);
   // An index that `read` reads: all of it at once if it is small, or `whole` and not very large; else its root now and
@@ -47,11 +54,8 @@ class IndexFile {
   Result<fb::Part> part(uint32_t number) const;
 
  private:
-  // Pages need an alignment of 8.
-  using Words = std::vector<uint64_t>;
-  using Memory = std::shared_ptr<std::byte[]>;
   struct Loaded {
-    Memory memory;  // of the page, and of those that were read with it; null: all of the index is in memory
+    std::shared_ptr<std::byte[]> memory;  // of the page, and of those read with it; null: all of the index is in memory
     format::Page page;
   };
   IndexFile() = default;
@@ -69,18 +73,15 @@ class IndexFile {
   size_t loaded_before(size_t number) const;
   Status load(size_t number) const;
   void load_row(size_t first, size_t count, unsigned threads) const;
-  Status keep(size_t number, Bytes bytes, Memory memory) const;
+  Status keep(size_t number, Bytes bytes, std::shared_ptr<std::byte[]> memory) const;
   Status check(size_t number, Bytes bytes) const;
   // Where what follows it begins.
   uint64_t end_of(size_t number) const { return number + 1 < pages_.size() ? ref(number + 1).offset() : root_at_; }
-  static MutableBytes bytes_of(Words& words, uint64_t size) {
-    return std::as_writable_bytes(std::span(words)).first(size);
-  }
 
   format::Root root_;
   uint64_t root_at_ = 0;
-  Words own_;     // the root, or the whole index
-  Bytes memory_;  // the whole index; empty: `read_` reads it
+  IndexMemory own_;  // the root, or the whole index
+  Bytes memory_;     // the whole index; empty: `read_` reads it
   Read read_;
   bool again_ = false;
   mutable std::vector<std::atomic<const Loaded*>> pages_;  // by number

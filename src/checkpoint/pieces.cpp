@@ -25,15 +25,15 @@ Result<std::unique_ptr<IndexFile>> Checkpoint::open_part_index(uint32_t number) 
       return Status(CKPT_FORMAT, strformat("the copy of the index of part {} lies outside the copies", number));
     if (!bytes_.bytes().empty())
       return IndexFile::open(place, Bytes(bytes_.bytes()).subspan(begin + record.copy_offset(), place.size));
-    return IndexFile::open(place,
-                           [this, begin = begin + record.copy_offset()](uint64_t offset, MutableBytes out, bool again) {
-                             return read_index(file_, begin + offset, out, again);
-                           });
+    return IndexFile::open(
+        place, [this, begin = begin + record.copy_offset()](uint64_t offset, const IndexMemory& out, bool again) {
+          return read_index(file_, begin + offset, out, again);
+        });
   }
   // Only a part that is as large as the record says makes us allocate what the record says.
   CKPT_TRY(part(number).status());
   return IndexFile::open(
-      place, [this, number, at = record.index_offset()](uint64_t offset, MutableBytes out, bool again) -> Status {
+      place, [this, number, at = record.index_offset()](uint64_t offset, const IndexMemory& out, bool again) -> Status {
         CKPT_ASSIGN(const PartReader file, part(number));
         return read_index(file, at + offset, out, again);
       });
