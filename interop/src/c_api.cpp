@@ -273,7 +273,8 @@ ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_de
     CKPT_TRY(usable(file, "file"));
     CKPT_ASSIGN(const ForeignTensor* tensor, tensor_of(*file, index));
     auto read = [&]() -> Status {
-      CKPT_ASSIGN(const ckpt_tensor_desc full, get_desc(desc));
+      ckpt_tensor_desc full;
+      CKPT_TRY(get_desc(desc, &full));
       device::RegionRequest wanted;
       CKPT_TRY(device::read_desc(full, data, data_bytes, &wanted));
       if (full.region_kind == CKPT_REGION_ROWS) return Status(CKPT_INVALID, "rows are for saves");

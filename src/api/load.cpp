@@ -22,9 +22,9 @@ ckpt_status ckpt_load_add_tensor(ckpt_load* load, const char* name, const ckpt_t
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(load, "load"));
     if (!name) return null_status("name");
-    auto full = get_desc(desc);
-    if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    return load->load->add_tensor(name, *full, data, data_bytes, {device_type, device_id});
+    ckpt_tensor_desc full;
+    if (Status got = get_desc(desc, &full); !got.ok()) return of_tensor(std::move(got), name);
+    return load->load->add_tensor(name, full, data, data_bytes, {device_type, device_id});
   });
 }
 

@@ -27,9 +27,9 @@ ckpt_status ckpt_save_add_tensor(ckpt_save* save, const char* name, const ckpt_t
                                  uint64_t data_bytes, int32_t device_type, int32_t device_id, ckpt_error** err) {
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name) return null_status("name");
-    auto full = get_desc(desc);
-    if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    Status added = to.add_tensor(name, *full, data, data_bytes, {device_type, device_id});
+    ckpt_tensor_desc full;
+    if (Status got = get_desc(desc, &full); !got.ok()) return of_tensor(std::move(got), name);
+    Status added = to.add_tensor(name, full, data, data_bytes, {device_type, device_id});
     return added.ok() ? Ok() : std::move(added).with("tensor", name);
   });
 }
@@ -66,9 +66,9 @@ ckpt_status ckpt_save_add_alias(ckpt_save* save, const char* name, const char* t
   return add_to(save, err, [&](save::Save& to) -> Status {
     if (!name || !target) return null_status("name or target");
     if (!view) return to.add_alias(name, target, nullptr).with("tensor", name);
-    auto full = get_desc(view);
-    if (!full.ok()) return of_tensor(std::move(full).status(), name);
-    return to.add_alias(name, target, &*full).with("tensor", name);
+    ckpt_tensor_desc full;
+    if (Status got = get_desc(view, &full); !got.ok()) return of_tensor(std::move(got), name);
+    return to.add_alias(name, target, &full).with("tensor", name);
   });
 }
 

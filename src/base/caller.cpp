@@ -14,11 +14,10 @@ Status get_struct(const void* from, void* to, size_t least, size_t size) {
   return Ok();
 }
 
-Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc) {
-  ckpt_tensor_desc full{};
-  CKPT_TRY(get_struct(desc, &full, offsetof(ckpt_tensor_desc, shape), sizeof full));
-  CKPT_TRY(check_reserved(full.reserved));
-  return full;
+Status get_desc(const ckpt_tensor_desc* desc, ckpt_tensor_desc* full) {
+  *full = {};
+  CKPT_TRY(get_struct(desc, full, offsetof(ckpt_tensor_desc, shape), sizeof *full));
+  return check_reserved(full->reserved);
 }
 
 Status check_reserved(uint32_t reserved) {

@@ -43,7 +43,7 @@ Status put_info(const Info& info, Info* out) {
 // Reads a struct of a caller that has `least` bytes at least; ours has `size`. UNSUPPORTED if a longer one sets fields
 // that we do not know.
 Status get_struct(const void* from, void* to, size_t least, size_t size);
-Result<ckpt_tensor_desc> get_desc(const ckpt_tensor_desc* desc);
+Status get_desc(const ckpt_tensor_desc* desc, ckpt_tensor_desc* full);
 // UNSUPPORTED unless the field `reserved` of a descriptor is 0: a newer program may mean something by it.
 Status check_reserved(uint32_t reserved);
 

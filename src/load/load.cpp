@@ -38,8 +38,8 @@ Status Load::check_request(const checkpoint::Checkpoint::Named& named, const dev
   std::string_view name = named.name();
   uint16_t dtype = named.tensor.dtype();
   bool view = named.is_view();
-  Shape shape = Shape::of(named.extents());
-  if (!(shape == want.shape)) return mismatch(name, "shape", to_text(shape), to_text(want.shape));
+  if (!std::ranges::equal(named.extents(), want.shape.span()))
+    return mismatch(name, "shape", to_text(Shape::of(named.extents())), to_text(want.shape));
   if (view && dtype_bits(dtype) % 8 != 0)
     return error_about(CKPT_UNSUPPORTED, name, "alias " + quoted(name) + ": a view of packed elements");
   if (dtype == want.dtype) return Ok();

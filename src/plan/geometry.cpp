@@ -7,8 +7,9 @@ Result<Geometry> geometry_of(uint16_t dtype, const Shape& shape) {
   if (bits == 0)
     return Status(CKPT_INVALID, strformat("dtype 0x{:04x} has elements of 0 bits", dtype))
         .with("found", uint64_t{dtype});
-  CKPT_ASSIGN(uint64_t count, element_count(shape));
-  CKPT_ASSIGN(uint64_t bytes, element_bytes(count, dtype));
+  uint64_t count = 0, bytes = 0;
+  if (!count_elements(shape.span(), &count)) return element_count(shape).status();
+  if (!count_bytes(count, dtype, &bytes)) return element_bytes(count, dtype).status();
   Geometry geometry;
   geometry.dtype = dtype;
   geometry.shape = shape;
