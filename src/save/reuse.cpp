@@ -182,8 +182,7 @@ static Result<Base> find_base(const ReuseInput& input) {
   return latest.status().code() == CKPT_NOT_FOUND ? Base() : std::move(latest);
 }
 
-// What ends the call is no matter of the base.
-static bool ends_call(ckpt_status code) {
+bool ends_call(ckpt_status code) {
   return code == CKPT_CANCELLED || code == CKPT_TIMEOUT || code == CKPT_NOMEM || code == CKPT_FENCED;
 }
 
@@ -194,7 +193,9 @@ static void tell_why(Report* report, const std::string& base, const Status& why)
 
 Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
   Reuse reuse;
-  auto base = find_base(input);
+  reuse.carried_ = &input.carried;
+  reuse.own_ = input.identity.rank;
+  auto base = input.carried.base ? Result<Base>(input.carried.base) : find_base(input);
   if (base.ok() && !*base) return reuse;
   Status status = base.status();
   if (status.ok()) {
@@ -202,22 +203,24 @@ Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
     reuse.matches_.resize(input.layout.chunk_count);
     status = Matcher(**base, input, &reuse.matches_).run();
   }
-  if (status.ok()) {
-    CKPT_TRY(reuse.borrow(input, **base, report));
-    return reuse;
-  }
   if (ends_call(status.code())) return status;
-  tell_why(report, reuse.from_, status);
-  return Reuse();
+  if (!status.ok()) {
+    tell_why(report, reuse.from_, status);
+    std::ranges::fill(reuse.matches_, Match());
+  }
+  if (base.ok()) CKPT_TRY(reuse.borrow(input, **base, report));
+  return reuse;
 }
 
 // ---- its files ----
 
 // The files of which most is of use, in the order of bases. Of an earlier base too little may be left.
 static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const checkpoint::Checkpoint& base,
-                                                                       std::map<uint32_t, uint64_t> useful) {
+                                                                       std::map<uint32_t, uint64_t> useful,
+                                                                       const Carried& carried) {
   std::vector<std::pair<uint64_t, uint32_t>> best;
   for (const auto& [file, bytes] : useful) {
+    if (carried.files.contains(file)) continue;
     CKPT_ASSIGN(const fb::Part record, base.part_record(file));
     CKPT_ASSIGN(const uint64_t used, base.manifest().used(file));
     if (file < base.summary().part_count || used >= record.size() / 100 * (100 - kMostDeadPercent))
@@ -225,6 +228,7 @@ static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const che
   }
   std::ranges::sort(best, std::greater());
   if (best.size() > kMostBases) best.resize(kMostBases);
+  for (const auto& [file, record] : carried.files) best.emplace_back(0, file);
   std::vector<std::pair<fb::Part, uint32_t>> chosen;
   for (const auto& [bytes, file] : best) {
     CKPT_ASSIGN(const fb::Part record, base.part_record(file));
@@ -234,20 +238,21 @@ static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const che
   return chosen;
 }
 
-static Status borrow_file(const ReuseInput& input, const checkpoint::Checkpoint& base, const fb::Part& record,
-                          uint32_t file) {
-  store::Store& store = input.session.store();
-  const std::string name = format::file_name(record);
-  CKPT_ASSIGN(const auto borrowed, store.borrow(format::file_key(base.entry().id, base.name_of(file)),
-                                                format::file_key(input.identity.attempt.directory, name)));
+Result<fb::Part> borrow_file(session::Session& session, const session::Attempt& attempt,
+                             const checkpoint::Checkpoint& base, uint32_t file) {
+  CKPT_ASSIGN(const fb::Part known, base.part_record(file));
+  const fb::Part record = format::as_base(known);
+  CKPT_ASSIGN(const auto borrowed,
+              session.store().borrow(format::file_key(base.entry().id, base.name_of(file)),
+                                     format::file_key(attempt.directory, format::file_name(record))));
   Status status = checkpoint::check_file(borrowed->file(), record);
   if (status.ok()) status = borrowed->publish();
-  if (!status.ok()) borrowed->drop();
+  if (status.ok()) return record;
+  borrowed->drop();
   return status;
 }
 
-// Of one file that has too many names, or of all.
-static bool has_no_names(const Status& status) {
+bool has_no_names(const Status& status) {
   const std::string* error = status.detail("errno");
   return status.code() == CKPT_UNSUPPORTED && !(error && *error == std::to_string(EMLINK));
 }
@@ -256,11 +261,13 @@ Status Reuse::borrow(const ReuseInput& input, const checkpoint::Checkpoint& base
   std::map<uint32_t, uint64_t> useful;
   for (const Match& match : matches_)
     if (match.home != 0) useful[match.home - 1] += match.stored_size;
-  CKPT_ASSIGN(const auto chosen, choose_files(base, std::move(useful)));
+  CKPT_ASSIGN(const auto chosen, choose_files(base, std::move(useful), input.carried));
   std::map<uint32_t, uint32_t> homes;  // by one more than the number of the file
   Status failed;
   for (const auto& [record, file] : chosen) {
-    Status status = borrow_file(input, base, record, file);
+    Status status = input.carried.files.contains(file) ? Ok()    // it has its name
+                    : has_no_names(failed)             ? failed  // nor will any other file have a second one
+                                           : borrow_file(input.session, input.identity.attempt, base, file).status();
     if (ends_call(status.code())) return status;
     if (input.settings.incremental == "strict" && has_no_names(status)) return status;
     if (status.ok()) {
@@ -269,7 +276,6 @@ Status Reuse::borrow(const ReuseInput& input, const checkpoint::Checkpoint& base
       continue;
     }
     if (failed.ok()) failed = std::move(status);
-    if (has_no_names(failed)) break;  // no other file will have a second one either
   }
   if (!failed.ok() && input.session.tells_why_not_shared()) tell_why(report, from_, failed);
   if (bases_.empty()) matches_.clear();
@@ -277,7 +283,9 @@ Status Reuse::borrow(const ReuseInput& input, const checkpoint::Checkpoint& base
     const auto home = homes.find(match.home);
     match.home = home == homes.end() ? 0 : home->second;
   }
-  homes_.resize(matches_.size());
+  for (const auto& [file, record] : input.carried.files)
+    carried_homes_.emplace(file, static_cast<uint16_t>(homes.at(file + 1)));
+  if (!bases_.empty()) homes_.resize(input.layout.chunk_count);
   return Ok();
 }
 
@@ -296,6 +304,11 @@ void Reuse::finish(std::span<const fb::Chunk> chunks) {
       used[homes_[i] - 1] += chunks[i].stored_size();
       chunks_++;
     }
+  if (carried_)
+    carried_->for_each_chunk(own_, [&](uint32_t file, const fb::Chunk& chunk) {
+      used[carried_homes_.at(file) - 1] += chunk.stored_size();
+      chunks_++;
+    });
   std::vector<uint16_t> number(bases_.size() + 1);
   std::vector<fb::Base> kept;
   for (size_t i = 0; i < bases_.size(); i++) {
@@ -305,7 +318,14 @@ void Reuse::finish(std::span<const fb::Chunk> chunks) {
     bytes_ += used[i];
   }
   for (uint16_t& home : homes_) home = number[home];
+  for (auto& [file, home] : carried_homes_) home = number[home];
   bases_ = std::move(kept);
+}
+
+std::vector<uint16_t> Reuse::homes_of(const format::Page& page, std::span<const fb::Chunk> chunks) const {
+  std::vector<uint16_t> homes;
+  for (const fb::Chunk& chunk : chunks) homes.push_back(carried_homes_.at(carried_->base->file_of(own_, page, chunk)));
+  return homes;
 }
 
 void Reuse::tell(Report* report) const {

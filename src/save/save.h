@@ -24,6 +24,7 @@ struct SaveSettings {
   commit::CommitSettings commit{};
   std::string compression{};
   std::string incremental = "off", base{};
+  uint64_t most_runs = 1;
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
@@ -107,6 +108,7 @@ class Save {
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status check_attr_owners() const;
+  bool carries_tables() const;
 
   std::shared_ptr<session::Session> session_;
   SaveContent content_;
