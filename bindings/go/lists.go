@@ -220,6 +220,8 @@ const (
 	FindingAnew FindingKind = C.CKPT_FINDING_ANEW
 	// open: the cache cannot be used; loads read the store
 	FindingNoCache FindingKind = C.CKPT_FINDING_NO_CACHE
+	// save: `size` bytes in `count` chunks are those of the checkpoint `name`; or why not
+	FindingReused FindingKind = C.CKPT_FINDING_REUSED
 )
 
 // String returns the name as ckpt.h spells it, "DAMAGED".
@@ -228,7 +230,7 @@ func (v FindingKind) String() string {
 		C.CKPT_FINDING_DAMAGED: "DAMAGED", C.CKPT_FINDING_MISSING: "MISSING", C.CKPT_FINDING_EXTRA: "EXTRA",
 		C.CKPT_FINDING_DIFFERENT: "DIFFERENT", C.CKPT_FINDING_REMOVED: "REMOVED", C.CKPT_FINDING_KEPT: "KEPT",
 		C.CKPT_FINDING_REPAIRED: "REPAIRED", C.CKPT_FINDING_PASSED_OVER: "PASSED_OVER", C.CKPT_FINDING_ANEW: "ANEW",
-		C.CKPT_FINDING_NO_CACHE: "NO_CACHE",
+		C.CKPT_FINDING_NO_CACHE: "NO_CACHE", C.CKPT_FINDING_REUSED: "REUSED",
 	})
 }
 
@@ -393,18 +395,19 @@ func makePartInfo(from *C.ckpt_part_info) PartInfo {
 type TableInfo struct {
 	Name        string
 	IDType      DType  // I64 or U64
-	RowCount    uint64 // of all ranks
+	RowCount    uint64 // of all ranks; of a table in several runs each part is asked for it
 	BucketCount uint64
 	Bytes       uint64 // of ids and columns
 	StoredBytes uint64 // in the parts
 	ColumnCount uint32
+	RunCount    uint32 // 1: all rows were saved at once; see CKPT_TABLE_CHANGES
 }
 
 func makeTableInfo(from *C.ckpt_table_info) TableInfo {
 	return TableInfo{
 		Name: C.GoString(from.name), IDType: DType(from.id_dtype), RowCount: uint64(from.row_count),
 		BucketCount: uint64(from.bucket_count), Bytes: uint64(from.bytes), StoredBytes: uint64(from.stored_bytes),
-		ColumnCount: uint32(from.column_count),
+		ColumnCount: uint32(from.column_count), RunCount: uint32(from.run_count),
 	}
 }
 
