@@ -56,11 +56,11 @@ typedef struct ckpt_table_desc {
 } ckpt_table_desc;
 
 /* The lists say what changed since this session's last save of this table on this rank (ckpt_save_run or _start of it),
- * whether that one succeeded or not. With option incremental such a save writes only these rows (FORMAT §4: a run). It
- * writes all rows if that save was not committed or is gone, or too much has changed, and its report says so
- * (CKPT_FINDING_REUSED); so all rows are given always. Lists are the caller's memory as ids are. An id that is removed
- * and in a changed row is MISMATCH. A list that lacks something makes a checkpoint that lacks it: ckpt_reader_verify
- * finds that if an id is missing or was not removed. */
+ * whether that one succeeded or not. With option incremental such a save writes only these rows, as a run
+ * (schemas/TABLE_RUNS.md). It writes all rows if that save was not committed or is gone, or too much has changed, and
+ * its report says so (CKPT_FINDING_REUSED); so all rows are given always. Lists are the caller's memory as ids are. An
+ * id that is removed and in a changed row is MISMATCH. A list that lacks something makes a checkpoint that lacks it:
+ * ckpt_reader_verify finds that if an id is missing or was not removed. */
 #define CKPT_TABLE_CHANGES 1
 
 /* ---- save ------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-"""The sparse tables of a checkpoint, by FORMAT.md alone; part of the reference reader (reference_reader.py)."""
+"""The sparse tables of a checkpoint, by FORMAT.md and TABLE_RUNS.md alone; part of the reference reader (reference_reader.py)."""
 import hashlib
 import re
 import struct

@@ -1,5 +1,5 @@
-// A sparse table of which the caller says what changed: only those rows are written, as a run of their own (FORMAT §4,
-// tables). The runs before are carried over: their chunks stay in the files where they lie, which get second names as
+// A sparse table of which the caller says what changed: only those rows are written, as a run of their own
+// (TABLE_RUNS.md). The runs before are carried over: their chunks stay in the files where they lie, which get second names as
 // those of any chunk that is not written again (reuse.h).
 #pragma once
 
