@@ -1,4 +1,5 @@
 // Measurements through ckpt.hpp.
+#include <algorithm>
 #include <cstring>
 
 #include "measures.h"
@@ -19,6 +20,8 @@ void measure_save(const Settings& settings) {
   Client client(settings.path, settings.options);
   client.open_session(settings.rank, settings.world);
   for (unsigned i = 0; i < settings.before; i++) client.new_save("before", i, share, source->data()).run();
+  const uint64_t changed = std::min(settings.changed << 20, share.bytes);
+  for (uint64_t at = share.bytes - changed; at < share.bytes; at++) source->data()[at] ^= std::byte{1};
   wait_for_go();
   Meter meter;
   ckpt::Save save = client.new_save("measured", settings.before, share, source->data());

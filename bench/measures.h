@@ -15,6 +15,7 @@ struct Settings {
   OptionValues options;     // of ckpt
   size_t shift = 0;         // of the source from the start of a page
   unsigned before = 0;      // saves in the same session that are not measured
+  uint64_t changed = 0;     // MiB at the end of the source that are changed after those
   unsigned saves = 3;       // background saves
   bool replicated = false;  // every rank holds all, as under DDP
   bool one = false;         // only the picked tensor
@@ -43,6 +44,7 @@ void measure_raw_read(const Settings& settings);
 void measure_raw_map(const Settings& settings);
 void measure_raw_copy(const Settings& settings);
 void measure_raw_copy_hash(const Settings& settings);
+void measure_raw_hash(const Settings& settings);
 void measure_raw_commit(const Settings& settings);
 void measure_raw_manifest(const Settings& settings);
 

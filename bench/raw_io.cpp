@@ -143,7 +143,7 @@ unsigned long copy_and_hash(const std::byte* from, std::byte* to, size_t size, c
   std::atomic<unsigned long> mixed{0};
   for_each_block(size, way, [&](size_t at, size_t bytes) {
     mixed ^= fill_and_hash(to + at, bytes, 128 << 10, [&](size_t in_block, size_t step) {
-      std::memcpy(to + at + in_block, from + at + in_block, step);
+      if (to != from) std::memcpy(to + at + in_block, from + at + in_block, step);
     });
   });
   return mixed;

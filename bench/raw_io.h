@@ -37,6 +37,7 @@ void commit_small(const std::string& path);
 
 void copy_memory(const std::byte* from, std::byte* to, size_t size, const RawWay& way);
 // memcpy, and XXH3-128 of each MiB while it is in the cache. Returns a mix of the digests.
+// Only hashes where both are the same.
 unsigned long copy_and_hash(const std::byte* from, std::byte* to, size_t size, const RawWay& way);
 
 }  // namespace ckpt_bench

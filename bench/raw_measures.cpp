@@ -54,16 +54,16 @@ static void read_measured(const Settings& settings, bool map) {
 void measure_raw_read(const Settings& settings) { read_measured(settings, false); }
 void measure_raw_map(const Settings& settings) { read_measured(settings, true); }
 
-static void copy_measured(const Settings& settings, bool hash) {
+static void copy_measured(const Settings& settings, bool hash, bool copy = true) {
   Workload workload = make_workload(settings.workload);
   Share share = share_of(workload, 0, 1);
   auto source = source_of(share, settings.blob, 0);
-  Memory target(share.bytes);
+  Memory target(copy ? share.bytes : 0);
   wait_for_go();
   Meter meter;
   unsigned long mixed = 0;
   if (hash)
-    mixed = copy_and_hash(source->data(), target.data(), share.bytes, settings.raw);
+    mixed = copy_and_hash(source->data(), copy ? target.data() : source->data(), share.bytes, settings.raw);
   else
     copy_memory(source->data(), target.data(), share.bytes, settings.raw);
   auto result = meter.result();
@@ -73,6 +73,7 @@ static void copy_measured(const Settings& settings, bool hash) {
 
 void measure_raw_copy(const Settings& settings) { copy_measured(settings, false); }
 void measure_raw_copy_hash(const Settings& settings) { copy_measured(settings, true); }
+void measure_raw_hash(const Settings& settings) { copy_measured(settings, true, false); }
 
 void measure_raw_commit(const Settings& settings) {
   wait_for_go();

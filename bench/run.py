@@ -18,7 +18,7 @@ import time
 
 import host
 import sections as plan
-from contenders import Workload, way
+from contenders import MIB, Workload, way
 from process import Failed, run, run_plain
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -193,6 +193,7 @@ class Bench:
         half = Workload("llama", a.scale / 2)
         yield from plan.save_sections("llama", "Llama 1B, bf16", llama, write, full)
         yield plan.recycled_section(llama, write)
+        yield plan.incremental_section(llama, self.size_of(llama) / MIB)
         yield plan.load_section("llama", "Llama 1B, bf16", llama, "cold", read, full)
         yield plan.load_section("llama", "Llama 1B, bf16", llama, "warm", read, full)
         yield plan.one_section(llama, full)
@@ -241,6 +242,9 @@ class Bench:
         ]
         best = self.best_ways(results)
         rest = [section for section in self.plan(best) if self.wanted(section)]
+        if not results and not rest:
+            keys = " ".join(section.key for section in [*limits, *self.plan(best)])
+            raise SystemExit(f"--only {self.a.only}: no section begins so; there are: {keys}")
         for at, section in enumerate(rest):
             results.append(self.section(section, self.seconds_for(section, rest[at:], 1)))
             self.write(best, results)  # a run that is stopped keeps its results so far

@@ -77,6 +77,31 @@ def recycled_section(workload, write):
     )
 
 
+def incremental_section(workload, megabytes):
+    """The second save of a state of which the last `changed` MiB have changed."""
+
+    def second(name, changed, **values):
+        return ckpt(name, "save", "--before", "1", "--changed", str(changed), **values)
+
+    return Section(
+        "incremental",
+        "Durable save of a state that was saved before",
+        workload,
+        [
+            second("ckpt, 32 MiB changed", 32, incremental="on"),
+            second("ckpt, nothing changed", 0, incremental="on"),
+            second("ckpt, all changed", 1 << 20, incremental="on"),
+            second("ckpt, all changed, incremental=off", 1 << 20),
+            raw("memcpy + XXH3, 2 threads", "raw-copy-hash", *way(2, 8)),
+            raw("XXH3, 2 threads", "raw-hash", *way(2, 8)),
+            raw("raw O_DIRECT of 32 MiB", "raw-write", "--of", str(max(1, round(megabytes / 32))), *way(2, 4)),
+        ],
+        "memcpy + XXH3, 2 threads",
+        weight=1.5,
+        rate=False,
+    )
+
+
 def load_section(key, title, workload, state, read, peers):
     limit = "raw O_DIRECT read" if state == "cold" else "raw pread, 2 threads"
     contenders = [

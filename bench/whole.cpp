@@ -22,6 +22,7 @@ const std::map<std::string, void (*)(const Settings&)> kMeasures = {
     {"raw-map", measure_raw_map},
     {"raw-copy", measure_raw_copy},
     {"raw-copy-hash", measure_raw_copy_hash},
+    {"raw-hash", measure_raw_hash},
     {"raw-commit", measure_raw_commit},
     {"raw-manifest", measure_raw_manifest},
     {"blob",
@@ -56,6 +57,7 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_flag("--checksums", settings.raw.checksums, "of the parts of an upload");
   app.add_option("--shift", settings.shift, "bytes between the start of a page and the source");
   app.add_option("--before", settings.before, "saves before the measured one");
+  app.add_option("--changed", settings.changed, "MiB at the end of the source that change after those");
   app.add_option("--saves", settings.saves, "background saves");
   app.add_flag("--replicated", settings.replicated, "every rank holds the whole state");
   app.add_flag("--one", settings.one, "only one tensor");

@@ -112,6 +112,17 @@ static Result<Shares> assign_shares(const SaveContent& content, const LayoutOpti
 
 // ---- from regions to items, chunks and blocks ----
 
+Place place_of(const Region& region, const Shape& shape, uint16_t dtype) {
+  auto bytes = [&](uint64_t elements) { return elements * static_cast<uint64_t>(dtype_bits(dtype)) / 8; };
+  if (region.kind == RegionKind::kFlat) return {{}, bytes(region.flat_offset)};
+  if (region.kind != RegionKind::kBox) return {};
+  const Shape strides = plan::contiguous_strides(shape);
+  if (!plan::is_contiguous(region.box.extent.span(), strides.span())) return {region};
+  uint64_t first = 0;
+  for (int i = 0; i < shape.ndim; i++) first += region.box.offset[i] * strides[i];
+  return {{}, bytes(first)};
+}
+
 static void add_item(PartLayout* layout, Item item, uint64_t chunk_raw) {
   item.chunk_raw = chunk_raw;
   item.chunk_first = layout->chunk_count;
@@ -130,10 +141,21 @@ static uint64_t chunk_raw_of(const SaveTensor& tensor, uint64_t chunk_bytes) {
   return chunk_bytes / unit * unit;
 }
 
+// How many of `bytes`, from byte `first` of the region on, come before the next multiple of a chunk in the tensor.
+static uint64_t before_grid(const SaveTensor& tensor, uint64_t first, uint64_t bytes, uint64_t chunk_raw) {
+  const Place place = place_of(tensor.region(), tensor.shape(), tensor.dtype);
+  if (place.box || dtype_bits(tensor.dtype) % 8 != 0) return 0;
+  const uint64_t lead = (chunk_raw - (place.first + first) % chunk_raw) % chunk_raw;
+  return lead < bytes ? lead : 0;
+}
+
 static void add_tensor_items(const SaveContent& content, const LayoutOptions& options, Shares shares,
                              PartLayout* layout) {
   auto add = [&](const SaveTensor& tensor, uint64_t first, uint64_t bytes) {
-    add_item(layout, {.source = Source::of(tensor, first), .size = bytes}, chunk_raw_of(tensor, options.chunk_bytes));
+    const uint64_t chunk_raw = chunk_raw_of(tensor, options.chunk_bytes);
+    const uint64_t lead = options.on_grid ? before_grid(tensor, first, bytes, chunk_raw) : 0;
+    if (lead != 0) add_item(layout, {.source = Source::of(tensor, first), .size = lead}, chunk_raw);
+    add_item(layout, {.source = Source::of(tensor, first + lead), .size = bytes - lead}, chunk_raw);
   };
   size_t whole = static_cast<size_t>(std::count(shares.whole.begin(), shares.whole.end(), 1));
   layout->items.reserve(whole + shares.cuts.size() + content.objects.size() + layout->groups.size());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "codec/codec.h"
@@ -25,6 +26,13 @@ struct Item {
   uint64_t first_byte(uint64_t number) const { return number * chunk_raw; }
   uint64_t raw_size(uint64_t number) const { return std::min(chunk_raw, size - first_byte(number)); }
 };
+
+// Where a region's bytes lie: from this one on in the tensor, flattened, or in a box of it that is no range there.
+struct Place {
+  std::optional<Region> box;
+  uint64_t first = 0;
+};
+Place place_of(const Region& region, const Shape& shape, uint16_t dtype);
 
 struct GroupPlan {
   uint64_t id = 0;
@@ -63,6 +71,9 @@ struct LayoutOptions {
   // Whether blocks of large items hold nothing else, so that they can be written from the caller's memory. Otherwise
   // every block is as full as possible, for a buffer.
   bool in_place = false;
+  // Whether chunks end at multiples of their size in the tensor, whatever region of it this rank has: then a save of
+  // other regions, by other ranks, has the same chunks.
+  bool on_grid = false;
   PartLimits limits{};
   std::span<const Digest> values{};        // of digest_replicas; empty: no values are compared
   bool sampled = false;                    // they are of samples, where regions are large enough

@@ -103,6 +103,7 @@ Status PartWriter::lay_out_in(uint64_t block_bytes) {
                                              .compression = in_.settings.compression,
                                              .rank = in_.identity.rank,
                                              .in_place = !in_.copies,
+                                             .on_grid = reuses(),
                                              .values = in_.values,
                                              .sampled = in_.settings.replicas == ReplicaCheck::kSample,
                                              .memory = in_.settings.memory.get(),
@@ -235,8 +236,9 @@ Status PartWriter::write() {
   CKPT_TRY(prepare());
   const bool empty = layout_.blocks.empty();
   if (empty) look_whether_staged();
-  // Who does not copy must know the file before the first block: whether memory can be written as it lies.
-  opening_ = !in_.copies || empty;
+  // Who does not copy must know the file before the first block: whether memory can be written as it lies. One that
+  // reuses hashes first, and most is not written: it takes the file to be the most demanding one.
+  opening_ = (!in_.copies && !reuses()) || empty;
   if (opening_) CKPT_TRY(open());
   if (!empty) CKPT_TRY(write_blocks());
   queue_.reset();
@@ -250,7 +252,8 @@ BlockSchedule::Needs PartWriter::needs_of(const Block& block) const {
   // Whole pages even without direct I/O: the padding of the last page must be written, since a recycled file holds old
   // bytes.
   const bool whole_pages = !source.empty() && source.size() % kAlign == 0;
-  const bool stays = whole_pages && (!file_->direct() || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
+  const bool direct = !file_ || file_->direct();
+  const bool stays = whole_pages && (!direct || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
   return {.buffer = !stays, .arrival = block.on_device, .encoding = encodes_copy(block), .settling = reuses()};
 }
 

@@ -10,7 +10,6 @@
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 #include "format/part_record.h"
-#include "plan/box.h"
 
 namespace ckpt::save {
 
@@ -19,27 +18,6 @@ static constexpr uint64_t kMostParts = 64;        // whose indexes are read, bes
 static constexpr uint64_t kMostDeadPercent = 50;  // of a base, by the checkpoint that is reused: else it is given up
 
 // ---- places ----
-
-namespace {
-
-// Where bytes lie: in the tensor, flattened, or in a box of it that is no range there.
-struct Place {
-  std::optional<Region> box;
-  uint64_t first = 0;  // byte
-};
-
-}  // namespace
-
-static Place place_of(const Region& region, const Shape& shape, uint16_t dtype) {
-  auto bytes = [&](uint64_t elements) { return elements * static_cast<uint64_t>(dtype_bits(dtype)) / 8; };
-  if (region.kind == RegionKind::kFlat) return {{}, bytes(region.flat_offset)};
-  if (region.kind != RegionKind::kBox) return {};
-  const Shape strides = plan::contiguous_strides(shape);
-  if (!plan::is_contiguous(region.box.extent.span(), strides.span())) return {region};
-  uint64_t first = 0;
-  for (int i = 0; i < shape.ndim; i++) first += region.box.offset[i] * strides[i];
-  return {{}, bytes(first)};
-}
 
 static bool are_rows(const Region& region) { return region.kind == RegionKind::kRows; }
 

@@ -339,7 +339,7 @@ Status Save::write(const SaveIdentity& identity, bool copies, const Opening& ope
 }
 
 // A save that copies opens the attempt beside the copies, so that its caller waits neither for the store nor for other
-// ranks. One that asks other ranks first does that through the attempt.
+// ranks; so does one that reuses, beside its hashes. One that asks other ranks first does that through the attempt.
 Status Save::run_steps(Job& job, bool copies) {
   SaveIdentity identity = identify(*session_, attempt_, step_, sequence_);
   std::optional<Status> opened;
@@ -347,7 +347,8 @@ Status Save::run_steps(Job& job, bool copies) {
     if (!opened) opened = commit::open_attempt(*session_, attempt_, settings_.commit, job, go_on);
     return *opened;
   };
-  if (!copies || settings_.memory || settings_.commit.some_hold || carries_tables()) CKPT_TRY(open({}));
+  const bool opens_first = (!copies && !settings_.commit.incremental) || carries_tables();
+  if (opens_first || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open({}));
   Status written = write(identity, copies, open, job);
   if (!opened) return refuse(std::move(written));
   if (!opened->ok()) return written;

@@ -245,6 +245,32 @@ TEST_P(Incremental, RanksReuseTheirOwnParts) {
 
 // ---- files ----
 
+// Three ranks after two, each with other rows: chunks end at the same places of the tensor.
+TEST_P(Incremental, AnotherNumberOfRanksFindsWhatOthersSaved) {
+  const int64_t row = 300000;
+  const Ints shape{12, row};
+  const Bytes rows = pattern(12 * 300000, 3);
+  auto fill = [&](int64_t each) {
+    return [&, each](uint32_t rank, ckpt_save* made) {
+      add(made, "rows", box(CKPT_DTYPE_U8, shape, {rank * each, 0}, {each, row}), rows.data() + rank * each * row,
+          static_cast<uint64_t>(each * row));
+    };
+  };
+  const std::vector<Setting> small{{"chunk_bytes", 65536}};
+  World two(place.uri(), 2, small);  // a store in memory lives as long as somebody has it
+  two.commit("s1", {kOn}, fill(6));
+  World three(place.uri(), 3, small);
+  three.commit("s2", {kOn}, fill(4));
+  Reader reader = open_reader(three.store, "label:s2");
+  EXPECT_TRUE(load_one(reader, "rows", whole(CKPT_DTYPE_U8, shape), rows.size()) == rows);
+  ckpt_checkpoint_info info{};
+  info.struct_size = sizeof info;
+  Error error;
+  ASSERT_EQ(ckpt_reader_info(reader.get(), &info, error), CKPT_OK) << error.text();
+  // Of each border between two ranks, of both saves, a chunk.
+  EXPECT_LT(info.bytes, 5u * 65536 + 100000);
+}
+
 TEST_F(Shared, PartsHaveASecondNameAndNobodyNeedsTheFirst) {
   Session session = open_session(store);
   save(session, "s1", lora(1));

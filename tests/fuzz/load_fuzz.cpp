@@ -2,11 +2,14 @@
 // up, so that what is read is also decoded. Whatever opens is verified, compared with itself, mapped, and loaded twice,
 // over different memory and with the same outcome.
 //
-// The input: a byte of flags, and one with the number of parts (at most 4); three 16-bit sizes for MANIFEST and for
-// each part: of its index, of the root of that, and of its data; then each one's index and data.
+// The input: a byte of flags, and one with the number of parts and, after them, bases (at most 6); three 16-bit sizes
+// for MANIFEST and for each of these: of its index, of the root of that, and of its data; then each one's index and
+// data.
 #include <algorithm>
+#include <map>
 #include <optional>
 
+#include "format/part_record.h"
 #include "format/slot.h"
 #include "fuzz/harness.h"
 #include "load/load.h"
@@ -20,7 +23,7 @@ namespace {
 using namespace format;
 
 constexpr uint64_t kMaxPart = 128 << 10, kMaxTensor = 1 << 20;
-constexpr size_t kMaxParts = 4;
+constexpr size_t kMaxParts = 6;
 constexpr uint64_t kLargeManifest = 5 << 20;            // too large to be checked whole when it is opened
 enum Flags { kNoCopies = 1, kLarge = 2, kRepair = 4 };  // kRepair: MANIFEST is lost, and made again from the parts
 
@@ -57,7 +60,10 @@ bool take(Bytes bytes, Input* out) {
 
 // ---- making files ----
 
-// The chunk with the digest of its bytes in the part.
+// Bases are made first: their records and bytes.
+using Bases = std::map<std::pair<Id, uint32_t>, std::pair<fb::Part, std::vector<std::byte>>>;
+
+// The chunk with the digest of its bytes in the file.
 fb::Chunk sealed(const fb::Chunk& chunk, Bytes file) {
   Bytes stored;
   if (range_ok(chunk.offset(), chunk.stored_size(), file.size()))
@@ -107,9 +113,21 @@ void seal_shared(const fb::Page& page, const RawIndex& part) {
     });
 }
 
+// The files in which the chunks of a part lie, by home, and the records of its bases as they were made.
+std::vector<Bytes> find_homes(const RawIndex& index, Bytes own, const Bases& bases) {
+  std::vector<Bytes> homes{own};
+  const fb::Root* root = index.root();
+  for (const fb::Base& base : column_of(root ? root->bases() : nullptr)) {
+    const auto found = bases.find(identity_of(base.part()));
+    if (found != bases.end()) set(base.part(), as_base(found->second.first));
+    homes.push_back(found != bases.end() ? Bytes(found->second.second) : Bytes());
+  }
+  return homes;
+}
+
 // The file of a part whose size and index offset are those of its record, and the record with the right digest.
 std::vector<std::byte> make_part(const Summary& summary, uint32_t rank, File& from, const fb::Part& record,
-                                 uint64_t copy_offset, const RawIndex& first) {
+                                 uint64_t copy_offset, const RawIndex& first, const Bases& bases) {
   RawIndex& index = from.index;
   uint64_t end;
   if (record.size() > kMaxPart || record.size() < kPartHeaderSize + kPartTrailerSize ||
@@ -117,29 +135,59 @@ std::vector<std::byte> make_part(const Summary& summary, uint32_t rank, File& fr
       record.index_offset() < kPartHeaderSize)
     return {};
   std::vector<std::byte> file(record.size());
+  const Id save = record.kind() == kBase ? id_of(record.save_id()) : summary.save_id;
   auto header = encode_part_header(
-      {summary.revision, summary.save_id, rank, summary.world_size, summary.store_id, summary.token, summary.attempt});
+      {summary.revision, save, rank, summary.world_size, summary.store_id, summary.token, summary.attempt});
   std::copy(header.begin(), header.end(), file.begin());
   const Bytes data = from.data.first(std::min<size_t>(from.data.size(), record.index_offset() - kPartHeaderSize));
   std::copy(data.begin(), data.end(), file.begin() + kPartHeaderSize);
+  const std::vector<Bytes> homes = find_homes(index, file, bases);
   if (const fb::Root* root = index.root())
     for (const fb::Group& group : column_of(root->groups())) set(group.list(), sealed(group.list(), file));
   index.for_each_page([&](const fb::PageRef&, Bytes bytes) {
     const auto* page = table_in<fb::Page>(bytes, "CKPI");
     if (!page) return;
-    for (const fb::Chunk& chunk : column_of(page->chunks())) set(chunk, sealed(chunk, file));
+    const auto chunks = column_of(page->chunks());
+    const auto* home = page->homes();
+    for (size_t i = 0; i < chunks.size(); i++) {
+      const size_t at = home && i < home->size() ? home->Get(static_cast<flatbuffers::uoffset_t>(i)) : 0;
+      set(chunks[i], sealed(chunks[i], at < homes.size() ? homes[at] : Bytes()));
+    }
     seal_objects(*page, file);
     seal_shared(*page, first);
   });
   const Digest digest = index.seal();
   std::copy(index.bytes.begin(), index.bytes.end(), file.begin() + static_cast<ptrdiff_t>(record.index_offset()));
-  auto trailer =
-      encode_part_trailer({record.index_offset(), index.bytes.size(), index.root_size, digest, summary.save_id});
+  auto trailer = encode_part_trailer({record.index_offset(), index.bytes.size(), index.root_size, digest, save});
   std::copy(trailer.begin(), trailer.end(), file.end() - kPartTrailerSize);
   set(record, fb::Part(record.size(), record.index_offset(), index.bytes.size(), copy_offset, digest_of(digest),
                        record.save_id(), static_cast<uint32_t>(index.root_size), record.rank(), record.kind(),
                        record.pad(), record.pad2(), record.pad3()));
   return file;
+}
+
+// Visits (number, record) of each part and base that the input has.
+template <typename Visit>
+void for_each_record(const Input& input, Visit&& visit) {
+  size_t number = 0;
+  input.manifest.for_each_page([&](const fb::PageRef&, Bytes bytes) {
+    const auto* page = table_in<fb::Page>(bytes, "CKPI");
+    for (const fb::Part& record : column_of(page ? page->parts() : nullptr))
+      if (number < input.parts.size()) visit(number++, record);
+  });
+}
+
+bool make_bases(store::Store& place, const Summary& summary, Input& input, Bases* bases) {
+  bool good = true;
+  for_each_record(input, [&](size_t number, const fb::Part& record) {
+    if (record.kind() != kBase || !good) return;
+    auto file = make_part(summary, record.rank(), input.parts[number], record, 0, input.parts[0].index, {});
+    good = !file.empty() && !bases->contains(identity_of(record));
+    if (!good) return;
+    must(place.put_if_absent("c/" + file_name(record), file).ok());
+    bases->try_emplace(identity_of(record), record, std::move(file));
+  });
+  return good;
 }
 
 // Writes the checkpoint; false if it is not one that a fuzzer can do something with.
@@ -148,23 +196,19 @@ bool make_files(store::Store& place, Input& input) {
   auto summary = read_summary(root ? root->summary() : nullptr);
   if (!summary.ok()) return false;
   std::vector<std::byte> copies;
-  uint32_t number = 0;
-  bool good = true;
-  input.manifest.for_each_page([&](const fb::PageRef&, Bytes bytes) {
-    const auto* page = table_in<fb::Page>(bytes, "CKPI");
-    for (const fb::Part& record : column_of(page ? page->parts() : nullptr)) {
-      if (number == input.parts.size()) return;
-      const RawIndex& index = input.parts[number].index;
-      const bool copied = !(input.flags & kNoCopies);
-      auto file =
-          make_part(*summary, number, input.parts[number], record, copied ? copies.size() : 0, input.parts[0].index);
-      good = good && !file.empty();
-      if (!good) return;
-      must(place.put_if_absent("c/PART_00" + std::to_string(number), file).ok());
-      if (copied) copies.insert(copies.end(), index.bytes.begin(), index.bytes.end());
-      copies.resize(round_up(copies.size(), kPageAlign));
-      number++;
-    }
+  Bases bases;
+  bool good = make_bases(place, *summary, input, &bases);
+  for_each_record(input, [&](size_t number, const fb::Part& record) {
+    if (record.kind() == kBase || !good) return;
+    const RawIndex& index = input.parts[number].index;
+    const bool copied = !(input.flags & kNoCopies);
+    auto file = make_part(*summary, static_cast<uint32_t>(number), input.parts[number], record,
+                          copied ? copies.size() : 0, input.parts[0].index, bases);
+    good = !file.empty();
+    if (!good) return;
+    must(place.put_if_absent("c/PART_00" + std::to_string(number), file).ok());
+    if (copied) copies.insert(copies.end(), index.bytes.begin(), index.bytes.end());
+    copies.resize(round_up(copies.size(), kPageAlign));
   });
   if (!good || (input.flags & kRepair)) return good;
   input.manifest.for_each_page([&](const fb::PageRef&, Bytes bytes) {

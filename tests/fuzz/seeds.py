@@ -75,8 +75,16 @@ def write_files_of_ranks(corpus):
                                       for file in universal])
 
 
+def order_of(name):
+    """Parts by rank, then bases as MANIFEST has them."""
+    if name.startswith("PART_"):
+        return (0, int(name[5:]))
+    save = bytes.fromhex(name[5:37])
+    return (1, *struct.unpack("<QQ", save), int(name[38:]))
+
+
 def parts_of(directory):
-    for name in sorted(entry for entry in os.listdir(directory) if entry.startswith("PART_")):
+    for name in sorted((entry for entry in os.listdir(directory) if entry[:5] in ("PART_", "BASE_")), key=order_of):
         part = read(directory, name)
         at, size, root = struct.unpack_from("<QQQ", part, len(part) - 72)
         yield part, at, size, root
@@ -102,7 +110,8 @@ def write_checkpoint(directory, corpus, name):
         sizes.append(struct.pack("<HHH", part_size, part_root, len(data)))
         bodies += [own, data]
     kinds = {"": 0, ".own": 1, ".large": 2, ".repair": 4}  # the flags of load_fuzz.cpp
-    for kind, flags in kinds.items() if name == "paged" else [("", 0)]:
+    taken = {"paged": kinds, "reused": ["", ".repair"]}.get(name, [""])
+    for kind, flags in ((kind, kinds[kind]) for kind in taken):
         head = struct.pack("<BB", flags, len(sizes) - 1)
         write(head + b"".join(sizes + bodies), corpus, "load", f"{name}{kind}.seed")
 

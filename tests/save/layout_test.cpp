@@ -71,6 +71,23 @@ TEST(SaveTensor, GivesBackTheRegionAndTheMemoryThatWereAdded) {
   EXPECT_EQ(flat.arrangement, Arrangement::kRow);
 }
 
+TEST(Layout, OnAGridChunksOfARegionEndWhereThoseOfAnyOtherDo) {
+  Added added;
+  ckpt_tensor_desc desc = desc_of(CKPT_DTYPE_F32, {64, 8000});
+  desc.region_kind = CKPT_REGION_BOX;
+  desc.offset[0] = 3, desc.extent[0] = 20, desc.extent[1] = 8000;  // from byte 96000 on
+  const std::vector<std::byte> memory(640000);
+  added.add_at("t", desc, memory.data(), memory.size());
+  const auto layout = lay_out(
+      added.content, {.chunk_bytes = 1 << 16, .large_tensor_bytes = 1 << 30, .block_bytes = 8 << 20, .on_grid = true});
+  ASSERT_TRUE(layout.ok());
+  ASSERT_EQ(layout->items.size(), 2u);
+  EXPECT_EQ(layout->items[0].size, 2 * 65536u - 96000);
+  EXPECT_EQ(layout->items[1].source.first, 2 * 65536u - 96000);
+  EXPECT_EQ(layout->items[1].raw_size(0), 65536u);
+  EXPECT_EQ(layout->items[0].size + layout->items[1].size, 640000u);
+}
+
 TEST(Layout, WhatIsLeftOfAnItemInPlaceGoesWithTheBlockBeforeItIfItIsTooLittle) {
   const std::vector<std::byte> memory(20 << 20);
   auto sizes = [&](int64_t bytes, bool in_place, uint64_t least) {
