@@ -44,7 +44,8 @@ install(FILES ${PROJECT_BINARY_DIR}/ckptConfig.cmake ${PROJECT_BINARY_DIR}/ckptC
 install(EXPORT ckptTargets NAMESPACE ckpt:: DESTINATION ${package_dir})
 
 install(FILES ${PROJECT_BINARY_DIR}/api.json DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
-install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/STATE_TREE.md schemas/ckpt.fbs
+install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/STATE_TREE.md schemas/TABLE_RUNS.md
+        schemas/ckpt.fbs
         DESTINATION ${CMAKE_INSTALL_DOCDIR}
         OPTIONAL)
 install(DIRECTORY examples/c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

@@ -329,9 +329,9 @@ typedef struct ckpt_save ckpt_save;
 
 /* `label`: 1-200 of [A-Za-z0-9._=+-], no leading dot. `step`: any number >= 0, or -1 for none. All ranks pass the
  * same. Options: on_existing, compression, held_by, replicas, threads, staging_bytes, timeout_ms, wait, keep_last,
- * keep_every, protect, incremental, base, most_dead. Retention removes numbered checkpoints only, whose label has their
- * step in it (see ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If it fails for any
- * reason but an invalid label, the save also ends on the other ranks, with ABORTED. */
+ * keep_every, protect, incremental, base, most_dead, most_runs. Retention removes numbered checkpoints only, whose
+ * label has their step in it (see ckpt_store_prune). Statuses: INVALID, MISMATCH (session and options contradict). If
+ * it fails for any reason but an invalid label, the save also ends on the other ranks, with ABORTED. */
 CKPT_API ckpt_status ckpt_save_new(ckpt_save** out, const ckpt_session* session, const char* label, int64_t step,
                                    const ckpt_options* options, ckpt_error** err);
 

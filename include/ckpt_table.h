@@ -47,7 +47,21 @@ typedef struct ckpt_table_desc {
   uint64_t rows_per_block; /* of each block but a column's last; 0: each column is one block */
   uint32_t column_count;
   uint32_t block_count; /* of each column, as of a hash table's slabs; 0 is 1 */
+  uint32_t flags;       /* CKPT_TABLE_* */
+  uint32_t reserved;
+  const uint64_t* changed; /* with CKPT_TABLE_CHANGES: numbers of rows that are new or changed, */
+  uint64_t changed_count;
+  const uint64_t* removed; /* and ids that this rank had and has no longer */
+  uint64_t removed_count;
 } ckpt_table_desc;
+
+/* The lists say what changed since this session's last save of this table on this rank (ckpt_save_run or _start of it),
+ * whether that one succeeded or not. With option incremental such a save writes only these rows, as a run
+ * (schemas/TABLE_RUNS.md). It writes all rows if that save was not committed or is gone, or too much has changed, and
+ * its report says so (CKPT_FINDING_REUSED); so all rows are given always. Lists are the caller's memory as ids are. An
+ * id that is removed and in a changed row is MISMATCH. A list that lacks something makes a checkpoint that lacks it:
+ * ckpt_reader_verify finds that if an id is missing or was not removed. */
+#define CKPT_TABLE_CHANGES 1
 
 /* ---- save ------------------------------------------------------------------------------------------------- */
 
@@ -74,13 +88,13 @@ CKPT_API ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, cons
 typedef struct ckpt_table_info {
   uint32_t struct_size;
   int32_t id_dtype;   /* CKPT_DTYPE_I64 or CKPT_DTYPE_U64 */
-  uint64_t row_count; /* of all ranks */
+  uint64_t row_count; /* of all ranks; of a table in several runs each part is asked for it */
   uint64_t bucket_count;
   uint64_t bytes;        /* of ids and columns */
   uint64_t stored_bytes; /* in the parts */
   uint32_t column_count;
-  uint32_t reserved;
-  const char* name; /* borrowed from the reader */
+  uint32_t run_count; /* 1: all rows were saved at once; see CKPT_TABLE_CHANGES */
+  const char* name;   /* borrowed from the reader */
 } ckpt_table_info;
 
 /* Sparse tables in the order of their names. If they cannot be read, only ckpt_reader_table_at says so. */

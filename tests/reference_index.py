@@ -20,7 +20,7 @@ MAX_INLINE = 4096
 FULL_PAGE = 65536
 PARTS_PER_PAGE = 512
 COUNTS = ("part_count", "tensor_count", "object_count", "part_bytes", "base_count", "base_bytes", "used_bytes")
-HAS_BASES = 1  # the known bit of required_features
+HAS_BASES, HAS_RUNS = 1, 2  # the known bits of required_features
 MAX_BASES = 65535
 RESERVED = ("parity",)
 
@@ -262,10 +262,10 @@ class Index:
         require(digest_of(data[begin:]) == root_digest, f"{where}: digest of the root does not match", CorruptError)
         self.root = root = Columns(data[begin:], b"CKPR", ROOT, f"{where}.root")
         self.summary, features = root.summary, root.summary["required_features"]
-        known = features & ~HAS_BASES == 0
-        require(known, f"{where}: required features {features:#x}, known: {HAS_BASES}", RevisionError)
+        known = HAS_BASES | HAS_RUNS
+        require(features & ~known == 0, f"{where}: required features {features:#x}, known: {known:#x}", RevisionError)
         some = self.summary["base_count"] if part is None else root.bases
-        require(bool(some) == bool(features), f"{where}: required features {features:#x}, bases {bool(some)}")
+        require(bool(some) == bool(features & HAS_BASES), f"{where}: required features {features:#x}, bases {bool(some)}")
         self.pages, end = [], 0
         for number, ref in enumerate(root.pages + root.part_pages):
             name, at = f"{where}.page {number}", end

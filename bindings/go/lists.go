@@ -401,18 +401,19 @@ func makePartInfo(from *C.ckpt_part_info) PartInfo {
 type TableInfo struct {
 	Name        string
 	IDType      DType  // I64 or U64
-	RowCount    uint64 // of all ranks
+	RowCount    uint64 // of all ranks; of a table in several runs each part is asked for it
 	BucketCount uint64
 	Bytes       uint64 // of ids and columns
 	StoredBytes uint64 // in the parts
 	ColumnCount uint32
+	RunCount    uint32 // 1: all rows were saved at once; see CKPT_TABLE_CHANGES
 }
 
 func makeTableInfo(from *C.ckpt_table_info) TableInfo {
 	return TableInfo{
 		Name: C.GoString(from.name), IDType: DType(from.id_dtype), RowCount: uint64(from.row_count),
 		BucketCount: uint64(from.bucket_count), Bytes: uint64(from.bytes), StoredBytes: uint64(from.stored_bytes),
-		ColumnCount: uint32(from.column_count),
+		ColumnCount: uint32(from.column_count), RunCount: uint32(from.run_count),
 	}
 }
 

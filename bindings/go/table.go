@@ -60,12 +60,20 @@ type Rows struct {
 	Buckets      uint64   // save only: the buckets of the table, the same on all ranks; 0 is TableBuckets
 	RowsPerBlock uint64   // save only: of columns in several blocks
 	Positions    []uint64 // save only: row i is at Positions[i] of each column's blocks taken together; nil: at i
+	Changes      *Changes // save only: nil if nobody knows what changed
 
 	// Where the columns' blocks are: 0 is the CPU. Of a device, a block is unsafe.Slice of its address, which Go must
 	// not touch, and lives as that of AddMemory; Stream is as in Tensor.
 	Device   DeviceType
 	DeviceID int32
 	Stream   int64
+}
+
+// Changes say what changed since this session's last save of the table on this rank, whether that one succeeded or not:
+// the numbers of rows that are new or changed, and ids that are gone. All rows are given nevertheless; with option
+// incremental a save writes only these, where it can.
+type Changes struct {
+	Rows, Removed []uint64
 }
 
 // RowsOf makes rows of slices. A save needs ids that differ; a load of [RowsByID] can do without ids: []int64(nil).
@@ -133,6 +141,14 @@ func (s *Save) AddTable(name string, rows Rows) error {
 	}
 	if rows.Buckets == 0 {
 		desc.bucket_count = TableBuckets
+	}
+	if changes := rows.Changes; changes != nil {
+		changed, removed := unsafe.SliceData(changes.Rows), unsafe.SliceData(changes.Removed)
+		s.memory.keep(unsafe.Pointer(changed))
+		s.memory.keep(unsafe.Pointer(removed))
+		desc.flags = C.CKPT_TABLE_CHANGES
+		desc.changed, desc.changed_count = (*C.uint64_t)(changed), C.uint64_t(len(changes.Rows))
+		desc.removed, desc.removed_count = (*C.uint64_t)(removed), C.uint64_t(len(changes.Removed))
 	}
 	var data blocks
 	for _, column := range rows.Columns {

@@ -1,6 +1,6 @@
 // Sparse tables: adding one to a save, what a checkpoint says of it, and loading a share of its rows.
-#include "load/table.h"
 #include "api/handles.h"
+#include "load/share.h"
 
 using namespace ckpt;
 using namespace ckpt::api;
@@ -12,7 +12,11 @@ static Result<save::TableRequest> table_request(const ckpt_table_desc* desc, con
                                                 const ckpt_column_desc* columns, const void* const* data,
                                                 const uint64_t* data_bytes) {
   save::TableRequest request{};
-  CKPT_TRY(get_struct(desc, &request.desc, sizeof(ckpt_table_desc), sizeof(ckpt_table_desc)));
+  CKPT_TRY(get_struct(desc, &request.desc, offsetof(ckpt_table_desc, flags), sizeof(ckpt_table_desc)));
+  CKPT_TRY(check_reserved(request.desc.reserved));
+  if ((request.desc.changed_count != 0 && !request.desc.changed) ||
+      (request.desc.removed_count != 0 && !request.desc.removed))
+    return null_status("changed or removed");
   const uint32_t count = request.desc.column_count;
   if (count != 0 && (!column_names || !columns || !data || !data_bytes))
     return null_status("column_names, columns, data or data_bytes");
@@ -60,15 +64,21 @@ static Status put_table(const ckpt_reader* reader, std::string_view name, ckpt_t
   CKPT_ASSIGN(const load::Table table, load::find_table(*reader->checkpoint, name));
   ckpt_table_info info{};
   info.id_dtype = table.ids.tensor.dtype();
+  const auto count = [kept = reader->checkpoint, table](Job&) { return load::count_rows(kept, table); };
   info.row_count = table.rows();
+  if (!table.later.empty()) {
+    CKPT_ASSIGN(info.row_count, make_apart<uint64_t>(std::make_shared<Job>(), ReaderOptions().timeout_ms, count));
+  }
   info.bucket_count = table.bucket_count;
   info.column_count = static_cast<uint32_t>(table.columns.size());
   info.name = table.name.data();
-  info.stored_bytes = stored_bytes(table.ids) + stored_bytes(table.buckets);
+  info.run_count = table.run_count();
   info.bytes = info.row_count * table.ids.row_bytes;
-  for (const auto& column : table.columns) {
-    info.bytes += info.row_count * column.row_bytes;
-    info.stored_bytes += stored_bytes(column);
+  for (const auto& column : table.columns) info.bytes += info.row_count * column.row_bytes;
+  for (size_t i = 0; i <= table.later.size(); i++) {
+    const load::Layer& layer = table.layer(i);
+    info.stored_bytes += stored_bytes(layer.ids) + stored_bytes(layer.buckets);
+    for (const auto& column : layer.columns) info.stored_bytes += stored_bytes(column);
   }
   return put_info(info, out);
 }
@@ -122,7 +132,8 @@ ckpt_status ckpt_reader_table_column_at(const ckpt_reader* reader, const char* n
     info.ndim = static_cast<int32_t>(extents.size());
     for (size_t i = 0; i < extents.size(); i++) info.shape[i] = static_cast<int64_t>(extents[i]);
     info.row_bytes = column.row_bytes;
-    info.stored_bytes = stored_bytes(column);
+    for (size_t i = 0; i <= table.later.size(); i++)
+      if (!load::Table::removes(i)) info.stored_bytes += stored_bytes(table.layer(i).columns[index]);
     info.name = column.name.data();
     return put_info(info, out);
   });

@@ -109,40 +109,52 @@ std::string place_text(const ckpt::Finding& finding) {
   return joined(facts);
 }
 
-// The rows of a sparse table whose column (or ids) has these damaged elements; "" if it is another tensor.
+// The ids of some rows that were saved together.
+std::string ids_text(const ckpt::Reader& reader, const SparseTable& table, const std::string& rows, int64_t first,
+                     int64_t count, const ckpt::Options& options) {
+  const TensorSource source(reader, options, rows + "/ids", "");
+  const std::vector<std::byte> data = source.read({{first}, {count}});
+  std::vector<uint64_t> ids(static_cast<size_t>(count));
+  std::memcpy(ids.data(), data.data(), data.size());
+  const auto less = [&](uint64_t a, uint64_t b) {
+    return table.info.id_dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
+  };
+  const auto [low, high] = std::minmax_element(ids.begin(), ids.end(), less);
+  const std::string text = format(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
+  for (uint64_t& id : ids) id %= table.info.bucket_count;
+  const auto [begin, end] = std::minmax_element(ids.begin(), ids.end());
+  return text + format(", buckets {} to {}", *begin, *end);
+}
+
+// The rows of a sparse table whose column (or ids) has these damaged elements; "" if it is another tensor. `rows`: the
+// table's name, or that of a run.
+std::string rows_text(const ckpt::Reader& reader, const SparseTable& table, const std::string& rows,
+                      const ckpt::Finding& finding, const ckpt::Options& options) {
+  const auto column = std::find_if(table.columns.begin(), table.columns.end(), [&](const ckpt::ColumnInfo& info) {
+    return rows + "/" + info.name == finding.name;
+  });
+  const bool of_ids = rows + "/ids" == finding.name;
+  if (rows + "/buckets" == finding.name)
+    return format("table {}: where the buckets of {}'s rows begin", rows, finding.part);
+  if (column == table.columns.end() && !of_ids) return "";
+  int64_t elements = 1;
+  if (!of_ids) elements = std::accumulate(column->shape, column->shape + column->ndim, elements, std::multiplies<>());
+  const int64_t first = finding.first_element / elements, count = finding.last_element / elements - first + 1;
+  const std::string where = format("table {}, {}: rows {} to {}", rows,
+                                   of_ids ? "ids" : "column " + std::string(column->name), first, first + count - 1);
+  try {
+    return where + ids_text(reader, table, rows, first, count, options);
+  } catch (const ckpt::Error&) {
+    return where;  // the ids are damaged, too
+  }
+}
+
 std::string rows_text(const ckpt::Reader& reader, const std::vector<SparseTable>& tables, const ckpt::Finding& finding,
                       const ckpt::Options& options) {
   if (finding.name == nullptr || finding.first_element < 0) return "";
-  for (const SparseTable& table : tables) {
-    const auto column = std::find_if(table.columns.begin(), table.columns.end(), [&](const ckpt::ColumnInfo& info) {
-      return table.name() + "/" + info.name == finding.name;
-    });
-    const bool of_ids = table.name() + "/ids" == finding.name;
-    if (table.name() + "/buckets" == finding.name)
-      return format("table {}: where the buckets of {}'s rows begin", table.name(), finding.part);
-    if (column == table.columns.end() && !of_ids) continue;
-    int64_t elements = 1;
-    if (!of_ids) elements = std::accumulate(column->shape, column->shape + column->ndim, elements, std::multiplies<>());
-    const int64_t first = finding.first_element / elements, count = finding.last_element / elements - first + 1;
-    const std::string where = format("table {}, {}: rows {} to {}", table.name(),
-                                     of_ids ? "ids" : "column " + std::string(column->name), first, first + count - 1);
-    try {
-      const TensorSource source(reader, options, table.name() + "/ids", "");
-      const std::vector<std::byte> data = source.read({{first}, {count}});
-      std::vector<uint64_t> ids(static_cast<size_t>(count));
-      std::memcpy(ids.data(), data.data(), data.size());
-      const auto less = [&](uint64_t a, uint64_t b) {
-        return table.info.id_dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
-      };
-      const auto [low, high] = std::minmax_element(ids.begin(), ids.end(), less);
-      const std::string text = format(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
-      for (uint64_t& id : ids) id %= table.info.bucket_count;
-      const auto [begin, end] = std::minmax_element(ids.begin(), ids.end());
-      return where + text + format(", buckets {} to {}", *begin, *end);
-    } catch (const ckpt::Error&) {
-      return where;  // the ids are damaged, too
-    }
-  }
+  for (const SparseTable& table : tables)
+    for (const std::string& rows : runs_of(table))
+      if (std::string text = rows_text(reader, table, rows, finding, options); !text.empty()) return text;
   return "";
 }
 

@@ -115,9 +115,22 @@ std::string columns_text(const SparseTable& table) {
   return joined(texts);
 }
 
+std::vector<std::string> runs_of(const SparseTable& table) {
+  std::vector<std::string> runs{table.name()};
+  for (uint32_t run = 1; run < table.info.run_count; run++) {
+    runs.push_back(format("{}/run-{}", table.name(), run));
+    runs.push_back(runs.back() + "-removed");
+  }
+  return runs;
+}
+
 std::set<std::string> tensors_of(const SparseTable& table) {
-  std::set<std::string> names{table.name(), table.name() + "/ids", table.name() + "/buckets"};
-  for (const ckpt::ColumnInfo& column : table.columns) names.insert(table.name() + "/" + column.name);
+  std::set<std::string> names{table.name()};
+  for (const std::string& run : runs_of(table)) {
+    names.insert({run + "/ids", run + "/buckets"});
+    for (const ckpt::ColumnInfo& column : table.columns) names.insert(run + "/" + column.name);
+  }
+  if (table.info.run_count > 1) names.insert(table.name() + "/run-live");
   return names;
 }
 

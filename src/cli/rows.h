@@ -35,6 +35,8 @@ std::vector<SparseTable> tables_of(const ckpt::Reader& reader);
 std::optional<SparseTable> find_table(const ckpt::Reader& reader, const std::string& name);
 // "embedding f32 [6], seen i64".
 std::string columns_text(const SparseTable& table);
+// The names before the columns: the table's, and those of its later runs and of what they remove.
+std::vector<std::string> runs_of(const SparseTable& table);
 // The names of the tensors that a table is stored as, and its own.
 std::set<std::string> tensors_of(const SparseTable& table);
 // The tensors, of a checkpoint or a file, without those that tables are stored as.

@@ -5,6 +5,7 @@
 
 #include "codec/checksum.h"
 #include "format/part_record.h"
+#include "format/table.h"
 
 namespace ckpt::format {
 
@@ -101,6 +102,7 @@ void IndexBuilder::add_object(const ObjectRecord& object) {
 void IndexBuilder::add_attr(std::string_view owner, std::string_view key, std::string_view value) {
   const fb::Text owner_text = put_text(owner), key_text = put_text(key), value_text = put_text(value);
   attrs_.emplace_back(owner_text, key_text, value_text);
+  if (key == kRunsAttr) summary.required_features |= kHasRuns;
 }
 
 void IndexBuilder::add_group(uint64_t id, uint32_t index, uint32_t count, const Digest& digest, uint64_t entries,

@@ -59,7 +59,7 @@ static Status check_summary(const Summary& summary) {
                                            summary.revision, CKPT_FORMAT_REVISION))
         .with("expected", uint64_t{CKPT_FORMAT_REVISION})
         .with("found", uint64_t{summary.revision});
-  if (const uint64_t unknown = summary.required_features & ~kHasBases; unknown != 0)
+  if (const uint64_t unknown = summary.required_features & ~(kHasBases | kHasRuns); unknown != 0)
     return Status(CKPT_REVISION, strformat("needs features that this library does not know: bits 0x{:x}", unknown))
         .with("found", unknown);
   CKPT_TRY(check_label(summary.label));

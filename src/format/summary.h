@@ -9,8 +9,8 @@
 
 namespace ckpt::format {
 
-// Bits of required_features: older readers must refuse. Exactly indexes with bases have it.
-inline constexpr uint64_t kHasBases = 1;
+// Bits of required_features: older readers must refuse. Exactly indexes with bases, and with tables in runs, have them.
+inline constexpr uint64_t kHasBases = 1, kHasRuns = 2;
 
 struct Summary {
   uint32_t revision = CKPT_FORMAT_REVISION;

@@ -9,6 +9,14 @@ namespace ckpt::format {
 
 static constexpr std::string_view kHash = "mod ";
 
+Status check_column_name(std::string_view name) {
+  CKPT_TRY(check_tensor_name(name));
+  if (!name.starts_with(kRunPrefix)) return Ok();
+  return Status(CKPT_INVALID,
+                strformat("column {}: names that begin with \"{}\" are the engine's own; take another one",
+                          quoted(name), kRunPrefix));
+}
+
 std::string encode_table(const TableText& table) {
   std::string text = std::string(kHash) + std::to_string(table.bucket_count);
   for (std::string_view column : table.columns) text.append("\n").append(column);
@@ -35,7 +43,7 @@ Result<TableText> decode_table(std::string_view text) {
     return bad(first);
   while (!text.empty()) {
     table.columns.push_back(line());
-    if (Status named = check_tensor_name(table.columns.back()); !named.ok()) return bad(table.columns.back());
+    if (Status named = check_column_name(table.columns.back()); !named.ok()) return bad(table.columns.back());
   }
   return table;
 }

@@ -166,11 +166,17 @@ Status Load::add_table(TableRequest request) {
     asked_[position] = true;
     return Ok();
   };
-  for (std::string_view name : {table.name, table.ids.tensor.name(), table.buckets.tensor.name()}) CKPT_TRY(ask(name));
+  CKPT_TRY(ask(table.name));
+  if (table.live.tensor) CKPT_TRY(ask(table.live.tensor.name()));
+  for (size_t i = 0; i <= table.later.size(); i++)
+    for (const Table::Column* column : {&table.layer(i).ids, &table.layer(i).buckets})
+      CKPT_TRY(ask(column->tensor.name()));
   const uint64_t rows = request.share->windows()[request.window].rows;
   CKPT_TRY(transfers_.check(request.where));
   for (const auto& [column, data] : request.columns) {
-    CKPT_TRY(ask(column->tensor.name()));
+    const auto number = static_cast<size_t>(column - table.columns.data());
+    for (size_t i = 0; i <= table.later.size(); i++)
+      if (!Table::removes(i)) CKPT_TRY(ask(table.layer(i).columns[number].tensor.name()));
     if (rows == 0) continue;
     auto device = transfers_.note(request.where, data, rows * column->row_bytes, request.stream);
     if (!device.ok()) return std::move(device).status().in("tensor " + quoted(column->tensor.name()));

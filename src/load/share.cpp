@@ -19,6 +19,7 @@ Result<std::shared_ptr<const Share>> Share::open(std::shared_ptr<checkpoint::Che
   CKPT_TRY(job.check());
   std::shared_ptr<Share> share(new Share(std::move(checkpoint), std::move(request)));
   CKPT_TRY(share->find(table, job));
+  share->is_open_ = true;
   return std::shared_ptr<const Share>(std::move(share));
 }
 
@@ -66,11 +67,65 @@ Status Share::find(std::string_view name, Job& job) {
   // Before memory is made for what an index claims.
   for (const TablePart& part : parts_) CKPT_TRY(checkpoint_->check_part(part.part, table_.ids.tensor.name()));
   if (of_ids()) return find_ids(job);
-  const uint64_t most =
-      request_.kind == CKPT_SHARE_MOD ? std::min(request_.window_rows - 1, kFilterRows - 1) + 1 : request_.window_rows;
+  const uint64_t most = filters() ? std::min(request_.window_rows - 1, kFilterRows - 1) + 1 : request_.window_rows;
   CKPT_TRY(read_entries(request_.first, request_.end));
   CKPT_TRY(cut(request_.first, request_.end, most));
-  return add_windows(job);
+  if (filters() && request_.kind != CKPT_SHARE_MOD) CKPT_TRY(overlay_all());
+  CKPT_TRY(add_windows(job));
+  return request_.kind == CKPT_SHARE_ALL && !table_.later.empty() ? check_count() : Ok();
+}
+
+// ---- what is counted ----
+
+static Result<LargeVector<uint64_t>> read_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint,
+                                               std::span<const RowRun> runs,
+                                               const std::function<const Table::Column&(const RowRun&)>& column_of,
+                                               int64_t threads) {
+  LargeVector<uint64_t> values(std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
+                                                     [](const RowRun& run) { return run.count; }));
+  CKPT_TRY(CallContext::current().check());  // the reading has a job of its own
+  CKPT_ASSIGN(auto load, Load::make(checkpoint, {.threads = threads}));
+  auto* to = reinterpret_cast<std::byte*>(values.data());
+  for (const RowRun& run : runs) {
+    load->add_rows(column_of(run), run.first, run.count, to);
+    to += run.count * sizeof(uint64_t);
+  }
+  CKPT_TRY(load->begin());
+  Job job;
+  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
+  return values;
+}
+
+// Whether there are as many rows as the ranks had. Nobody else finds what a list of changes lacked.
+Status Share::check_count() const {
+  CKPT_ASSIGN(const uint64_t expected, count_rows(checkpoint_, table_));
+  if (rows() == expected) return Ok();
+  return error_about(CKPT_MISMATCH, table_.name,
+                     strformat("table {}: its runs have {} rows, the ranks had {}: a list of changes lacked something",
+                               quoted(table_.name), rows(), expected))
+      .with("expected", expected)
+      .with("found", rows());
+}
+
+Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
+  if (table.later.empty()) return table.rows();
+  CKPT_ASSIGN(const auto counted, live_of(*checkpoint, table));
+  CKPT_ASSIGN(const auto parts, parts_of(*checkpoint, table));
+  std::vector<RowRun> runs;
+  for (const TablePart& part : counted) runs.push_back({0, part.first, 1});
+  CKPT_ASSIGN(const auto numbers,
+              read_rows(checkpoint, runs, [&](const RowRun&) -> const Table::Column& { return table.live; }, 0));
+  uint64_t rows = 0;
+  for (const uint64_t number : numbers)
+    if (number > table.stored_rows() || add_overflows(rows, number, &rows))
+      return bad_table(table.name, strformat("a part counts {} rows of {}", number, table.stored_rows()));
+  for (const TablePart& part : parts) {
+    if (std::ranges::find(counted, part.part, &TablePart::part) != counted.end()) continue;
+    if (part.layer != 0)
+      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
+    rows += part.rows;
+  }
+  return rows;
 }
 
 uint64_t Share::rows_before(const Edge& edge) const {
@@ -80,15 +135,14 @@ uint64_t Share::rows_before(const Edge& edge) const {
 // A step of a filter gives fewer rows than it looks at: several may be one window.
 Status Share::add_windows(Job& job) {
   windows_.push_back({0, 0, 0});
-  const bool filters = request_.kind == CKPT_SHARE_MOD;
-  if (filters) job.counters.bytes_total += (rows_before(edges_.back()) - rows_before(edges_[0])) * sizeof(uint64_t);
+  if (filters()) job.counters.bytes_total += (rows_before(edges_.back()) - rows_before(edges_[0])) * sizeof(uint64_t);
   for (size_t i = 0; i + 1 < edges_.size(); i++) {
     uint64_t rows = rows_before(edges_[i + 1]) - rows_before(edges_[i]);
     if (rows == 0) continue;
-    if (filters) {
+    if (filters()) {
       CKPT_ASSIGN(const Step filtered, step(i));
       job.counters.bytes_done += rows * sizeof(uint64_t);
-      rows = filtered.ids.size();
+      rows = filtered.rows;
     }
     const bool another = request_.window_rows != 0 && windows_.back().rows + rows > request_.window_rows;
     if (another && windows_.back().rows != 0) windows_.push_back({i, i, 0});
@@ -101,20 +155,14 @@ Status Share::add_windows(Job& job) {
 
 // ---- where buckets begin ----
 
-Result<LargeVector<uint64_t>> Share::read(const Table::Column& column, std::span<const RowRun> runs) const {
-  LargeVector<uint64_t> values(std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
-                                                     [](const RowRun& run) { return run.count; }));
-  CKPT_TRY(CallContext::current().check());  // the reading has a job of its own
-  CKPT_ASSIGN(auto load, Load::make(checkpoint_, {.threads = request_.threads}));
-  auto* to = reinterpret_cast<std::byte*>(values.data());
-  for (const RowRun& run : runs) {
-    load->add_rows(column, run.first, run.count, to);
-    to += run.count * sizeof(uint64_t);
-  }
-  CKPT_TRY(load->begin());
-  Job job;
-  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
-  return values;
+Result<LargeVector<uint64_t>> Share::read_ids(std::span<const RowRun> runs) const {
+  const auto ids = [this](const RowRun& run) -> const Table::Column& { return layer_of(run).ids; };
+  return read_rows(checkpoint_, runs, ids, request_.threads);
+}
+
+Result<LargeVector<uint64_t>> Share::read_buckets(std::span<const RowRun> runs) const {
+  const auto buckets = [this](const RowRun& run) -> const Table::Column& { return layer_of(run).buckets; };
+  return read_rows(checkpoint_, runs, buckets, request_.threads);
 }
 
 Status Share::check_entries(const TablePart& part, const Entries& entries) const {
@@ -137,7 +185,7 @@ Status Share::read_entries(uint64_t begin, uint64_t end) {
     runs.push_back({i, part.entry_first + first, std::min(last + 1, part.entries) - std::min(first, part.entries)});
     entries_.push_back({first, {}});
   }
-  CKPT_ASSIGN(const auto starts, read(table_.buckets, runs));
+  CKPT_ASSIGN(const auto starts, read_buckets(runs));
   auto at = starts.begin();
   for (size_t i = 0; i < parts_.size(); i++) {
     const auto count = static_cast<ptrdiff_t>(runs[i].count);
@@ -164,10 +212,12 @@ uint64_t Share::most_rows(uint64_t from, uint64_t to) const {
   return rows;
 }
 
-// The furthest bucket so that no more than `rows` rows lie before it. Where even one entry has more, its end.
+// The furthest bucket so that no more than `rows` rows lie before it. Where even one entry has more, its end. Parts
+// that have few rows have wide entries, which do not matter.
 uint64_t Share::next_cut(uint64_t from, uint64_t end, uint64_t rows) const {
   uint64_t widest = 1;
-  for (const TablePart& part : parts_) widest = std::max(widest, part.entry_buckets);
+  for (const TablePart& part : parts_)
+    if (part.rows > rows / (2 * parts_.size())) widest = std::max(widest, part.entry_buckets);
   uint64_t low = std::min(end, (from / widest + 1) * widest), high = end;
   while (low < high) {
     const uint64_t middle = high - (high - low) / 2;
@@ -200,7 +250,7 @@ Status Share::locate(std::span<Edge> edges) const {
       if (at.low != at.high) runs.push_back({i, parts_[i].first + at.low, at.high - at.low});
     }
   if (runs.empty()) return Ok();
-  CKPT_ASSIGN(const auto ids, read(table_.ids, runs));
+  CKPT_ASSIGN(const auto ids, read_ids(runs));
   const auto pieces = ids_of(runs, ids);
   auto piece = pieces.begin();
   for (Edge& edge : edges)
@@ -234,7 +284,7 @@ Result<std::vector<Share::Edge>> Share::split_between(const Edge& from, const Ed
     total += runs.back().count;
   }
   if (total <= rows) return edges;
-  CKPT_ASSIGN(const auto ids, read(table_.ids, runs));
+  CKPT_ASSIGN(const auto ids, read_ids(runs));
   const auto pieces = ids_of(runs, ids);
   CKPT_TRY(check_sorted(table_, pieces, from.key, to.key, 1));
   LargeVector<uint64_t> sorted = ids;
@@ -276,56 +326,200 @@ static void add_row(std::vector<RowRun>& runs, size_t part, uint64_t row) {
     runs.push_back({part, row, 1});
 }
 
+// The first place from `at` on whose key is not less, which is mostly near.
+static uint64_t seek(const PartIds& ids, uint64_t at, const RowKey& key, uint64_t bucket_count) {
+  uint64_t step = 1;
+  while (at + step < ids.count && ids.key(at + step, bucket_count) < key) at += std::exchange(step, 2 * step);
+  const PartIds near{ids.part, ids.ids + at * sizeof(uint64_t), std::min(step + 1, ids.count - at)};
+  return at + near.lower_bound(key, bucket_count);
+}
+
+// Of each run of rows those that a newer one of the same part hides, as places in it.
+Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const RowRun> runs,
+                                                              std::span<const PartIds> pieces) const {
+  std::vector<std::vector<uint64_t>> hidden(runs.size());
+  for (size_t older = 0; older < runs.size(); older++) {
+    if (Table::removes(parts_[runs[older].part].layer)) continue;
+    const PartIds& in = pieces[older];
+    for (size_t newer = older; newer-- > 0 && pieces[newer].part == in.part;) {
+      const PartIds& from = pieces[newer];
+      const uint32_t layer = parts_[runs[newer].part].layer;
+      for (uint64_t i = 0, at = 0; i < from.count; i++) {
+        const RowKey key = from.key(i, table_.bucket_count);
+        at = seek(in, at, key, table_.bucket_count);
+        if (at == in.count) break;
+        if (in[at] != key.id) continue;
+        if (Table::removes(layer) && parts_[runs[older].part].layer + 1 == layer)
+          return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", in.part, key.id))
+              .with("found", key.id);
+        hidden[older].push_back(at);
+      }
+    }
+    std::ranges::sort(hidden[older]);
+    hidden[older].erase(std::unique(hidden[older].begin(), hidden[older].end()), hidden[older].end());
+  }
+  return hidden;
+}
+
+// Takes the hidden rows out of a piece, whose other ids move together.
+static void take_out(PartIds& piece, std::span<const uint64_t> hidden) {
+  auto* const ids = const_cast<std::byte*>(piece.ids);
+  uint64_t shown = 0;
+  for (uint64_t at = 0, next = 0; at < piece.count; at++, next++) {
+    const uint64_t end = next < hidden.size() ? hidden[next] : piece.count;
+    std::memmove(ids + shown * sizeof(uint64_t), ids + at * sizeof(uint64_t), (end - at) * sizeof(uint64_t));
+    shown += end - at;
+    at = end;
+  }
+  piece.count = shown;
+}
+
+// Calls visit(first, count) for the rows between the hidden ones.
+template <typename Visit>
+static void for_shown(uint64_t count, std::span<const uint64_t> hidden, Visit&& visit) {
+  for (uint64_t at = 0, next = 0; at < count; at++, next++) {
+    const uint64_t end = next < hidden.size() ? std::min(hidden[next], count) : count;
+    if (at < end) visit(at, end - at);
+    at = end;
+  }
+}
+
+// The run of each part that has most rows is read as it lies, and other rows take the places of those that are hidden
+// there: rows in the hundreds of thousands would else be found one by one.
+void Share::overlay(std::span<const RowRun> runs, std::span<const std::vector<uint64_t>> hidden, Step* step) const {
+  std::vector<size_t> most;
+  step->rows = 0;
+  for (size_t i = 0; i < runs.size(); i++) {
+    if (removes(runs[i])) continue;
+    step->rows += runs[i].count - hidden[i].size();
+    if (!most.empty() && same_part(runs[most.back()], runs[i])) {
+      if (runs[most.back()].count < runs[i].count) most.back() = i;
+    } else {
+      most.push_back(i);
+    }
+  }
+  std::vector<uint64_t> taken(runs.size());  // rows of each run that are read as they lie
+  uint64_t end = 0;
+  for (const size_t i : most) {
+    taken[i] = std::min(runs[i].count, step->rows - end);
+    if (taken[i] != 0) step->runs.push_back({runs[i].part, runs[i].first, taken[i]});
+    for (const uint64_t at : hidden[i])
+      if (at < taken[i]) step->places.push_back(end + at);
+    end += taken[i];
+  }
+  for (; end < step->rows; end++) step->places.push_back(end);
+  for (size_t i = 0; i < runs.size(); i++) {
+    if (removes(runs[i])) continue;
+    for_shown(runs[i].count, hidden[i], [&](uint64_t first, uint64_t count) {
+      const uint64_t begin = std::max(first, taken[i]);
+      if (begin < first + count) step->extra.push_back({runs[i].part, runs[i].first + begin, first + count - begin});
+    });
+  }
+}
+
 // Keeps the rows of which the ids are ours.
+void Share::keep_ours(std::span<const RowRun> runs, std::span<const PartIds> pieces,
+                      std::span<const std::vector<uint64_t>> hidden, Step* step) const {
+  for (size_t i = 0; i < runs.size(); i++) {
+    if (removes(runs[i])) continue;
+    for_shown(runs[i].count, hidden[i], [&](uint64_t first, uint64_t count) {
+      for (uint64_t at = first; at < first + count; at++) {
+        const uint64_t id = pieces[i][at];
+        if (id % request_.count != request_.index) continue;
+        step->ids.push_back(id);
+        add_row(step->runs, runs[i].part, runs[i].first + at);
+      }
+    });
+  }
+  step->rows = step->ids.size();
+}
+
+// Finds the rows that are not hidden and, of a filter, of which the ids are ours.
 Status Share::filter(size_t number, Step* step) const {
   const std::vector<RowRun> all = runs_of(number);
-  CKPT_ASSIGN(const auto ids, read(table_.ids, all));
-  const auto pieces = ids_of(all, ids);
+  CKPT_ASSIGN(const auto ids, read_ids(all));
+  auto pieces = ids_of(all, ids);
   CKPT_TRY(check_sorted(table_, pieces, step->from, step->to, 1));
-  CKPT_TRY(check_distinct(table_, pieces, 1));
+  CKPT_ASSIGN(const auto hidden, hidden_rows(all, pieces));
   step->checked = true;
-  size_t at = 0;
-  for (const RowRun& run : all)
-    for (uint64_t row = run.first; row < run.first + run.count; row++) {
-      const uint64_t id = ids[at++];
-      if (id % request_.count != request_.index) continue;
-      step->ids.push_back(id);
-      add_row(step->runs, run.part, row);
-    }
-  return Ok();
+  if (request_.kind == CKPT_SHARE_MOD)
+    keep_ours(all, pieces, hidden, step);
+  else
+    overlay(all, hidden, step);
+  if (is_open_ || std::ranges::all_of(all, [&](const RowRun& run) { return same_part(run, all[0]); })) return Ok();
+  for (size_t i = 0; i < all.size(); i++) {
+    take_out(pieces[i], hidden[i]);
+    if (removes(all[i])) pieces[i].count = 0;
+  }
+  return check_distinct(table_, pieces, 1);
 }
 
 Result<Share::Step> Share::step(size_t number) const {
+  if (!overlaid_.empty()) return overlaid_[number];
   Step step{};
   if (of_ids()) {
-    const size_t first = number * step_ids(), end = std::min<size_t>(first + step_ids(), found_rows_.size());
+    const size_t first = number * step_ids(), end = std::min<size_t>(first + step_ids(), found_.size());
     step.checked = true;
     step.ids.assign(found_ids_.begin() + static_cast<ptrdiff_t>(first),
                     found_ids_.begin() + static_cast<ptrdiff_t>(end));
-    for (size_t i = first; i < end; i++) add_row(step.runs, 0, found_rows_[i]);
+    for (size_t i = first; i < end; i++) add_row(step.runs, found_[i].part, found_[i].row);
+    step.rows = step.ids.size();
     return step;
   }
   step.from = edges_[number].key;
   step.to = edges_[number + 1].key;
-  if (request_.kind == CKPT_SHARE_MOD) {
+  if (filters()) {
     CKPT_TRY(filter(number, &step));
     return step;
   }
   step.runs = runs_of(number);
+  for (const RowRun& run : step.runs) step.rows += run.count;
   return step;
+}
+
+// What a table in runs gives is found once, step by step, and kept.
+Status Share::overlay_all() {
+  std::vector<Step> steps(edges_.size() - 1);
+  const auto threads = static_cast<unsigned>(std::min<size_t>(resolve_threads(request_.threads), steps.size()));
+  CKPT_TRY(for_each_parallel(std::max(threads, 1u), steps.size(), [&](size_t i) -> Status {
+    CKPT_ASSIGN(steps[i], step(i));
+    return Ok();
+  }));
+  overlaid_ = std::move(steps);
+  return Ok();
+}
+
+std::vector<RowRun> Share::in_order(const Step& step) const {
+  if (step.places.empty()) return step.runs;
+  std::vector<RowRun> rows;
+  auto run = step.runs.begin();
+  auto extra = step.extra.begin();
+  uint64_t at = 0, of_run = 0, of_extra = 0;  // of the step, of *run and of *extra
+  auto take_until = [&](uint64_t end) {
+    while (at < end) {
+      const uint64_t count = std::min(run->count - of_run, end - at);
+      rows.push_back({run->part, run->first + of_run, count});
+      at += count;
+      if ((of_run += count) == run->count) run++, of_run = 0;
+    }
+  };
+  for (const uint64_t place : step.places) {
+    take_until(place);
+    add_row(rows, extra->part, extra->first + of_extra);
+    if (++of_extra == extra->count) extra++, of_extra = 0;
+    at++;
+    if (run != step.runs.end() && ++of_run == run->count) run++, of_run = 0;  // the row that is hidden
+  }
+  take_until(step.rows);
+  return rows;
 }
 
 // ---- a list of ids ----
 
-static constexpr uint64_t kNotFound = UINT64_MAX;
-
-// The part that has a row.
-uint32_t Share::part_of(uint64_t row) const {
-  return std::prev(std::ranges::upper_bound(parts_, row, {}, &TablePart::first))->part;
-}
+static constexpr size_t kNowhere = SIZE_MAX;
 
 // Looks the ids request_.ids[wanted[…]], which ascend by key, up in all parts.
-Status Share::find_some(std::span<const uint32_t> wanted, std::span<uint64_t> rows) const {
+Status Share::find_some(std::span<const uint32_t> wanted, std::span<Found> found) const {
   auto key_of = [&](uint32_t at) {
     return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
   };
@@ -346,11 +540,13 @@ Status Share::find_some(std::span<const uint32_t> wanted, std::span<uint64_t> ro
         ranges.emplace_back(RowKey{entry * buckets, 0}, to);
       }
     }
-  CKPT_ASSIGN(const auto ids, read(table_.ids, runs));
+  CKPT_ASSIGN(const auto ids, read_ids(runs));
   const auto pieces = ids_of(runs, ids);
   for (size_t i = 0; i < pieces.size(); i++)
     CKPT_TRY(check_sorted(table_, {&pieces[i], 1}, ranges[i].first, ranges[i].second, 1));
+  std::vector<uint32_t> decided(wanted.size(), UINT32_MAX);  // the part whose newest run with the id was met last
   for (size_t i = 0, next = 0; i < runs.size(); i++) {
+    const TablePart& part = parts_[runs[i].part];
     if (i == 0 || runs[i].part != runs[i - 1].part) next = 0;
     for (uint64_t at = 0; at < runs[i].count && next < wanted.size();) {
       const RowKey have = pieces[i].key(at, table_.bucket_count), want = key_of(wanted[next]);
@@ -358,10 +554,10 @@ Status Share::find_some(std::span<const uint32_t> wanted, std::span<uint64_t> ro
         at++;
         continue;
       }
-      if (have == want) {
-        uint64_t& row = rows[wanted[next]];
-        if (row != kNotFound) return saved_twice(table_, have.id, part_of(row), pieces[i].part);
-        row = runs[i].first + at;
+      if (have == want && std::exchange(decided[next], part.part) != part.part && !Table::removes(part.layer)) {
+        Found& at_last = found[wanted[next]];
+        if (at_last.part != kNowhere) return saved_twice(table_, have.id, parts_[at_last.part].part, part.part);
+        at_last = {runs[i].part, runs[i].first + at};
       }
       next++;
     }
@@ -378,29 +574,29 @@ Status Share::find_ids(Job& job) {
   std::ranges::sort(order, {}, [&](uint32_t at) {
     return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
   });
-  std::vector<uint64_t> rows(count, kNotFound);
+  std::vector<Found> found(count, {kNowhere, 0});
   if (count != 0 && !parts_.empty())
     CKPT_TRY(read_entries(format::bucket_of(request_.ids[order.front()], table_.bucket_count),
                           format::bucket_of(request_.ids[order.back()], table_.bucket_count) + 1));
   job.counters.bytes_total += count * sizeof(uint64_t);
   for (size_t at = 0; at < count; at += kAtOnce) {
     const size_t some = std::min(kAtOnce, count - at);
-    if (!parts_.empty()) CKPT_TRY(find_some(std::span(order).subspan(at, some), rows));
+    if (!parts_.empty()) CKPT_TRY(find_some(std::span(order).subspan(at, some), found));
     job.counters.bytes_done += some * sizeof(uint64_t);
   }
   for (size_t i = 0; i < count; i++) {
-    if (rows[i] == kNotFound) {
+    if (found[i].part == kNowhere) {
       missing_.push_back(request_.ids[i]);
       continue;
     }
     found_ids_.push_back(request_.ids[i]);
-    found_rows_.push_back(rows[i]);
+    found_.push_back(found[i]);
   }
   const uint64_t step = step_ids(), steps = request_.window_rows == 0 ? UINT64_MAX : request_.window_rows / step;
-  const uint64_t all = (found_rows_.size() + step - 1) / step;
+  const uint64_t all = (found_.size() + step - 1) / step;
   for (uint64_t first = 0, end = 0; first == 0 || first < all; first = end) {
     end = first + std::min(steps, all - first);
-    windows_.push_back({first, end, std::min<uint64_t>(end * step, found_rows_.size()) - first * step});
+    windows_.push_back({first, end, std::min<uint64_t>(end * step, found_.size()) - first * step});
     if (all == 0) break;
   }
   return Ok();

@@ -22,7 +22,7 @@ struct ShareRequest {
   int64_t threads = 0;             // option threads
 };
 
-// Neighbouring rows [first, first + count) of the table, all of part parts[part].
+// Neighbouring rows [first, first + count) of a layer of the table, all of parts[part].
 struct RowRun {
   size_t part;
   uint64_t first, count;
@@ -38,6 +38,7 @@ class Share {
   const std::shared_ptr<checkpoint::Checkpoint>& checkpoint() const { return checkpoint_; }
   const Table& table() const { return table_; }
   const std::vector<TablePart>& parts() const { return parts_; }
+  const Layer& layer_of(const RowRun& run) const { return table_.layer(parts_[run.part].layer); }
   bool of_ids() const { return request_.kind == CKPT_SHARE_IDS; }
   uint64_t rows() const;
   std::span<const uint64_t> missing() const { return missing_; }
@@ -50,12 +51,19 @@ class Share {
   const std::vector<Window>& windows() const { return windows_; }
   struct Step {
     std::vector<RowRun> runs;
+    // Of a table in several runs these rows are not all: those of `extra` go to `places` among the rows of the step,
+    // which ascend, in place of rows that do not count, or behind.
+    std::vector<RowRun> extra;
+    LargeVector<uint64_t> places;
+    uint64_t rows = 0;
     LargeVector<uint64_t> ids;  // of the runs, if they had to be read to find them, and were checked
     bool checked = false;
     RowKey from, to;
   };
   // Reads ids where the share is a filter.
   Result<Step> step(size_t number) const;
+  // The runs of rows that a step is, without `extra`.
+  std::vector<RowRun> in_order(const Step& step) const;
 
  private:
   // Where a range of keys begins: the rows of each part before it.
@@ -85,25 +93,47 @@ class Share {
   Status locate(std::span<Edge> edges) const;
   Status split(uint64_t rows);
   Result<std::vector<Edge>> split_between(const Edge& from, const Edge& to, uint64_t rows) const;
-  Result<LargeVector<uint64_t>> read(const Table::Column& column, std::span<const RowRun> runs) const;
+  // Whether ids tell which of the rows that are looked at are wanted.
+  bool filters() const { return request_.kind == CKPT_SHARE_MOD || !table_.later.empty(); }
+  Result<LargeVector<uint64_t>> read_ids(std::span<const RowRun> runs) const;
+  Result<LargeVector<uint64_t>> read_buckets(std::span<const RowRun> runs) const;
   std::vector<RowRun> runs_of(size_t step) const;
   std::vector<PartIds> ids_of(std::span<const RowRun> runs, const LargeVector<uint64_t>& ids) const;
   Status filter(size_t number, Step* step) const;
+  Result<std::vector<std::vector<uint64_t>>> hidden_rows(std::span<const RowRun> runs,
+                                                         std::span<const PartIds> pieces) const;
+  bool removes(const RowRun& run) const { return Table::removes(parts_[run.part].layer); }
+  bool same_part(const RowRun& a, const RowRun& b) const { return parts_[a.part].part == parts_[b.part].part; }
+  void overlay(std::span<const RowRun> runs, std::span<const std::vector<uint64_t>> hidden, Step* step) const;
+  void keep_ours(std::span<const RowRun> runs, std::span<const PartIds> pieces,
+                 std::span<const std::vector<uint64_t>> hidden, Step* step) const;
+  Status overlay_all();
+  Status check_count() const;
   uint64_t step_ids() const;
-  uint32_t part_of(uint64_t row) const;
+  // Where a row was found.
+  struct Found {
+    size_t part;  // in parts_; kNowhere
+    uint64_t row;
+  };
   Status find_ids(Job& job);
-  Status find_some(std::span<const uint32_t> wanted, std::span<uint64_t> rows) const;
+  Status find_some(std::span<const uint32_t> wanted, std::span<Found> found) const;
   uint64_t rows_before(const Edge& edge) const;
   Status add_windows(Job& job);
 
   std::shared_ptr<checkpoint::Checkpoint> checkpoint_;
   ShareRequest request_;
+  bool is_open_ = false;  // what is read again has been checked
   Table table_;
   std::vector<TablePart> parts_;
   std::vector<Entries> entries_;  // of parts_
   std::vector<Edge> edges_;       // of steps; not of IDS
+  std::vector<Step> overlaid_;    // of a table in several runs
   std::vector<Window> windows_;
-  std::vector<uint64_t> found_rows_, found_ids_, missing_;  // of IDS
+  std::vector<Found> found_;                   // of IDS
+  std::vector<uint64_t> found_ids_, missing_;  // of IDS
 };
+
+// How many ids have a row. Of a table in several runs the parts are asked.
+Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table);
 
 }  // namespace ckpt::load

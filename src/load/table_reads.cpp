@@ -26,26 +26,45 @@ void TableReads::add(TableRequest request) {
   requests_.push_back(std::move(request));
 }
 
-// Whether it may have very many runs.
-Result<bool> TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
-  CKPT_ASSIGN(Share::Step step, request.share->step(number));
-  uint64_t rows = 0;
-  for (const RowRun& run : step.runs) rows += run.count;
-  auto add = [&](const Table::Column& column, std::byte* to, uint8_t device) {
-    to += row_ * column.row_bytes;
-    for (const RowRun& run : step.runs) {
-      plan_rows(plan, column, run.first, run.count, to, device);
-      to += run.count * column.row_bytes;
+static constexpr size_t kIds = SIZE_MAX;  // in place of a column's number
+
+static const Table::Column& column_of(const Layer& layer, size_t column) {
+  return column == kIds ? layer.ids : layer.columns[column];
+}
+
+// Plans the rows of a step in a column. What goes between others comes to memory of its own first, if the host has
+// both.
+void TableReads::plan_column(const Share& share, const Share::Step& step, size_t column, std::byte* to, uint8_t device,
+                             LoadPlan* plan) {
+  const uint64_t row_bytes = column_of(share.table(), column).row_bytes;
+  to += row_ * row_bytes;
+  auto add = [&](std::span<const RowRun> runs, std::byte* at) {
+    for (const RowRun& run : runs) {
+      plan_rows(plan, column_of(share.layer_of(run), column), run.first, run.count, at, device);
+      at += run.count * row_bytes;
     }
   };
+  if (device != 0) return add(share.in_order(step), to);
+  add(step.runs, to);
+  if (step.places.empty()) return;
+  beside_.push_back({LargeVector<std::byte>(step.places.size() * row_bytes), to, row_bytes});
+  add(step.extra, beside_.back().rows.data());
+}
+
+// Whether it may have very many runs.
+Result<bool> TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
+  const Share& share = *request.share;
+  CKPT_ASSIGN(Share::Step step, share.step(number));
   std::byte* const ids = request.ids ? request.ids + row_ * sizeof(uint64_t) : nullptr;
-  if (ids && !step.checked)
-    add(request.share->table().ids, request.ids, 0);
-  else if (ids && !step.ids.empty())
+  if (ids && step.ids.empty())
+    plan_column(share, step, kIds, request.ids, 0, plan);
+  else if (ids)
     std::memcpy(ids, step.ids.data(), step.ids.size() * sizeof(uint64_t));
-  for (const auto& [column, data] : request.columns) add(*column, data, request.device);
-  bytes_left_ -= rows * row_bytes(request);
-  row_ += rows;
+  for (const auto& [column, data] : request.columns)
+    plan_column(share, step, static_cast<size_t>(column - share.table().columns.data()), data, request.device, plan);
+  places_ = std::move(step.places);
+  bytes_left_ -= step.rows * row_bytes(request);
+  row_ += step.rows;
   const bool many = step.checked;
   if (!many && ids) planned_.push_back({&request, std::move(step), ids});
   return many;
@@ -53,6 +72,7 @@ Result<bool> TableReads::plan_step(const TableRequest& request, size_t number, L
 
 Status TableReads::plan_next(LoadPlan* plan) {
   planned_.clear();
+  beside_.clear();
   for (bool many = false; more() && !many;) {
     const TableRequest& request = requests_[next_];
     const Share::Window& window = request.share->windows()[request.window];
@@ -82,6 +102,10 @@ Status TableReads::check(const Planned& planned, unsigned threads) {
 }
 
 Status TableReads::check(unsigned threads) {
+  for (const Beside& beside : beside_)
+    for (size_t i = 0; i < places_.size(); i++)
+      std::memcpy(beside.to + places_[i] * beside.row_bytes, beside.rows.data() + i * beside.row_bytes,
+                  beside.row_bytes);
   for (const Planned& planned : planned_) CKPT_TRY(check(planned, threads));
   return Ok();
 }

@@ -36,7 +36,8 @@ class TableReads {
   bool more() const { return next_ < requests_.size(); }
   // Adds to the plan what the next steps want: all those of plain ranges, and at most one of another kind.
   Status plan_next(LoadPlan* plan);
-  // Checks the ids that were read for the steps that were planned last. FORMAT, MISMATCH.
+  // Puts the rows that were read for the steps that were planned last where they belong, and checks their ids. FORMAT,
+  // MISMATCH.
   Status check(unsigned threads);
 
  private:
@@ -45,7 +46,15 @@ class TableReads {
     Share::Step step;
     std::byte* ids;
   };
+  // Rows that were read beside the memory that they belong to.
+  struct Beside {
+    LargeVector<std::byte> rows;
+    std::byte* to;
+    uint64_t row_bytes;
+  };
   Result<bool> plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
+  void plan_column(const Share& share, const Share::Step& step, size_t column, std::byte* to, uint8_t device,
+                   LoadPlan* plan);
   static Status check(const Planned& planned, unsigned threads);
 
   std::vector<TableRequest> requests_;
@@ -53,6 +62,8 @@ class TableReads {
   uint64_t row_ = 0;            // of its window, rows before it
   uint64_t bytes_left_ = 0;
   std::vector<Planned> planned_;
+  std::vector<Beside> beside_;    // of one step,
+  LargeVector<uint64_t> places_;  // whose rows go there
 };
 
 }  // namespace ckpt::load

@@ -88,4 +88,27 @@ const SaveTensor* sort_tensors(LargeVector<SaveTensor*>* tensors) {
   return sort_regions(*tensors);
 }
 
+std::string_view SaveContent::keep_text(std::string_view text) {
+  auto* kept = static_cast<char*>(memory.allocate(text.size(), 1));
+  std::ranges::copy(text, kept);
+  return {kept, text.size()};
+}
+
+SaveTensor* SaveContent::with_rows(const SaveTensor& like, std::string_view name, uint64_t rows) {
+  static std::byte nothing;
+  auto* numbers = static_cast<uint64_t*>(memory.allocate(like.ndim * sizeof(uint64_t), alignof(uint64_t)));
+  std::ranges::copy(like.extents(), numbers);
+  auto* tensor = new (memory.allocate(sizeof(SaveTensor), alignof(SaveTensor))) SaveTensor(like);
+  tensor->name = keep_text(name);
+  tensor->bytes = like.bytes / std::max<uint64_t>(numbers[0], 1) * rows;
+  tensor->numbers = numbers;
+  numbers[0] = rows;
+  if (rows == 0) {
+    tensor->arrangement = Arrangement::kRow;
+    tensor->data = &nothing;
+  }
+  tensors.push_back(tensor);
+  return tensor;
+}
+
 }  // namespace ckpt::save

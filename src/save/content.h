@@ -99,10 +99,19 @@ struct SaveTable {
   const std::byte* ids = nullptr;                          // 8 bytes each, not aligned
   const uint64_t* positions = nullptr;                     // or null
   std::span<uint64_t> buckets;                             // the memory of T/buckets
+  SaveTensor* buckets_tensor = nullptr;
   RowSource id_source;
   std::deque<RowSource> column_sources;
   std::vector<SaveTensor*> tensors;  // T/ids, then the columns
   UntouchedVector<uint64_t> order;   // row numbers, once the table is sorted; empty: they are in order
+  // What the caller says has changed since the save `since`, a directory; "" if this session has saved no such table.
+  // Of all rows: a save may turn the fields above into those of a run (table_runs.h).
+  bool has_changes = false;
+  std::span<const uint64_t> changed;  // numbers of rows
+  std::span<const uint64_t> removed;  // ids
+  std::string since;
+  uint64_t all_rows = 0;
+  const std::byte* all_ids = nullptr;
 };
 
 struct SaveAlias {
@@ -120,6 +129,11 @@ struct SaveContent {
   std::map<std::string, SaveAlias> aliases;
   std::deque<SaveTable> tables;
   std::map<std::string, std::map<std::string, std::string>> attrs;  // by owner, "" = the checkpoint
+
+  // A text for as long as the content.
+  std::string_view keep_text(std::string_view text);
+  // Adds a tensor of a table like another one, of so many rows.
+  SaveTensor* with_rows(const SaveTensor& like, std::string_view name, uint64_t rows);
 };
 
 }  // namespace ckpt::save

@@ -48,11 +48,34 @@ static void add_segment(format::IndexBuilder& builder, const Item& item, std::sp
                       reuse.homes(item.chunk_first, item.chunk_count));
 }
 
+// As the base has it.
+static void add_carried(format::IndexBuilder& builder, const Carried::Tensor& carried, const Reuse& reuse) {
+  const auto& [name, page, tensor] = carried;
+  const auto extents = page->extents_of(*tensor);
+  builder.add_tensor(name, tensor->dtype(), extents);
+  for (const fb::Region& region : page->regions_of(*tensor)) {
+    builder.add_region(page->region_of(region, tensor->ndim()), extents);
+    for (const fb::Segment& segment : page->segments_of(region)) {
+      const auto chunks = page->chunks_of(segment);
+      builder.add_segment(
+          segment.start(), segment.count(),
+          {static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()), segment.filter_width()}, chunks,
+          reuse.homes_of(*page, chunks));
+    }
+  }
+}
+
 static void add_tensors(format::IndexBuilder& builder, const SaveContent& content, const PartLayout& layout,
-                        std::span<const fb::Chunk> chunks, const Reuse& reuse) {
+                        std::span<const fb::Chunk> chunks, const Reuse& reuse,
+                        std::span<const Carried::Tensor> carried) {
   auto item = layout.items.begin();
   std::string_view added;
+  auto add_before = [&](const SaveTensor* tensor) {
+    for (; !carried.empty() && (!tensor || carried[0].name < tensor->name); carried = carried.subspan(1))
+      add_carried(builder, carried[0], reuse);
+  };
   for (const SaveTensor* tensor : content.tensors) {
+    add_before(tensor);
     bool here = item != layout.items.end() && item->source.tensor == tensor;
     if (!here && tensor->bytes != 0) continue;
     if (tensor->name != added) builder.add_tensor(tensor->name, tensor->dtype, tensor->extents());
@@ -61,16 +84,17 @@ static void add_tensors(format::IndexBuilder& builder, const SaveContent& conten
     for (; item != layout.items.end() && item->source.tensor == tensor; ++item)
       add_segment(builder, *item, chunks, reuse);
   }
+  add_before(nullptr);
 }
 
 Result<format::EncodedIndex> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
                                                const PartLayout& layout, std::span<const fb::Chunk> chunks,
-                                               const Reuse& reuse) {
+                                               const Reuse& reuse, const Carried& carried) {
   format::IndexBuilder builder;
   builder.summary = identity.summary;
   uint32_t rank = identity.rank;
   builder.bases.assign(reuse.bases().begin(), reuse.bases().end());
-  add_tensors(builder, content, layout, chunks, reuse);
+  add_tensors(builder, content, layout, chunks, reuse, carried.tensors);
   for (const auto& [name, alias] : content.aliases)
     builder.add_alias(name, alias.target, alias.is_view, alias.view, alias.ndim);
   add_objects(builder, content, layout, chunks, reuse, rank);

@@ -9,6 +9,6 @@ namespace ckpt::save {
 // bases. UNSUPPORTED above 2 GiB.
 Result<format::EncodedIndex> encode_part_index(const SaveIdentity& identity, const SaveContent& content,
                                                const PartLayout& layout, std::span<const fb::Chunk> chunks,
-                                               const Reuse& reuse);
+                                               const Reuse& reuse, const Carried& carried);
 
 }  // namespace ckpt::save

@@ -196,7 +196,8 @@ Status PartWriter::find_reuse() {
                                    .identity = in_.identity,
                                    .content = in_.content,
                                    .layout = layout_,
-                                   .settings = in_.settings},
+                                   .settings = in_.settings,
+                                   .carried = in_.carried},
                                   &job_.report));
   return Ok();
 }
@@ -441,7 +442,7 @@ void PartWriter::written(size_t index, Status status) {
 // Writes index and trailer. Then makes the part durable and gives it its name, which is the receipt.
 Status PartWriter::write_tail() {
   CKPT_TRY(reuse_.finish(in_.session, in_.identity.attempt.directory, chunks_));
-  CKPT_ASSIGN(auto index, encode_part_index(in_.identity, in_.content, layout_, chunks_, reuse_));
+  CKPT_ASSIGN(auto index, encode_part_index(in_.identity, in_.content, layout_, chunks_, reuse_, in_.carried));
   const uint64_t index_size = index.bytes.size();
   auto trailer = format::encode_part_trailer(
       {schedule_.file_end(), index_size, index.root_size, index.root_digest, in_.identity.summary.save_id});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "save/save.h"
+#include "save/table_runs.h"
 
 namespace ckpt::save {
 
@@ -9,6 +10,7 @@ struct PartInput {
   session::Session& session;
   const SaveIdentity& identity;
   const SaveContent& content;
+  const Carried& carried;  // beside it
   const SaveSettings& settings;
   std::span<const Digest> values;  // of digest_replicas
   device::Transfers& transfers;    // open

@@ -161,8 +161,7 @@ static Result<Base> find_base(const ReuseInput& input) {
   return latest.status().code() == CKPT_NOT_FOUND ? Base() : std::move(latest);
 }
 
-// What ends the call is no matter of the base.
-static bool ends_call(ckpt_status code) {
+bool ends_call(ckpt_status code) {
   return code == CKPT_CANCELLED || code == CKPT_TIMEOUT || code == CKPT_NOMEM || code == CKPT_FENCED;
 }
 
@@ -173,7 +172,9 @@ static void tell_why(Report* report, const std::string& base, const Status& why)
 
 Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
   Reuse reuse;
-  auto base = find_base(input);
+  reuse.carried_ = &input.carried;
+  reuse.own_ = input.identity.rank;
+  auto base = input.carried.base ? Result<Base>(input.carried.base) : find_base(input);
   if (base.ok() && !*base) return reuse;
   Status status = base.status();
   if (status.ok()) {
@@ -182,14 +183,14 @@ Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
     reuse.matches_.resize(input.layout.chunk_count);
     status = Matcher(*reuse.base_, input, &reuse.matches_).run();
   }
-  if (status.ok()) {
-    CKPT_TRY(reuse.borrow(input, report));
-    if (reuse.files_.empty()) reuse.base_.reset();
-    return reuse;
-  }
   if (ends_call(status.code())) return status;
-  tell_why(report, reuse.from_, status);
-  return Reuse();
+  if (!status.ok()) {
+    tell_why(report, reuse.from_, status);
+    std::ranges::fill(reuse.matches_, Match());
+  }
+  if (reuse.base_) CKPT_TRY(reuse.borrow(input, report));
+  if (reuse.files_.empty()) reuse.base_.reset();
+  return reuse;
 }
 
 // ---- its files ----
@@ -223,13 +224,16 @@ static Result<bool> is_dead(const checkpoint::Checkpoint& base, uint32_t file, u
 static Result<std::vector<std::pair<fb::Part, uint32_t>>> choose_files(const checkpoint::Checkpoint& base,
                                                                        const std::map<uint32_t, uint64_t>& useful,
                                                                        const ReuseInput& input) {
+  const auto& carried = input.carried.files;
   std::vector<std::pair<uint64_t, uint32_t>> best;
   for (const auto& [file, bytes] : useful) {
+    if (carried.contains(file)) continue;
     CKPT_ASSIGN(const bool dead, is_dead(base, file, bytes, input));
     if (!dead) best.emplace_back(bytes, file);
   }
   std::ranges::sort(best, std::greater());
   if (best.size() > kMostBases) best.resize(kMostBases);
+  for (const auto& [file, record] : carried) best.emplace_back(0, file);
   std::vector<std::pair<fb::Part, uint32_t>> chosen;
   for (const auto& [bytes, file] : best) {
     CKPT_ASSIGN(const fb::Part record, base.part_record(file));
@@ -265,22 +269,28 @@ static Status borrow_file(store::Store& store, const checkpoint::Checkpoint& bas
   return status;
 }
 
-// Where a second name is a copy: whether there will be something to copy.
-static Status look_at_file(const store::Store& store, const checkpoint::Checkpoint& base, uint32_t file,
-                           const fb::Part& record) {
+Result<fb::Part> lend_file(session::Session& session, const session::Attempt& attempt,
+                           const checkpoint::Checkpoint& base, uint32_t file) {
+  store::Store& store = session.store();
+  CKPT_ASSIGN(const fb::Part known, base.part_record(file));
+  const fb::Part record = format::as_base(known);
+  if (!store.traits().borrows_by_copy) {
+    CKPT_TRY(borrow_file(store, base, file, record, attempt.directory));
+    return record;
+  }
   CKPT_ASSIGN(const auto opened, store.open(key_in(base, file)));
-  return checkpoint::check_file(*opened, record);
+  CKPT_TRY(checkpoint::check_file(*opened, record));
+  return record;
 }
 
 // Of one file that has too many names, or of all.
-static bool has_no_names(const Status& status) {
+bool has_no_names(const Status& status) {
   const std::string* error = status.detail("errno");
   return status.code() == CKPT_UNSUPPORTED && !(error && *error == std::to_string(EMLINK));
 }
 
 Status Reuse::borrow(const ReuseInput& input, Report* report) {
-  store::Store& store = input.session.store();
-  const bool later = store.traits().borrows_by_copy;
+  const bool later = input.session.store().traits().borrows_by_copy;
   std::map<uint32_t, uint64_t> useful;
   for (const Match& match : matches_)
     if (match.home != 0) useful[match.home - 1] += match.stored_size;
@@ -288,8 +298,9 @@ Status Reuse::borrow(const ReuseInput& input, Report* report) {
   std::map<uint32_t, uint32_t> homes;  // by one more than the number of the file
   Status failed;
   for (const auto& [record, file] : chosen) {
-    Status status = later ? look_at_file(store, *base_, file, record)
-                          : borrow_file(store, *base_, file, record, input.identity.attempt.directory);
+    Status status = input.carried.files.contains(file) ? Ok()    // it was lent before
+                    : has_no_names(failed)             ? failed  // nor will any other file have a second name
+                                           : lend_file(input.session, input.identity.attempt, *base_, file).status();
     if (ends_call(status.code())) return status;
     if (input.settings.incremental == "strict" && has_no_names(status)) return status;
     if (status.ok()) {
@@ -299,7 +310,6 @@ Status Reuse::borrow(const ReuseInput& input, Report* report) {
       continue;
     }
     if (failed.ok()) failed = std::move(status);
-    if (has_no_names(failed)) break;  // no other file will have a second one either
   }
   if (!failed.ok() && input.session.tells_why_not_shared()) tell_why(report, from_, failed);
   if (bases_.empty()) matches_.clear();
@@ -307,7 +317,9 @@ Status Reuse::borrow(const ReuseInput& input, Report* report) {
     const auto home = homes.find(match.home);
     match.home = home == homes.end() ? 0 : home->second;
   }
-  homes_.resize(matches_.size());
+  for (const auto& [file, record] : input.carried.files)
+    carried_homes_.emplace(file, static_cast<uint16_t>(homes.at(file + 1)));
+  if (!bases_.empty()) homes_.resize(input.layout.chunk_count);
   return Ok();
 }
 
@@ -327,6 +339,11 @@ std::vector<uint32_t> Reuse::drop_unused(std::span<const fb::Chunk> chunks) {
       used[homes_[i] - 1] += chunks[i].stored_size();
       chunks_++;
     }
+  if (carried_)
+    carried_->for_each_chunk(own_, [&](uint32_t file, const fb::Chunk& chunk) {
+      used[carried_homes_.at(file) - 1] += chunk.stored_size();
+      chunks_++;
+    });
   std::vector<uint16_t> number(bases_.size() + 1);
   std::vector<fb::Base> kept;
   std::vector<uint32_t> files;
@@ -338,6 +355,7 @@ std::vector<uint32_t> Reuse::drop_unused(std::span<const fb::Chunk> chunks) {
     bytes_ += used[i];
   }
   for (uint16_t& home : homes_) home = number[home];
+  for (auto& [file, home] : carried_homes_) home = number[home];
   bases_ = std::move(kept);
   return files;
 }
@@ -349,6 +367,12 @@ Status Reuse::finish(session::Session& session, const std::string& directory, st
   });
   base_.reset();
   return copied.ok() ? Ok() : std::move(copied).in("base " + from_).with("base", from_);
+}
+
+std::vector<uint16_t> Reuse::homes_of(const format::Page& page, std::span<const fb::Chunk> chunks) const {
+  std::vector<uint16_t> homes;
+  for (const fb::Chunk& chunk : chunks) homes.push_back(carried_homes_.at(carried_->base->file_of(own_, page, chunk)));
+  return homes;
 }
 
 void Reuse::tell(Report* report) const {

@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "checkpoint/checkpoint.h"
 #include "save/layout.h"
+#include "save/table_runs.h"
 
 namespace ckpt::save {
 
@@ -19,7 +20,17 @@ struct ReuseInput {
   const SaveContent& content;
   const PartLayout& layout;
   const SaveSettings& settings;
+  const Carried& carried;
 };
+
+// What ends the call is no matter of the base.
+bool ends_call(ckpt_status code);
+// Files cannot have a second name here; or, as for EMLINK, only one of them cannot.
+bool has_no_names(const Status& status);
+// Gives the directory of the attempt a file of the base, and returns its record there. Where that copies the file, looks
+// only whether it can be had.
+Result<fb::Part> lend_file(session::Session& session, const session::Attempt& attempt,
+                           const checkpoint::Checkpoint& base, uint32_t file);
 
 class Reuse {
  public:
@@ -46,6 +57,8 @@ class Reuse {
     return bases_.empty() ? std::span<const uint16_t>() : std::span(homes_).subspan(first, count);
   }
   std::span<const fb::Base> bases() const { return bases_; }
+  // Of chunks of a tensor that is carried over.
+  std::vector<uint16_t> homes_of(const format::Page& page, std::span<const fb::Chunk> chunks) const;
   // What was taken, for the report of the save; its stored bytes.
   void tell(Report* report) const;
   uint64_t bytes() const { return bytes_; }
@@ -64,6 +77,9 @@ class Reuse {
   std::string from_;  // the id of the base
   // Until its files are borrowed, which keeps them there.
   std::shared_ptr<checkpoint::Checkpoint> base_;
+  const Carried* carried_ = nullptr;
+  uint32_t own_ = 0;                            // this rank
+  std::map<uint32_t, uint16_t> carried_homes_;  // by the number of a file of the base
   std::vector<Match> matches_;
   std::vector<uint16_t> homes_;
   std::vector<fb::Base> bases_;

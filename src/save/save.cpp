@@ -13,6 +13,7 @@
 #include "format/names.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
+#include "save/table_runs.h"
 #include "save/table_sort.h"
 #include "tree/merge.h"
 
@@ -70,6 +71,7 @@ Status Save::configure(const SaveOptions& options, const SessionOptions& asked) 
   settings_.incremental = options.is_set.incremental ? options.incremental : session_->incremental();
   settings_.base = options.base;
   CKPT_ASSIGN(settings_.most_dead, parse_share("most_dead", options.most_dead));
+  settings_.most_runs = static_cast<uint64_t>(options.most_runs);
   settings_.commit = {.on_existing = options.on_existing,
                       .protect = options.protect,
                       .timeout_ms = options.timeout_ms,
@@ -230,6 +232,7 @@ Status Save::begin() {
   }
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   if (!half_added_.ok()) return refuse(half_added_);
+  for (SaveTable& table : content_.tables) table.since = session_->note_table(table.name, attempt_.directory);
   names_.forget();
   if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return refuse(taken(twice->name));
   Status marked = transfers_.mark();
@@ -314,8 +317,19 @@ Status Save::find_holders(Job& job) {
   return Ok();
 }
 
+// Which asks the base before anything is laid out.
+bool Save::carries_tables() const {
+  return settings_.incremental != "off" && std::ranges::any_of(content_.tables, [](const SaveTable& table) {
+           return table.has_changes && !table.since.empty();
+         });
+}
+
 Status Save::write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
   Status written = call_guarded([&]() -> Status {
+    Carried carried;
+    if (carries_tables()) {
+      CKPT_ASSIGN(carried, carry_tables({*session_, identity, settings_, job}, &content_));
+    }
     CKPT_TRY(sort_tables(content_, settings_.threads, job));
     if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
     CKPT_TRY(transfers_.open(
@@ -324,6 +338,7 @@ Status Save::write(const SaveIdentity& identity, bool copies, const Opening& ope
     const PartInput input{.session = *session_,
                           .identity = identity,
                           .content = content_,
+                          .carried = carried,
                           .settings = settings_,
                           .values = values,
                           .transfers = transfers_,
@@ -345,7 +360,7 @@ Status Save::run_steps(Job& job, bool copies) {
     if (!opened) opened = commit::open_attempt(*session_, attempt_, settings_.commit, job, go_on);
     return *opened;
   };
-  const bool opens_first = !copies && !settings_.commit.incremental;
+  const bool opens_first = (!copies && !settings_.commit.incremental) || carries_tables();
   if (opens_first || settings_.memory || settings_.commit.some_hold) CKPT_TRY(open({}));
   Status written = write(identity, copies, open, job);
   if (!opened) return refuse(std::move(written));

@@ -25,6 +25,7 @@ struct SaveSettings {
   std::string compression{};
   std::string incremental = "off", base{};
   double most_dead = 0.5;  // of a file that is reused
+  uint64_t most_runs = 1;
   ReplicaCheck replicas = ReplicaCheck::kAll;
   unsigned threads = 2;
   uint64_t staging_bytes = 0;
@@ -108,6 +109,7 @@ class Save {
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
   Status check_attr_owners() const;
+  bool carries_tables() const;
 
   std::shared_ptr<session::Session> session_;
   SaveContent content_;

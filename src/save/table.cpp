@@ -26,6 +26,20 @@ Result<uint64_t> rows_of(const TableRequest& request, const TableRequest::Column
   return total;
 }
 
+Status check_changes(const ckpt_table_desc& desc) {
+  if ((desc.flags & ~CKPT_TABLE_CHANGES) != 0)
+    return Status(CKPT_INVALID, strformat("flags: expected CKPT_TABLE_CHANGES or 0, found 0x{:x}", desc.flags));
+  const std::span changed(desc.changed, desc.changed_count);
+  if ((desc.flags & CKPT_TABLE_CHANGES) == 0 && (!changed.empty() || desc.removed_count != 0))
+    return Status(CKPT_INVALID, "changed or removed without the flag CKPT_TABLE_CHANGES");
+  const auto beyond = std::ranges::find_if(changed, [&](uint64_t row) { return row >= desc.row_count; });
+  if (beyond == changed.end()) return Ok();
+  return Status(CKPT_INVALID,
+                strformat("changed[{}]: row {} of {} rows", beyond - changed.begin(), *beyond, desc.row_count))
+      .with("expected", desc.row_count)
+      .with("found", *beyond);
+}
+
 Status check_desc(const TableRequest& request) {
   const ckpt_table_desc& desc = request.desc;
   if (desc.bucket_count == 0 || desc.bucket_count > format::kMaxBuckets)
@@ -36,6 +50,7 @@ Status check_desc(const TableRequest& request) {
     return Status(CKPT_INVALID, strformat("id_dtype: expected I64 or U64, found {}", desc.id_dtype));
   if (desc.block_count > 1 && desc.rows_per_block == 0)
     return Status(CKPT_INVALID, strformat("{} blocks without rows_per_block", desc.block_count));
+  CKPT_TRY(check_changes(desc));
   const uint64_t ids_bytes = request.ids ? request.ids_bytes : 0;
   if (ids_bytes / sizeof(uint64_t) < desc.row_count)
     return Status(CKPT_INVALID, strformat("{} rows, but {} bytes of ids", desc.row_count, ids_bytes));
@@ -116,11 +131,9 @@ Status Save::add_ids(const TableRequest& request, SaveTable* table) {
   const uint64_t rows = table->row_count;
   CKPT_ASSIGN(SaveTensor* const ids, add_rows(format::table_tensor(table->name, format::kTableIds),
                                               rows_desc(request.desc.id_dtype, rows, 0, nullptr), &nothing));
-  uint64_t entries = std::min(table->bucket_count, (rows + kRowsPerEntry - 1) / kRowsPerEntry);
+  const uint64_t entries = entries_of(table->bucket_count, rows);
   ids->chunk_kib = kIdsChunkKib;
   if (rows != 0) {
-    const uint64_t buckets = (table->bucket_count + entries - 1) / entries;
-    entries = (table->bucket_count + buckets - 1) / buckets;
     table->buckets = {static_cast<uint64_t*>(content_.memory.allocate(entries * sizeof(uint64_t), alignof(uint64_t))),
                       entries};
     auto* block = static_cast<const std::byte**>(content_.memory.allocate(sizeof(void*), alignof(void*)));
@@ -131,9 +144,9 @@ Status Save::add_ids(const TableRequest& request, SaveTable* table) {
   }
   table->tensors.push_back(ids);
   const void* memory = rows ? static_cast<void*>(table->buckets.data()) : &nothing;
-  return add_rows(format::table_tensor(table->name, format::kTableBuckets),
-                  rows_desc(CKPT_DTYPE_U64, entries, 0, nullptr), memory)
-      .status();
+  CKPT_ASSIGN(table->buckets_tensor, add_rows(format::table_tensor(table->name, format::kTableBuckets),
+                                              rows_desc(CKPT_DTYPE_U64, entries, 0, nullptr), memory));
+  return Ok();
 }
 
 Status Save::add_tensors_of(const TableRequest& request, SaveTable* table) {
@@ -151,7 +164,7 @@ Status Save::add_table(std::string_view name, const TableRequest& request) {
   CKPT_TRY(transfers_.check(request.where));
   format::TableText text{request.desc.bucket_count, {}};
   for (const auto& column : request.columns) {
-    if (Status named = format::check_tensor_name(column.name); !named.ok()) return std::move(named).in("a column");
+    if (Status named = format::check_column_name(column.name); !named.ok()) return std::move(named).in("a column");
     text.columns.push_back(column.name);
   }
   const std::string described = format::encode_table(text);
@@ -163,6 +176,11 @@ Status Save::add_table(std::string_view name, const TableRequest& request) {
   table.capacity = UINT64_MAX;
   table.ids = static_cast<const std::byte*>(request.ids);
   table.positions = request.positions;
+  table.has_changes = (request.desc.flags & CKPT_TABLE_CHANGES) != 0;
+  table.changed = {request.desc.changed, request.desc.changed_count};
+  table.removed = {request.desc.removed, request.desc.removed_count};
+  table.all_rows = table.row_count;
+  table.all_ids = table.ids;
   half_added_ = set_attr(name, format::kTableAttr, described);
   if (half_added_.ok()) half_added_ = add_tensors_of(request, &table);
   return half_added_;

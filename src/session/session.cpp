@@ -251,6 +251,11 @@ void Session::note_saved(const std::string& directory, uint64_t bytes_written) {
   last_bytes_written_ = bytes_written;
 }
 
+std::string Session::note_table(const std::string& table, const std::string& directory) {
+  std::lock_guard lock(mutex_);
+  return std::exchange(tables_[table], directory);
+}
+
 std::vector<std::string> Session::earlier_saves() const {
   std::lock_guard lock(mutex_);
   return {earlier_saves_.begin(), earlier_saves_.end()};

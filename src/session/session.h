@@ -75,6 +75,8 @@ class Session {
   void note_saved(const std::string& directory, uint64_t bytes_written);
   std::vector<std::string> earlier_saves() const;
   uint64_t last_bytes_written() const;
+  // This rank begins to save a table in this directory; returns that of the time before, "" if there was none.
+  std::string note_table(const std::string& table, const std::string& directory);
   // Why files cannot be shared is told by one save of a session. True for the first that asks.
   bool tells_why_not_shared() { return !told_why_not_shared_.exchange(true); }
 
@@ -113,6 +115,7 @@ class Session {
   uint64_t sequence_ = 0;
   std::deque<std::string> words_, earlier_saves_;
   uint64_t last_bytes_written_ = 0;
+  std::map<std::string, std::string> tables_;  // where each was saved last
   std::string incremental_;
   std::atomic<bool> told_why_not_shared_{false};
   Mapping arena_;

@@ -61,7 +61,11 @@ TEST(Errors, ReservedFieldsMustBeZero) {
   const void* data = &bytes;
   ckpt_column_desc column = kColumns[1].desc();
   column.reserved = 5;
-  const ckpt_table_desc table{sizeof table, CKPT_DTYPE_U64, 1, 4, 0, 1, 0};
+  ckpt_table_desc table{};
+  table.struct_size = sizeof table;
+  table.id_dtype = CKPT_DTYPE_U64;
+  table.row_count = table.column_count = 1;
+  table.bucket_count = 4;
   EXPECT_EQ(ckpt_save_add_table(save.get(), "t", &table, &id, 8, &name, &column, &data, &bytes, nullptr,
                                 CKPT_DEVICE_CPU, 0, 0, error),
             CKPT_UNSUPPORTED);

@@ -170,8 +170,8 @@ TEST(BaseRules, AFeatureTellsOlderReaders) {
   manifest.builder.summary.required_features = kHasBases;
   expect_refused(manifest, why);
   Draft unknown = part_of_two_bases();
-  unknown.builder.summary.required_features = 2;
-  expect_refused(unknown, "does not know: bits 0x2", CKPT_REVISION);
+  unknown.builder.summary.required_features = 4;
+  expect_refused(unknown, "does not know: bits 0x4", CKPT_REVISION);
 }
 
 TEST(BaseRules, AreInTheRootOfAPartAndOnThePagesOfAManifest) {

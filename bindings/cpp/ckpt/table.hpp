@@ -2,6 +2,8 @@
 #ifndef CKPT_TABLE_HPP
 #define CKPT_TABLE_HPP
 
+#include <optional>
+
 #include "memory.hpp"
 
 namespace CKPT_HPP_NAMESPACE {
@@ -20,6 +22,15 @@ struct Column {
   std::vector<Memory> blocks;
 };
 
+// What changed since this session's last save of the table: numbers of rows, and ids that are gone. All rows are given
+// nevertheless; with option incremental only these are written (CKPT_TABLE_CHANGES says more).
+struct Changes {
+  const uint64_t* rows = nullptr;
+  uint64_t count = 0;
+  const uint64_t* removed = nullptr;
+  uint64_t removed_count = 0;
+};
+
 // A rank's rows of a sparse table. The memory must live until the save is staged.
 struct Rows {
   const void* ids = nullptr;  // `count` of them
@@ -31,6 +42,7 @@ struct Rows {
   const uint64_t* positions = nullptr;  // where in the blocks each row is; null: row i is row i
   Device device = {};                   // of the columns' memory; ids and positions are the host's
   int64_t stream = 0;                   // of a CUDA device: behind whose work it is copied (ckpt_tensor_desc::stream)
+  std::optional<Changes> changes = std::nullopt;  // nothing: nobody knows
 };
 
 // Which rows of a table to load.
@@ -110,6 +122,13 @@ inline Result<void> add_table(ckpt_save* save, const std::string& name, const Ro
   desc.rows_per_block = rows.rows_per_block;
   desc.column_count = static_cast<uint32_t>(rows.columns.size());
   desc.block_count = rows.columns.empty() ? 0 : static_cast<uint32_t>(rows.columns[0].blocks.size());
+  if (rows.changes) {
+    desc.flags = CKPT_TABLE_CHANGES;
+    desc.changed = rows.changes->rows;
+    desc.changed_count = rows.changes->count;
+    desc.removed = rows.changes->removed;
+    desc.removed_count = rows.changes->removed_count;
+  }
   std::vector<ckpt_column_desc> columns;
   std::vector<const char*> names;
   std::vector<const void*> data;

@@ -12,6 +12,7 @@ const CKPT_MAX_NDIM = Int32(16)
 const CKPT_KEEPER_VOTES = Int32(5)
 const CKPT_KEEPER_TIME_LIMIT = Int32(1000)
 const CKPT_TABLE_BUCKETS = Int32(65536)
+const CKPT_TABLE_CHANGES = Int32(1)
 const CKPT_NODE_END = typemax(UInt64)
 const CKPT_TREE_MAX_DEPTH = Int32(200)
 const CKPT_TREE_OBJECT = "state"
@@ -535,6 +536,12 @@ struct ckpt_table_desc
     rows_per_block::UInt64
     column_count::UInt32
     block_count::UInt32
+    flags::UInt32
+    reserved::UInt32
+    changed::Ptr{UInt64}
+    changed_count::UInt64
+    removed::Ptr{UInt64}
+    removed_count::UInt64
 end
 
 struct ckpt_table_info
@@ -545,7 +552,7 @@ struct ckpt_table_info
     bytes::UInt64
     stored_bytes::UInt64
     column_count::UInt32
-    reserved::UInt32
+    run_count::UInt32
     name::Cstring
 end
 
@@ -1334,7 +1341,7 @@ const LAYOUTS = [
         (:reserved, 12, 4),
         (:shape, 16, 128),
     ]),
-    (ckpt_table_desc, 40, [
+    (ckpt_table_desc, 80, [
         (:struct_size, 0, 4),
         (:id_dtype, 4, 4),
         (:row_count, 8, 8),
@@ -1342,6 +1349,12 @@ const LAYOUTS = [
         (:rows_per_block, 24, 8),
         (:column_count, 32, 4),
         (:block_count, 36, 4),
+        (:flags, 40, 4),
+        (:reserved, 44, 4),
+        (:changed, 48, 8),
+        (:changed_count, 56, 8),
+        (:removed, 64, 8),
+        (:removed_count, 72, 8),
     ]),
     (ckpt_table_info, 56, [
         (:struct_size, 0, 4),
@@ -1351,7 +1364,7 @@ const LAYOUTS = [
         (:bytes, 24, 8),
         (:stored_bytes, 32, 8),
         (:column_count, 40, 4),
-        (:reserved, 44, 4),
+        (:run_count, 44, 4),
         (:name, 48, 8),
     ]),
     (ckpt_column_info, 168, [

@@ -52,11 +52,11 @@ PartInfo(raw::ckpt_part_info) = PartInfo(
 
 struct TableInfo
     name::String; id_dtype::DType; row_count::Int; bucket_count::Int; bytes::UInt64; stored_bytes::UInt64;
-    column_count::Int;
+    column_count::Int; run_count::Int;
 end
 TableInfo(raw::ckpt_table_info) = TableInfo(
     text(raw.name), DType(raw.id_dtype), Int(raw.row_count), Int(raw.bucket_count), raw.bytes, raw.stored_bytes,
-    Int(raw.column_count),
+    Int(raw.column_count), Int(raw.run_count),
 )
 
 struct ColumnInfo

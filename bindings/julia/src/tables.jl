@@ -1,7 +1,8 @@
 # Sparse tables: rows by 64-bit id, saved by the ranks that have them, loaded by any other number of ranks.
 
 """
-    add_table!(save, name, ids, columns...; buckets = 65536, positions, dtypes, device = (:CPU, 0), stream = 0)
+    add_table!(save, name, ids, columns...; buckets = 65536, positions, dtypes, device = (:CPU, 0), stream = 0,
+               changed = nothing, removed = [])
 
 Adds this rank's rows of sparse table `name`: `ids`, a vector of Int64 or UInt64 that differ, and columns such as
 `"embedding" => matrix`. The last dimension of a column's array counts rows, so a row of a matrix of the table is a
@@ -12,6 +13,9 @@ without rows may leave it out.
 * A column may be a vector of such arrays, as a hash table has it in slabs: all but the last have equally many rows
 * `positions`: where each row lies, from 1, in the slabs of each column taken together (a copy of it is made)
 * `dtypes`: of columns whose Julia type does not say it: `dtypes = Dict("embedding" => :bf16)` for an array of UInt16
+* `changed`, numbers of rows from 1, and `removed`, ids that are gone: what changed since this session's last save of
+  the table on this rank, whether that one succeeded or not. With option `incremental` a save writes only that, where it
+  can; all rows are given nevertheless
 * `device`: where the memory of the columns is, and `stream`, behind whose work it is copied, as for tensors
 
 Throws INVALID, EXISTS (the name was added already); ArgumentError and DimensionMismatch if the memory does not fit. An
@@ -20,8 +24,10 @@ by [`verify`](@ref).
 """
 function add_table!(save::Save, name::AbstractString, ids::AbstractVector, columns::Pair...;
                     buckets = CKPT_TABLE_BUCKETS, positions = nothing, dtypes = Dict{String,Any}(),
-                    device = (:CPU, 0), stream = 0)
+                    device = (:CPU, 0), stream = 0, changed = nothing, removed = UInt64[])
     check_ids(ids)
+    rows = isnothing(changed) ? UInt64[] : UInt64[row - 1 for row in changed]
+    gone = isnothing(changed) ? UInt64[] : UInt64[id % UInt64 for id in removed]
     kind, number = number_of(DEVICES, device[1]), device[2]
     places = isnothing(positions) ? nothing : UInt64[at - 1 for at in positions]
     isnothing(places) || length(places) == length(ids) ||
@@ -34,10 +40,11 @@ function add_table!(save::Save, name::AbstractString, ids::AbstractVector, colum
     all(arrays -> count < 2 || last(size(arrays[1])) == rows_per_block, slabs) ||
         throw(DimensionMismatch("slabs of different columns have different numbers of rows"))
     desc = Ref(ckpt_table_desc(sizeof(ckpt_table_desc), dtype_of(eltype(ids)).code, length(ids), buckets,
-                               rows_per_block, length(descs), count))
+                               rows_per_block, length(descs), count, isnothing(changed) ? 0 : CKPT_TABLE_CHANGES, 0,
+                               pointer(rows), length(rows), pointer(gone), length(gone)))
     arrays = Any[]
     foreach(slab -> foreach(array -> push!(arrays, array), slab), slabs)
-    push!(save.arrays, ids, places, arrays)  # before the call, since the library may keep addresses even if it fails
+    push!(save.arrays, ids, places, rows, gone, arrays)  # before the call, since the library may keep addresses even if it fails
     with_lists(map(column -> column.first, collect(columns)), arrays) do names, data, bytes
         with_memory(ids) do first, size
             with_memory(places) do at, _

@@ -196,22 +196,25 @@ static void bind_save_tables(nb::class_<SaveObject>& save) {
   save.def(
       "add_table",
       [](SaveObject& self, nb::handle name, nb::handle ids, nb::dict columns, uint64_t bucket_count,
-         nb::handle positions, nb::handle raw) {
+         nb::handle positions, nb::handle raw, nb::handle changed, nb::handle removed) {
         const std::string table = text(name, "name");
-        self.add_table(table, table_rows(table, ids, columns, bucket_count, positions, raw));
+        self.add_table(table, table_rows(table, ids, columns, bucket_count, positions, raw, changed, removed));
       },
       nb::arg("name"), nb::arg("ids"), nb::arg("columns"), nb::kw_only(), nb::arg("bucket_count") = CKPT_TABLE_BUCKETS,
-      nb::arg("positions") = nb::none(), nb::arg("raw") = nb::none(),
-      nb::sig(
-          "def add_table(self, name: str, ids: object, columns: dict[str, typing.Any], *, "
-          "bucket_count: int = 65536, positions: object = None, "
-          "raw: collections.abc.Mapping[str, tuple[int | str, collections.abc.Sequence[int]]] | None = None) -> None"),
+      nb::arg("positions") = nb::none(), nb::arg("raw") = nb::none(), nb::arg("changed") = nb::none(),
+      nb::arg("removed") = nb::none(),
+      nb::sig("def add_table(self, name: str, ids: object, columns: dict[str, typing.Any], *, "
+              "bucket_count: int = 65536, positions: object = None, "
+              "raw: collections.abc.Mapping[str, tuple[int | str, collections.abc.Sequence[int]]] | None = None, "
+              "changed: object = None, removed: object = None) -> None"),
       "Adds this rank's rows of sparse table `name`; a rank without any may leave it out. `ids`: i64 or u64, each "
       "once. `columns`: by name an array whose first dimension is rows, row i of which belongs to id i; or a list "
       "of such arrays, the blocks of a hash table, which have the same number of rows, except for the last. With "
       "`positions` (as many as ids) row i is that one of the blocks taken together. The arrays must be contiguous, "
       "ids and positions in memory of the CPU, columns in that of the CPU or of one CUDA device; they are not copied, "
       "and kept as by add_tensor(). `raw`: by name (dtype, shape of a row), for columns whose memory is raw bytes. "
+      "`changed`, numbers of rows, and `removed`, ids: what changed since this session saved the table last, so that "
+      "with incremental only that is written; None: nobody knows. "
       "Columns and bucket_count are those of all ranks.");
 }
 

@@ -161,7 +161,7 @@ void Place::take(const Memory& memory) {
 }
 
 TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns, uint64_t bucket_count,
-                     nb::handle positions, nb::handle raw) {
+                     nb::handle positions, nb::handle raw, nb::handle changed, nb::handle removed) {
   TableRows out;
   out.rows.bucket_count = bucket_count;
   named(table + "/ids", [&] {
@@ -179,6 +179,19 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
         differ(CKPT_INVALID, "positions", std::to_string(out.rows.count) + ", one for each id",
                std::to_string(memory.count()));
       out.rows.positions = static_cast<const uint64_t*>(memory.data);
+    });
+  }
+  if (!changed.is_none()) {
+    const auto list = [&](nb::handle array, const char* what) {
+      out.kept.push_back(numbers(array, what));
+      const Memory& memory = nb::cast<const Memory&>(out.kept.back());
+      return std::pair(static_cast<const uint64_t*>(memory.data), static_cast<uint64_t>(memory.count()));
+    };
+    named(table, [&] {
+      const auto [rows, count] = list(changed, "changed rows");
+      const auto [ids, gone] =
+          removed.is_none() ? std::pair<const uint64_t*, uint64_t>() : list(removed, "removed ids");
+      out.rows.changes = ckpt::Changes{rows, count, ids, gone};
     });
   }
   Place place;

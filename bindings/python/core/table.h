@@ -14,7 +14,7 @@ struct TableRows {
 // `columns`: by name an array, or a list of arrays, which are blocks. `raw`: by name (dtype, shape of a row) of those
 // whose memory is raw bytes, or None. Errors name table and column.
 TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns, uint64_t bucket_count,
-                     nb::handle positions, nb::handle raw);
+                     nb::handle positions, nb::handle raw, nb::handle changed, nb::handle removed);
 
 // Some rows of a table. It keeps the engine's reader, from which names are borrowed.
 class ShareObject : public Held<ckpt::Share> {

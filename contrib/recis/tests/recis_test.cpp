@@ -265,7 +265,12 @@ TEST_P(NativeTable, InAModelIsExportedBesideTheModel) {
   must([&](auto** err) { return ckpt_save_new(&save, session, "native", 9, nullptr, err); });
   const std::vector<uint64_t> ids = {3, UINT64_MAX, 70000};
   const std::string embedding = pattern(3 * 8), count = pattern(3 * 4), weight = pattern(8);
-  const ckpt_table_desc desc{sizeof desc, CKPT_DTYPE_U64, 3, CKPT_TABLE_BUCKETS, 0, 2, 0};
+  ckpt_table_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.id_dtype = CKPT_DTYPE_U64;
+  desc.row_count = 3;
+  desc.bucket_count = CKPT_TABLE_BUCKETS;
+  desc.column_count = 2;
   const ckpt_column_desc columns[] = {{sizeof columns[0], CKPT_DTYPE_F32, 1, 0, {2}},
                                       {sizeof columns[0], CKPT_DTYPE_I32, 0, 0, {}}};  // a number for each row
   const char* names[] = {"embedding", "count"};

@@ -31,17 +31,25 @@ class Table:
     of the blocks taken together. Columns are contiguous memory of the CPU, or all of one CUDA device, and are not
     copied. Ids and positions are memory of the CPU: those of torch that are not are copied there.
 
+    `changed`: the ids whose rows are new or other than when this session saved this table last, and `removed`: those
+    that this rank had then and has no longer. With option `incremental` a save then writes these rows alone; all rows
+    are given nevertheless, since it writes all where it must (the first save, one after a save that failed, and others:
+    docs/tables.md). None: nobody knows what changed.
+
     All ranks have the same columns and the same `bucket_count`; a rank without rows may leave the table out. `missing`
     has the ids that a load was asked for and that the table lacks.
     """
 
     def __init__(self, ids: Ids, columns: Mapping[str, Any], *, bucket_count: int = TABLE_BUCKETS,
-                 positions: Any = None, missing: Sequence[int] = ()) -> None:
+                 positions: Any = None, missing: Sequence[int] = (), changed: Ids | None = None,
+                 removed: Ids = ()) -> None:
         self.ids = _on_host(_as_integers(ids))
         self.columns: dict[str, Any] = dict(columns)
         self.bucket_count = bucket_count
         self.positions = None if positions is None else _on_host(_as_integers(positions))
         self.missing = tuple(missing)
+        self.changed = None if changed is None else _on_host(_as_integers(changed))
+        self.removed = _on_host(_as_integers(removed))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -237,7 +245,19 @@ def add_rows(save: _core.Save, name: str, table: Table) -> None:
     """Adds the rows of a table to a save."""
     columns = {column: [_detached(block) for block in value] if isinstance(value, (list, tuple)) else _detached(value)
                for column, value in table.columns.items()}
-    save.add_table(name, _detached(table.ids), columns, bucket_count=table.bucket_count, positions=table.positions)
+    save.add_table(name, _detached(table.ids), columns, bucket_count=table.bucket_count, positions=table.positions,
+                   changed=_changed_rows(name, table), removed=table.removed)
+
+
+def _changed_rows(name: str, table: Table) -> Any:
+    """The numbers of the rows that changed; None if nobody knows."""
+    if table.changed is None:
+        return None
+    places = table._places(table.changed)
+    if len(places) and places.min() < 0:
+        id = _numpy(table.changed)[places.argmin()]
+        raise error_of(Status.INVALID, f"table '{name}': id {id} changed, and is not among its ids", {"tensor": name})
+    return places
 
 
 def fill_rows(load: Load, reader: _core.Reader, name: str, table: Table) -> None:

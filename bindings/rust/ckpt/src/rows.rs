@@ -140,6 +140,7 @@ pub struct Rows<'a> {
     buckets: u64,
     rows_per_block: u64,
     positions: Option<RowMemory<'a>>,
+    changes: Option<(&'a [u64], &'a [u64])>,
     columns: Vec<Column<'a>>,
     device: Device,
     stream: i64,
@@ -168,7 +169,18 @@ impl<'a> Rows<'a> {
         let fault = (ids.dtype)(dtype).map_err(|error| error.prefixed("ids: ")).err();
         let columns = Vec::new();
         let (device, stream, buckets) = (Device::CPU, 0, TABLE_BUCKETS);
-        Rows { id_dtype: dtype, ids, buckets, rows_per_block: 0, positions: None, columns, device, stream, fault }
+        Rows {
+            id_dtype: dtype,
+            ids,
+            buckets,
+            rows_per_block: 0,
+            positions: None,
+            changes: None,
+            columns,
+            device,
+            stream,
+            fault,
+        }
     }
 
     /// Adds a column, one of whose rows has this dtype and shape (empty: one element); `data` has the rows one after
@@ -240,6 +252,15 @@ impl<'a> Rows<'a> {
         self
     }
 
+    /// What changed since this session's last save of the table on this rank, whether that one succeeded or not: the
+    /// numbers of rows that are new or changed, and ids that are gone. All rows are given nevertheless; with option
+    /// `incremental` a save writes only these, where it can.
+    #[must_use]
+    pub fn changes(mut self, rows: &'a [u64], removed: &'a [u64]) -> Self {
+        self.changes = Some((rows, removed));
+        self
+    }
+
     /// The columns are memory of this device ([`RowMemory::raw`]; ids and positions stay the host's), copied behind
     /// the work of `stream`, as [`TensorDesc::stream`](crate::TensorDesc::stream) has it.
     #[must_use]
@@ -272,6 +293,12 @@ impl<'a> Rows<'a> {
             rows_per_block: self.rows_per_block,
             column_count: self.columns.len() as u32,
             block_count: self.columns.first().map_or(0, |column| column.blocks.len() as u32),
+            flags: self.changes.map_or(0, |_| sys::CKPT_TABLE_CHANGES as u32),
+            reserved: 0,
+            changed: self.changes.map_or(std::ptr::null(), |(rows, _)| rows.as_ptr()),
+            changed_count: self.changes.map_or(0, |(rows, _)| rows.len() as u64),
+            removed: self.changes.map_or(std::ptr::null(), |(_, ids)| ids.as_ptr()),
+            removed_count: self.changes.map_or(0, |(_, ids)| ids.len() as u64),
         }
     }
 
