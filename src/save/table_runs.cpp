@@ -51,7 +51,6 @@ class TableCarrier {
   Result<Carried::Tensor> find(std::string_view name);
   Result<Ids> read_ids(const Run& run);
   Status merge(const SaveTable& table, std::span<const Run> runs, Ids* rows, Ids* removed);
-  Status check_dead(const std::set<uint32_t>& files) const;
   Status take_over(std::span<const Run> runs);
 
   const CarryInput& in_;
@@ -187,31 +186,12 @@ Status TableCarrier::merge(const SaveTable& table, std::span<const Run> runs, Id
 
 // ---- carrying over ----
 
-// Files of which most is dead are given up with all their rows. A run may be small, so an index does not count.
-Status TableCarrier::check_dead(const std::set<uint32_t>& files) const {
-  const checkpoint::Checkpoint& base = *carried_.base;
-  uint64_t all = 0, dead = 0;
-  for (const uint32_t file : files) {
-    CKPT_ASSIGN(const fb::Part record, base.part_record(file));
-    const uint64_t data = record.size() - std::min(record.size(), record.index_size() + 3 * kAlign);
-    uint64_t used = data;
-    if (file >= base.summary().part_count) {
-      CKPT_ASSIGN(used, base.manifest().used(file));
-    }
-    all += data;
-    dead += data - std::min(data, used);
-  }
-  if (static_cast<double>(dead) <= static_cast<double>(all) * in_.settings.most_dead) return Ok();
-  return Status(CKPT_UNSUPPORTED, strformat("of {} bytes in the files that hold them, {} are of no use", all, dead));
-}
-
 Status TableCarrier::take_over(std::span<const Run> runs) {
   Carried these;
   these.base = carried_.base;
   for (const Run& run : runs) these.tensors.insert(these.tensors.end(), run.all.begin(), run.all.end());
   std::set<uint32_t> files;
   these.for_each_chunk(in_.identity.rank, [&](uint32_t file, const fb::Chunk&) { files.insert(file); });
-  CKPT_TRY(check_dead(files));
   for (const uint32_t file : files) {
     if (carried_.files.contains(file)) continue;
     CKPT_ASSIGN(const fb::Part record, lend_file(in_.session, in_.identity.attempt, *carried_.base, file));
