@@ -45,7 +45,7 @@ struct CarryInput {
 // Of each table of which changes are known, makes the content hold a run of what changed, instead of all rows. The base
 // is the save that the changes are counted from: the last one of this session that had the table. Where that cannot be
 // (it was not committed, or its files can have one name only), all rows are written, and the report says why. The
-// directory of the attempt must be open. MISMATCH: an id that changed and was removed.
+// directory of the attempt must be open.
 Result<Carried> carry_tables(const CarryInput& input, SaveContent* content);
 
 }  // namespace ckpt::save
