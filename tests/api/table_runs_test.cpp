@@ -238,6 +238,8 @@ bool says(const std::vector<Outcome>& findings, const std::string& text) {
 
 class TableRuns : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Stores, TableRuns, testing::Values("mem", "dir"));
+INSTANTIATE_TEST_SUITE_P(S3, TableRuns,
+                         testing::ValuesIn(std::vector<std::string>(std::getenv("CKPT_TEST_S3") ? 1 : 0, "s3")));
 
 TEST_P(TableRuns, GiveBackWhatEachRankHadAfterAnySequenceOfChanges) {
   for (uint64_t seed = 1; seed <= 3; seed++) {
