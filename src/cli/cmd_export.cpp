@@ -139,6 +139,10 @@ std::string since_of(const Args& args, const ckpt::Options& options) {
 }
 
 int run_csv(const Args& args, const ckpt::Options& options) {
+  const Mapped& mapped = args.mapped;
+  if (args.shards || args.shard_bytes || mapped.map || mapped.map_at || mapped.config || mapped.only ||
+      mapped.exclude || mapped.strict || mapped.cast || mapped.back || mapped.verify_after)
+    invalid("--format csv takes no other flags than --at, --since and --run");
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   const std::string at = args.at.value_or("");
   if (!args.since) {

@@ -186,6 +186,7 @@ expect 2 export five bad --format csv --since ./store; complains 'buckets are 8,
 expect 2 export three bad --format csv --since none; complains none
 expect 2 export three bad --format csv --at w; complains 'no sparse table is there'
 expect 2 export three bad.pt --since a; complains '--since is for --format csv'
+expect 2 export three bad --format csv --exclude 'e*'; complains 'takes no other flags than --at, --since and --run'
 [ -z "$(find . -name 'bad*')" ] || fail "left: $(find . -name 'bad*')"
 
 # A damage names the rows: those of the second rank come after the three of the first.
