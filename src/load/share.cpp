@@ -80,6 +80,7 @@ Status Share::find(std::string_view name, Job& job) {
   // Before memory is made for what an index claims.
   for (size_t i = 0; i < parts_.size(); i++)
     CKPT_TRY(checkpoint_of(i)->check_part(parts_[i].part, table_.ids.tensor.name()));
+  if (parts_.size() > earlier_first_) CKPT_TRY(find_twins());
   if (of_ids()) return find_ids(job);
   CKPT_TRY(read_entries(request_.first, request_.end));
   CKPT_TRY(cut(request_.first, request_.end, filters() ? most_of_step() : request_.window_rows));
