@@ -114,7 +114,7 @@ func (x *Index) names() uint64 { return uint64(len(x.tensors) + len(x.aliases)) 
 func (x *Index) checkRoot(where string) {
 	s := x.Summary
 	same(revision, where, "revision of the summary", 1, s.Revision)
-	need(s.Features&^1 == 0, revision, where, "required_features", "no bit but 1", s.Features)
+	need(s.Features&^3 == 0, revision, where, "required_features", "no bits but 1 and 2", s.Features)
 	rule(utf8.ValidString(s.Run+s.Label+s.Writer), where, "text of the summary", "UTF-8", "other bytes")
 	rule(labels.MatchString(s.Label) && labels.MatchString(s.Run), where, "names", "legal", quoted(s.Label+" "+s.Run))
 	if !x.manifest {
@@ -179,7 +179,13 @@ func (x *Index) checkCounts(where string) {
 		equal(where, "records of parts", uint64(found.Parts)+uint64(found.Bases), uint64(len(x.parts)))
 	}
 	equal(where, "counts of the summary", found, c)
-	equal(where, "required_features", min(1, uint64(len(x.Bases))+uint64(c.Bases)), x.Summary.Features)
+	features := min(1, uint64(len(x.Bases))+uint64(c.Bases))
+	for k := range x.attrs {
+		if k.key == runsKey {
+			features |= 2
+		}
+	}
+	equal(where, "required_features", features, x.Summary.Features)
 }
 
 // sequence gives the parts of a layout.
