@@ -1,6 +1,7 @@
 #include "load/share.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/parallel.h"
@@ -96,36 +97,65 @@ static Result<LargeVector<uint64_t>> read_rows(const std::shared_ptr<checkpoint:
   return values;
 }
 
-// Whether there are as many rows as the ranks had. Nobody else finds what a list of changes lacked.
-Status Share::check_count() const {
-  CKPT_ASSIGN(const uint64_t expected, count_rows(checkpoint_, table_));
-  if (rows() == expected) return Ok();
-  return error_about(CKPT_MISMATCH, table_.name,
-                     strformat("table {}: its runs have {} rows, the ranks had {}: a list of changes lacked something",
-                               quoted(table_.name), rows(), expected))
+static Status wrong_count(const Table& table, uint32_t part, uint64_t found, uint64_t expected) {
+  return error_about(CKPT_MISMATCH, table.name,
+                     strformat("table {}: the runs of part {} have {} rows, its rank had {}: a list of changes lacked "
+                               "something",
+                               quoted(table.name), part, found, expected))
+      .with("rank", uint64_t{part})
       .with("expected", expected)
-      .with("found", rows());
+      .with("found", found);
 }
 
-Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
-  if (table.later.empty()) return table.rows();
+// How many ids have a row, as each part says.
+static Result<std::map<uint32_t, uint64_t>> rows_by_part(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint,
+                                                         const Table& table) {
   CKPT_ASSIGN(const auto counted, live_of(*checkpoint, table));
   CKPT_ASSIGN(const auto parts, parts_of(*checkpoint, table));
   std::vector<RowRun> runs;
   for (const TablePart& part : counted) runs.push_back({0, part.first, 1});
   CKPT_ASSIGN(const auto numbers,
               read_rows(checkpoint, runs, [&](const RowRun&) -> const Table::Column& { return table.live; }, 0));
-  uint64_t rows = 0;
-  for (const uint64_t number : numbers)
-    if (number > table.stored_rows() || add_overflows(rows, number, &rows))
-      return bad_table(table.name, strformat("a part counts {} rows of {}", number, table.stored_rows()));
-  for (const TablePart& part : parts) {
-    if (std::ranges::find(counted, part.part, &TablePart::part) != counted.end()) continue;
-    if (part.layer != 0)
-      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
-    rows += part.rows;
+  std::map<uint32_t, uint64_t> rows;
+  for (size_t i = 0; i < counted.size(); i++) {
+    if (numbers[i] > table.stored_rows()) return wrong_count(table, counted[i].part, table.stored_rows(), numbers[i]);
+    rows[counted[i].part] = numbers[i];
   }
+  for (const TablePart& part : parts)
+    if (rows.try_emplace(part.part, part.rows).second && part.layer != 0)
+      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
   return rows;
+}
+
+// Whether there are as many rows as each rank had. Nobody else finds what a list of changes lacked.
+Status Share::check_count() const {
+  std::vector<uint64_t> found(parts_.size());
+  for (const Step& step : overlaid_) {
+    uint64_t end = 0;
+    auto place = step.places.begin();
+    for (const RowRun& run : step.runs) {  // but for those that others replace
+      end += run.count;
+      const auto next = std::lower_bound(place, step.places.end(), end);
+      found[run.part] += run.count - static_cast<uint64_t>(next - place);
+      place = next;
+    }
+    for (const RowRun& run : step.extra) found[run.part] += run.count;
+  }
+  CKPT_ASSIGN(auto expected, rows_by_part(checkpoint_, table_));
+  std::map<uint32_t, uint64_t> by_part;
+  for (size_t i = 0; i < parts_.size(); i++) by_part[parts_[i].part] += found[i];
+  for (const auto& [part, rows] : expected)
+    if (by_part[part] != rows) return wrong_count(table_, part, by_part[part], rows);
+  return Ok();
+}
+
+Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
+  if (table.later.empty()) return table.rows();
+  CKPT_ASSIGN(const auto by_part, rows_by_part(checkpoint, table));
+  uint64_t all = 0;
+  for (const auto& [part, rows] : by_part)
+    if (add_overflows(all, rows, &all)) return bad_table(table.name, "its parts count more rows than 2^64");
+  return all;
 }
 
 uint64_t Share::rows_before(const Edge& edge) const {
@@ -334,6 +364,10 @@ static uint64_t seek(const PartIds& ids, uint64_t at, const RowKey& key, uint64_
   return at + near.lower_bound(key, bucket_count);
 }
 
+Status Share::kept_and_removed(uint32_t part, uint64_t id) const {
+  return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", part, id)).with("found", id);
+}
+
 // Of each run of rows those that a newer one of the same part hides, as places in it.
 Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const RowRun> runs,
                                                               std::span<const PartIds> pieces) const {
@@ -350,8 +384,7 @@ Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const Ro
         if (at == in.count) break;
         if (in[at] != key.id) continue;
         if (Table::removes(layer) && parts_[runs[older].part].layer + 1 == layer)
-          return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", in.part, key.id))
-              .with("found", key.id);
+          return kept_and_removed(in.part, key.id);
         hidden[older].push_back(at);
       }
     }
@@ -512,94 +545,6 @@ std::vector<RowRun> Share::in_order(const Step& step) const {
   }
   take_until(step.rows);
   return rows;
-}
-
-// ---- a list of ids ----
-
-static constexpr size_t kNowhere = SIZE_MAX;
-
-// Looks the ids request_.ids[wanted[…]], which ascend by key, up in all parts.
-Status Share::find_some(std::span<const uint32_t> wanted, std::span<Found> found) const {
-  auto key_of = [&](uint32_t at) {
-    return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
-  };
-  std::vector<RowRun> runs;
-  std::vector<std::pair<RowKey, RowKey>> ranges;  // of the runs
-  for (size_t i = 0; i < parts_.size(); i++)
-    for (uint32_t at : wanted) {
-      const uint64_t buckets = parts_[i].entry_buckets, entry = key_of(at).bucket / buckets;
-      const auto start = entries_[i].starts.begin() + static_cast<ptrdiff_t>(entry - entries_[i].first);
-      const uint64_t first = parts_[i].first + start[0], end = parts_[i].first + start[1];
-      const RowKey to{(entry + 1) * buckets, 0};
-      const bool follows = !runs.empty() && runs.back().part == i && first <= runs.back().first + runs.back().count;
-      if (follows) {
-        runs.back().count = std::max(runs.back().count, end - runs.back().first);
-        ranges.back().second = to;
-      } else if (first < end) {
-        runs.push_back({i, first, end - first});
-        ranges.emplace_back(RowKey{entry * buckets, 0}, to);
-      }
-    }
-  CKPT_ASSIGN(const auto ids, read_ids(runs));
-  const auto pieces = ids_of(runs, ids);
-  for (size_t i = 0; i < pieces.size(); i++)
-    CKPT_TRY(check_sorted(table_, {&pieces[i], 1}, ranges[i].first, ranges[i].second, 1));
-  std::vector<uint32_t> decided(wanted.size(), UINT32_MAX);  // the part whose newest run with the id was met last
-  for (size_t i = 0, next = 0; i < runs.size(); i++) {
-    const TablePart& part = parts_[runs[i].part];
-    if (i == 0 || runs[i].part != runs[i - 1].part) next = 0;
-    for (uint64_t at = 0; at < runs[i].count && next < wanted.size();) {
-      const RowKey have = pieces[i].key(at, table_.bucket_count), want = key_of(wanted[next]);
-      if (have < want) {
-        at++;
-        continue;
-      }
-      if (have == want && std::exchange(decided[next], part.part) != part.part && !Table::removes(part.layer)) {
-        Found& at_last = found[wanted[next]];
-        if (at_last.part != kNowhere) return saved_twice(table_, have.id, parts_[at_last.part].part, part.part);
-        at_last = {runs[i].part, runs[i].first + at};
-      }
-      next++;
-    }
-  }
-  return Ok();
-}
-
-Status Share::find_ids(Job& job) {
-  static constexpr size_t kAtOnce = 16 << 10;
-  const size_t count = request_.ids.size();
-  if (count > UINT32_MAX) return Status(CKPT_INVALID, strformat("a list of {} ids, at most 2^32-1", count));
-  std::vector<uint32_t> order(count);
-  std::iota(order.begin(), order.end(), 0u);
-  std::ranges::sort(order, {}, [&](uint32_t at) {
-    return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
-  });
-  std::vector<Found> found(count, {kNowhere, 0});
-  if (count != 0 && !parts_.empty())
-    CKPT_TRY(read_entries(format::bucket_of(request_.ids[order.front()], table_.bucket_count),
-                          format::bucket_of(request_.ids[order.back()], table_.bucket_count) + 1));
-  job.counters.bytes_total += count * sizeof(uint64_t);
-  for (size_t at = 0; at < count; at += kAtOnce) {
-    const size_t some = std::min(kAtOnce, count - at);
-    if (!parts_.empty()) CKPT_TRY(find_some(std::span(order).subspan(at, some), found));
-    job.counters.bytes_done += some * sizeof(uint64_t);
-  }
-  for (size_t i = 0; i < count; i++) {
-    if (found[i].part == kNowhere) {
-      missing_.push_back(request_.ids[i]);
-      continue;
-    }
-    found_ids_.push_back(request_.ids[i]);
-    found_.push_back(found[i]);
-  }
-  const uint64_t step = step_ids(), steps = request_.window_rows == 0 ? UINT64_MAX : request_.window_rows / step;
-  const uint64_t all = (found_.size() + step - 1) / step;
-  for (uint64_t first = 0, end = 0; first == 0 || first < all; first = end) {
-    end = first + std::min(steps, all - first);
-    windows_.push_back({first, end, std::min<uint64_t>(end * step, found_.size()) - first * step});
-    if (all == 0) break;
-  }
-  return Ok();
 }
 
 }  // namespace ckpt::load

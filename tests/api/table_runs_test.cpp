@@ -385,7 +385,7 @@ TEST_P(TableRuns, OfListsThatLackSomethingAreFound) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].status, CKPT_MISMATCH);
   EXPECT_EQ(found[0].text,
-            "table \"t\": its runs have 500 rows, the ranks had 501: a list of changes lacked something");
+            "table \"t\": the runs of part 0 have 500 rows, its rank had 501: a list of changes lacked something");
 }
 
 TEST_P(TableRuns, WithAnIdOnTwoRanksAreRefused) {
