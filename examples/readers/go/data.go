@@ -95,9 +95,7 @@ func (c *Checkpoint) tensorData(m *tensor) []byte {
 		mark := seen[at : at+uint64(len(b))]
 		rule(bytes.IndexByte(mark, 1) < 0, w, "regions", "without overlap", "one that overlaps")
 		copy(out[at:], b)
-		for i := range mark {
-			mark[i] = 1
-		}
+		copy(mark, bytes.Repeat([]byte{1}, len(mark)))
 	}
 	for _, r := range c.wholes[m.name] {
 		data, n := r.data(w), len(m.shape)

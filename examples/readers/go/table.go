@@ -61,7 +61,8 @@ func (c *Checkpoint) readTable(name, attr string) map[string]any {
 
 // addRuns puts the rows of all later runs over those of run 0.
 func (t *sparse) addRuns(name string, newest rows) {
-	last, later, run := 0, map[uint32]bool{}, func(k int, of string) string { return fmt.Sprintf("%s/run-%d%s", name, k, of) }
+	run := func(k int, of string) string { return fmt.Sprintf("%s/run-%d%s", name, k, of) }
+	last, later := 0, map[uint32]bool{}
 	for k := 1; k <= 64; k++ {
 		if t.tensors[run(k, "/ids")] != nil || t.tensors[run(k, "-removed/ids")] != nil {
 			last = k
@@ -73,7 +74,7 @@ func (t *sparse) addRuns(name string, newest rows) {
 		for part, ids := range gone {
 			later[part] = true
 			for id := range ids {
-				rule(put[part][id] == nil, t.where, fmt.Sprintf("id %d that run %d of part %d removes", id, k, part), "no row", "one")
+				rule(put[part][id] == nil, t.where, fmt.Sprintf("id %d, removed in run %d", id, k), "gone", part)
 				delete(newest[part], id)
 			}
 		}
@@ -140,8 +141,7 @@ func (t *sparse) readIds(w string, b, index []byte) (ids []uint64) {
 		if i < n {
 			ids = append(ids, le.Uint64(b[8*i:]))
 			bucket = ids[i] % t.buckets
-			rule(i == 0 || before < bucket || before == bucket && ids[i-1] < ids[i], w, fmt.Sprintf("row %d", i), "by bucket, id",
-				ids[i])
+			rule(i == 0 || before < bucket || before == bucket && ids[i-1] < ids[i], w, "ids", "by bucket, id", ids[i])
 			before = bucket
 		}
 		for ; row < g && row*width <= bucket; row++ {
