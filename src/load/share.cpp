@@ -1,6 +1,7 @@
 #include "load/share.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/parallel.h"
@@ -134,36 +135,65 @@ Status Share::read_rows(std::span<const RowRun> runs, const ColumnOf& column_of,
   return load::read_rows(request_.since, runs, column_of, request_.threads, to, earlier);
 }
 
-// Whether there are as many rows as the ranks had. Nobody else finds what a list of changes lacked.
-Status Share::check_count() const {
-  CKPT_ASSIGN(const uint64_t expected, count_rows(checkpoint_, table_));
-  if (rows() == expected) return Ok();
-  return error_about(CKPT_MISMATCH, table_.name,
-                     strformat("table {}: its runs have {} rows, the ranks had {}: a list of changes lacked something",
-                               quoted(table_.name), rows(), expected))
+static Status wrong_count(const Table& table, uint32_t part, uint64_t found, uint64_t expected) {
+  return error_about(CKPT_MISMATCH, table.name,
+                     strformat("table {}: the runs of part {} have {} rows, its rank had {}: a list of changes lacked "
+                               "something",
+                               quoted(table.name), part, found, expected))
+      .with("rank", uint64_t{part})
       .with("expected", expected)
-      .with("found", rows());
+      .with("found", found);
 }
 
-Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
-  if (table.later.empty()) return table.rows();
+// How many ids have a row, as each part says.
+static Result<std::map<uint32_t, uint64_t>> rows_by_part(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint,
+                                                         const Table& table) {
   CKPT_ASSIGN(const auto counted, live_of(*checkpoint, table));
   CKPT_ASSIGN(const auto parts, parts_of(*checkpoint, table));
   std::vector<RowRun> runs;
   for (const TablePart& part : counted) runs.push_back({0, part.first, 1});
   CKPT_ASSIGN(const auto numbers,
               read_rows(checkpoint, runs, [&](const RowRun&) -> const Table::Column& { return table.live; }, 0));
-  uint64_t rows = 0;
-  for (const uint64_t number : numbers)
-    if (number > table.stored_rows() || add_overflows(rows, number, &rows))
-      return bad_table(table.name, strformat("a part counts {} rows of {}", number, table.stored_rows()));
-  for (const TablePart& part : parts) {
-    if (std::ranges::find(counted, part.part, &TablePart::part) != counted.end()) continue;
-    if (part.layer != 0)
-      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
-    rows += part.rows;
+  std::map<uint32_t, uint64_t> rows;
+  for (size_t i = 0; i < counted.size(); i++) {
+    if (numbers[i] > table.stored_rows()) return wrong_count(table, counted[i].part, table.stored_rows(), numbers[i]);
+    rows[counted[i].part] = numbers[i];
   }
+  for (const TablePart& part : parts)
+    if (rows.try_emplace(part.part, part.rows).second && part.layer != 0)
+      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
   return rows;
+}
+
+// Whether there are as many rows as each rank had. Nobody else finds what a list of changes lacked.
+Status Share::check_count() const {
+  std::vector<uint64_t> found(parts_.size());
+  for (const Step& step : overlaid_) {
+    uint64_t end = 0;
+    auto place = step.places.begin();
+    for (const RowRun& run : step.runs) {  // but for those that others replace
+      end += run.count;
+      const auto next = std::lower_bound(place, step.places.end(), end);
+      found[run.part] += run.count - static_cast<uint64_t>(next - place);
+      place = next;
+    }
+    for (const RowRun& run : step.extra) found[run.part] += run.count;
+  }
+  CKPT_ASSIGN(auto expected, rows_by_part(checkpoint_, table_));
+  std::map<uint32_t, uint64_t> by_part;
+  for (size_t i = 0; i < parts_.size(); i++) by_part[parts_[i].part] += found[i];
+  for (const auto& [part, rows] : expected)
+    if (by_part[part] != rows) return wrong_count(table_, part, by_part[part], rows);
+  return Ok();
+}
+
+Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
+  if (table.later.empty()) return table.rows();
+  CKPT_ASSIGN(const auto by_part, rows_by_part(checkpoint, table));
+  uint64_t all = 0;
+  for (const auto& [part, rows] : by_part)
+    if (add_overflows(all, rows, &all)) return bad_table(table.name, "its parts count more rows than 2^64");
+  return all;
 }
 
 uint64_t Share::rows_before(const Edge& edge) const {
@@ -376,6 +406,10 @@ static uint64_t seek(const PartIds& ids, uint64_t at, const RowKey& key, uint64_
   return at + near.lower_bound(key, bucket_count);
 }
 
+Status Share::kept_and_removed(uint32_t part, uint64_t id) const {
+  return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", part, id)).with("found", id);
+}
+
 // Of each run of rows those that a newer one of the same part hides, as places in it.
 Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const RowRun> runs,
                                                               std::span<const PartIds> pieces) const {
@@ -392,8 +426,7 @@ Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const Ro
         if (at == in.count) break;
         if (in[at] != key.id) continue;
         if (Table::removes(layer) && parts_[runs[older].part].layer + 1 == layer)
-          return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", in.part, key.id))
-              .with("found", key.id);
+          return kept_and_removed(in.part, key.id);
         hidden[older].push_back(at);
       }
     }

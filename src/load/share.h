@@ -117,6 +117,7 @@ class Share {
   Status filter(size_t number, Step* step) const;
   Result<std::vector<std::vector<uint64_t>>> hidden_rows(std::span<const RowRun> runs,
                                                          std::span<const PartIds> pieces) const;
+  Status kept_and_removed(uint32_t part, uint64_t id) const;
   bool removes(const RowRun& run) const { return Table::removes(parts_[run.part].layer); }
   bool same_part(const RowRun& a, const RowRun& b) const {
     return parts_[a.part].part == parts_[b.part].part && is_earlier(a.part) == is_earlier(b.part);
@@ -152,6 +153,7 @@ class Share {
   Status keep_changed(std::span<const RowRun> runs, std::span<const PartIds> pieces,
                       std::span<const std::vector<uint64_t>> hidden, Step* step) const;
   uint64_t step_ids() const;
+  static constexpr size_t kNowhere = SIZE_MAX;
   // Where a row was found.
   struct Found {
     size_t part;  // in parts_; kNowhere

@@ -1,4 +1,4 @@
-// The rows of a list of ids: looked up in all parts, of each in its layers, the newest first.
+// A share of listed ids.
 #include <algorithm>
 #include <numeric>
 
@@ -6,8 +6,6 @@
 #include "load/share.h"
 
 namespace ckpt::load {
-
-static constexpr size_t kNowhere = SIZE_MAX;
 
 // Looks the ids request_.ids[wanted[…]], which ascend by key, up in all parts.
 Status Share::find_some(std::span<const uint32_t> wanted, std::span<Found> found) const {
@@ -35,7 +33,7 @@ Status Share::find_some(std::span<const uint32_t> wanted, std::span<Found> found
   const auto pieces = ids_of(runs, ids);
   for (size_t i = 0; i < pieces.size(); i++)
     CKPT_TRY(check_sorted(table_, {&pieces[i], 1}, ranges[i].first, ranges[i].second, 1));
-  std::vector<uint32_t> decided(wanted.size(), UINT32_MAX);  // the part whose newest run with the id was met last
+  std::vector<size_t> decided(wanted.size(), kNowhere);  // of each part, the newest layer with the id
   for (size_t i = 0, next = 0; i < runs.size(); i++) {
     const TablePart& part = parts_[runs[i].part];
     if (i == 0 || runs[i].part != runs[i - 1].part) next = 0;
@@ -45,10 +43,15 @@ Status Share::find_some(std::span<const uint32_t> wanted, std::span<Found> found
         at++;
         continue;
       }
-      if (have == want && std::exchange(decided[next], part.part) != part.part && !Table::removes(part.layer)) {
+      const TablePart* newer = decided[next] == kNowhere ? nullptr : &parts_[decided[next]];
+      if (have == want && newer && newer->part == part.part) {
+        if (Table::removes(newer->layer) && newer->layer == part.layer + 1) return kept_and_removed(part.part, have.id);
+      } else if (have == want) {
+        decided[next] = runs[i].part;
         Found& at_last = found[wanted[next]];
-        if (at_last.part != kNowhere) return saved_twice(table_, have.id, parts_[at_last.part].part, part.part);
-        at_last = {runs[i].part, runs[i].first + at};
+        if (!Table::removes(part.layer) && at_last.part != kNowhere)
+          return saved_twice(table_, have.id, parts_[at_last.part].part, part.part);
+        if (!Table::removes(part.layer)) at_last = {runs[i].part, runs[i].first + at};
       }
       next++;
     }
