@@ -82,7 +82,10 @@ void measure_table_save(const Settings& settings) {
   std::vector<uint64_t> changed;
   for (unsigned step = 0; step <= settings.before; step++) {
     if (settings.every != 0 && step != 0) changed = change_rows(settings, step, &rows);
-    if (settings.every != 0) rows.changes = ckpt::Changes{changed.data(), changed.size(), nullptr, 0, settings.digests};
+    if (settings.digests)
+      rows.changes = ckpt::Changes{.by_digest = true};
+    else if (settings.every != 0)
+      rows.changes = ckpt::Changes{.rows = changed.data(), .count = changed.size()};
     if (step == settings.before) break;
     ckpt::Save save = ckpt::Save::create(client.session(), "before-" + std::to_string(step), step, client.options());
     save.add_table(kTable, rows);

@@ -140,15 +140,20 @@ typedef struct ckpt_share_desc {
   uint64_t bucket_first, bucket_end; /* BUCKETS */
   uint64_t index, count;             /* SLICE, MOD */
   uint64_t window_rows;              /* the most rows of a window; 0: one window for all */
+  const ckpt_reader* since;          /* of these rows only what changed since that checkpoint; NULL: all. Not IDS */
 } ckpt_share_desc;
 
 /* The rows of a table that a rank wants, counted before memory is made for them. It reads what tells where buckets
  * begin; of MOD all ids, of IDS those near to what is looked for. Rows come in windows, ranges of buckets (IDS: of the
  * list), of which each is loaded by itself, so a table larger than memory can be passed through. `ids`, `id_count`: of
- * IDS, in any order; rows come in that order, without what is missing. If the options carry a job
- * (ckpt_options_set_job), its bytes_total and bytes_done count the ids that are read (MOD) or looked up (IDS). Options:
- * timeout_ms, threads. Statuses: NOT_FOUND (table), MISMATCH (IDS: two ranks saved the id), INCOMPLETE, CORRUPT, FORMAT
- * (its rows are not sorted), GONE, IO, CANCELLED. */
+ * IDS, in any order; rows come in that order, without what is missing. With `since`, a checkpoint of any ranks and any
+ * store, rows are those that it lacks or has with other bytes, and missing are the ids that it has and the table lacks;
+ * if it has no such table, all rows are new. All ids of both are read, and of the rows those that checksums of chunks
+ * do not tell to be equal, in bounded memory; the share keeps 8 bytes for each row that changed, and 24 for each range
+ * of them. `since` need not outlive the call. If the options carry a job (ckpt_options_set_job), its bytes_total and
+ * bytes_done count the ids that are read (MOD) or looked up (IDS). Options: timeout_ms, threads. Statuses: NOT_FOUND
+ * (table), MISMATCH (of IDS and `since`: two ranks saved an id; of `since`: it has other columns, or another
+ * bucket_count), INCOMPLETE, CORRUPT, FORMAT (rows are not sorted), GONE, IO, CANCELLED, INVALID. */
 typedef struct ckpt_share ckpt_share;
 CKPT_API ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const char* table,
                                      const ckpt_share_desc* desc, const uint64_t* ids, uint64_t id_count,
@@ -161,12 +166,12 @@ typedef struct ckpt_share_info {
   uint64_t row_count;
   uint64_t window_count;  /* at least 1 */
   uint64_t most_rows;     /* of the largest window */
-  uint64_t missing_count; /* of IDS: ids that the table lacks */
+  uint64_t missing_count; /* of IDS and of changes: ids that the table lacks */
 } ckpt_share_info;
 CKPT_API ckpt_status ckpt_share_get(const ckpt_share* share, ckpt_share_info* out, ckpt_error** err);
 CKPT_API ckpt_status ckpt_share_window_rows(const ckpt_share* share, uint64_t window, uint64_t* row_count,
                                             ckpt_error** err);
-/* The ids that the table lacks, in the order in which they were asked for. */
+/* The ids that the table lacks, in the order in which they were asked for; of changes sorted as a table is. */
 CKPT_API ckpt_status ckpt_share_missing_at(const ckpt_share* share, uint64_t index, uint64_t* id, ckpt_error** err);
 
 /* Asks for the rows of a window of a share of the same reader: their ids, and of `columns`, names, each the rows in one

@@ -94,7 +94,7 @@ class ReadsBases(unittest.TestCase):
             "a part that is no base": dict(manifest=lambda c: c["used"].__setitem__(0, 1)),
             "2 used for 3": dict(manifest=lambda c: c["used"].pop()),
             "base_bytes": dict(base_bytes=1),
-            "required features 0x0, bases": dict(features=0),
+            "features 0x0, bases": dict(features=0),
         }
         for problem, change in cases.items():
             with self.subTest(problem):

@@ -21,6 +21,7 @@ FULL_PAGE = 65536
 PARTS_PER_PAGE = 512
 COUNTS = ("part_count", "tensor_count", "object_count", "part_bytes", "base_count", "base_bytes", "used_bytes")
 HAS_BASES, HAS_RUNS = 1, 2  # the known bits of required_features
+RUNS = b"ckpt.table.runs"
 MAX_BASES = 65535
 RESERVED = ("parity",)
 
@@ -263,7 +264,7 @@ class Index:
         known = HAS_BASES | HAS_RUNS
         require(features & ~known == 0, f"{where}: required features {features:#x}, known: {known:#x}", RevisionError)
         some = self.summary["base_count"] if part is None else root.bases
-        require(bool(some) == bool(features & HAS_BASES), f"{where}: required features {features:#x}, bases {bool(some)}")
+        require(bool(some) == bool(features & HAS_BASES), f"{where}: features {features:#x}, bases {bool(some)}")
         self.pages, end = [], 0
         for number, ref in enumerate(root.pages + root.part_pages):
             name, at = f"{where}.page {number}", end
@@ -279,6 +280,8 @@ class Index:
         self.part_pages, self.pages = self.pages[len(root.pages):], self.pages[:len(root.pages)]
         for column in ("tensors", "objects", "aliases", "attrs"):
             setattr(self, column, [record for page in self.pages for record in getattr(page, column)])
+        some = [attr for attr in self.attrs if attr.key == RUNS]
+        require(bool(some) == bool(features & HAS_RUNS), f"{where}: features {features:#x}, runs {bool(some)}")
         self.check_names()
         self.check_views()
         if part is None:

@@ -1,12 +1,14 @@
-"""The sparse tables of a checkpoint, by FORMAT.md and TABLE_RUNS.md alone; part of the reference reader (reference_reader.py)."""
+"""The sparse tables of a checkpoint, by FORMAT.md and TABLE_RUNS.md alone; part of reference_reader.py."""
 import hashlib
 import re
 import struct
 from math import prod
 
 from reference_grammar import UnsupportedError, require, show
+from reference_index import RUNS
+from reference_tree import MismatchError
 
-ATTR, RUNS = b"ckpt.table", b"ckpt.table.runs"
+ATTR = b"ckpt.table"
 U64 = 0x0140
 
 
@@ -90,15 +92,15 @@ class Table:
         self.rows = {}  # by id: all columns' bytes
         for rank, rows in newest.items():
             twice = self.rows.keys() & rows.keys()
-            require(not twice, f"{self.where}: part {rank} has ids {sorted(twice)[:5]} of parts before")
+            require(not twice, f"{self.where}: part {rank} has ids {sorted(twice)[:5]} of parts before", MismatchError)
             self.rows.update(rows)
 
     def add_runs(self, checkpoint, name, rule, first, newest):
         require(rule == b"newest", f"{self.where}: runs by {show(rule)}", UnsupportedError)
-        require(checkpoint.summary["required_features"] & 2, f"{self.where}: runs that no feature tells of")
-        with_runs, run = set(), 1
-        while run == 1 or name + b"/run-%d/ids" % run in checkpoint.tensors:
-            require(run < 64, f"{self.where}: {run} runs")
+        with_runs, last = set(), max((run for run in range(1, 65) for kind in (b"", b"-removed")
+                                      if name + b"/run-%d%s/ids" % (run, kind) in checkpoint.tensors), default=0)
+        require(1 <= last < 64, f"{self.where}: the last run is {last}")
+        for run in range(1, last + 1):
             rows = Layer(checkpoint, self, name + b"/run-%d" % run, self.columns)
             removed = Layer(checkpoint, self, name + b"/run-%d-removed" % run, [])
             require(all(rows.like(c) == first.like(c) for c in [b"ids", *self.columns]) and
@@ -111,7 +113,6 @@ class Table:
                 newest[rank].update(rows.rows[rank])
                 if rows.rows[rank] or removed.rows[rank]:
                     with_runs.add(rank)
-            run += 1
         self.check_live(checkpoint, name + b"/run-live", newest, with_runs)
 
     def check_live(self, checkpoint, name, newest, with_runs):
@@ -120,9 +121,10 @@ class Table:
         for part in checkpoint.parts:
             _, data = column_of(part, name, self.where)
             live = struct.unpack(f"<{len(data) // 8}Q", data)
-            require(len(live) == 1 or not live and part.rank not in with_runs, f"{self.where}: {part.where}: counts {live}")
+            legal = len(live) == 1 or not live and part.rank not in with_runs
+            require(legal, f"{self.where}: {part.where}: counts {live}")
             require(not live or live[0] == len(newest[part.rank]),
-                    f"{self.where}: {part.where}: {len(newest[part.rank])} rows, {live} counted")
+                    f"{self.where}: {part.where}: {len(newest[part.rank])} rows, {live} counted", MismatchError)
 
     def dump(self):
         rows = b"".join(struct.pack("<Q", number) + row for number, row in sorted(self.rows.items()))

@@ -8,7 +8,7 @@ PER_RANK = "ckpt.PerRank"
 
 
 class MismatchError(CheckpointError):
-    """The trees of two ranks contradict each other."""
+    """Two sound things contradict each other: trees of two ranks, rows of two parts, rows and their count."""
 
 
 def kind_of(value):

@@ -107,7 +107,7 @@ class Columns:
                 begin = len(self.rows["segments"])
                 for start, count, codec, filter_kind, width, chunks in segments:
                     self.put("segments", pack("Segment", start, count, *self.chunks(chunks), codec, filter_kind, width))
-                geometry = self.number_list(numbers) if kind else 0
+                geometry = self.number_list(numbers) if numbers else 0
                 rows.append(pack("Region", kind, 0, 0, geometry, begin, len(segments)))
             self.put("regions", *rows)
             self.put("tensors", pack("Tensor", self.text(name), dtype, len(shape), self.number_list(shape), first,

@@ -3,10 +3,13 @@
 
   train.py run STORE --end STEP [--whole] [--die-at STEP]   saves each step; --whole without incremental saves
   train.py compare STORE OTHER                              the newest checkpoints, bit for bit
+  train.py rows STORE                                       five saves of a table of embeddings, by rows that changed
+  train.py serve STORE NEWS                                 step 1 and NEWS, an export of changes, give the newest one
 
 It goes on from the newest checkpoint of STORE. With --die-at the process kills itself in the middle of that save.
 """
 import argparse
+import csv
 import os
 import signal
 import threading
@@ -84,6 +87,41 @@ def compare(options):
     print(f"{len(left)} arrays: every value is equal")
 
 
+def rows(options):
+    """Each step trains some rows, meets new ids and forgets old ones."""
+    random = np.random.default_rng(7)
+    table = {id: random.standard_normal(16, dtype="f4") for id in range(50_000)}
+    with ckpt.Session(ckpt.Store(options.store), incremental="on") as session:
+        for step in range(1, 6):
+            removed = range(step * 100, step * 100 + 50) if step > 1 else ()
+            trained = random.choice(np.arange(1000, 50_000), 200, replace=False).tolist()
+            changed = [*trained, *range(step * 10**6, step * 10**6 + 50)]
+            for id in removed:
+                del table[id]
+            for id in changed:
+                table[id] = random.standard_normal(16, dtype="f4")
+            leaf = ckpt.Table(list(table), {"embedding": np.stack(list(table.values()))}, changed=changed,
+                              removed=list(removed))
+            ckpt.save(session, {"items": leaf}, step=step)
+
+
+def serve(options):
+    """What a server does that has the rows of step 1."""
+    served = {id: row["embedding"].copy() for id, row in ckpt.load(options.store, "step:1")["items"].as_dict().items()}
+    with open(f"{options.news}/items.csv", newline="") as file:
+        news = list(csv.reader(file))[1:]
+    with open(f"{options.news}/removed/items.csv", newline="") as file:
+        gone = [int(id) for id, in list(csv.reader(file))[1:]]
+    for id in gone:
+        del served[id]
+    for id, *values in news:
+        served[int(id)] = np.array(values, "f4")
+    newest = ckpt.load(options.store)["items"].as_dict()
+    assert served.keys() == newest.keys()
+    assert all(served[id].tobytes() == row["embedding"].tobytes() for id, row in newest.items())
+    print(f"{len(news)} rows changed, {len(gone)} ids are gone: all {len(served)} rows that are served are right")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -97,6 +135,13 @@ def main():
     command.add_argument("store")
     command.add_argument("other")
     command.set_defaults(does=compare)
+    command = commands.add_parser("rows")
+    command.add_argument("store")
+    command.set_defaults(does=rows)
+    command = commands.add_parser("serve")
+    command.add_argument("store")
+    command.add_argument("news")
+    command.set_defaults(does=serve)
     options = parser.parse_args()
     options.does(options)
 

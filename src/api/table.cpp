@@ -147,7 +147,8 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
     if (!out || !reader || !table) return null_status("out, reader or table");
     if (reader->forked()) return forked_status();
     ckpt_share_desc full{};
-    CKPT_TRY(get_struct(desc, &full, sizeof full, sizeof full));
+    CKPT_TRY(get_struct(desc, &full, offsetof(ckpt_share_desc, since), sizeof full));
+    if (full.since) CKPT_TRY(usable(full.since, "since"));
     if (id_count != 0 && !ids) return null_status("ids");
     if (id_count != 0 && full.kind != CKPT_SHARE_IDS)
       return Status(CKPT_INVALID, strformat("{} ids for a share of kind {}", id_count, full.kind));
@@ -160,7 +161,8 @@ ckpt_status ckpt_share_open(ckpt_share** out, const ckpt_reader* reader, const c
                                full.count,
                                full.window_rows,
                                std::vector<uint64_t>(ids, ids + id_count),
-                               given.threads};
+                               given.threads,
+                               full.since ? full.since->checkpoint : nullptr};
     const auto open = [kept = reader->checkpoint, name = std::string(table), request](Job& running) mutable {
       return load::Share::open(kept, name, std::move(request), running);
     };

@@ -7,6 +7,7 @@
 #include "codec/checksum.h"
 #include "format/framing.h"
 #include "format/slot.h"
+#include "format/table.h"
 
 namespace ckpt::checkpoint {
 
@@ -158,12 +159,18 @@ Result<const format::Page*> IndexFile::get(size_t number) const {
 Status IndexFile::load_all(unsigned threads) const {
   constexpr size_t kPages = 32;  // for a thread at a time
   if (pages_.size() <= kPages) threads = 1;
-  return for_each_parallel(threads, (pages_.size() + kPages - 1) / kPages, [&](size_t i) -> Status {
+  Status loaded = for_each_parallel(threads, (pages_.size() + kPages - 1) / kPages, [&](size_t i) -> Status {
     load_row(i * kPages, kPages, 1);
     for (size_t at = i * kPages; at < std::min(pages_.size(), (i + 1) * kPages); at++)
       if (!find(at)) CKPT_TRY(load(at));
     return Ok();
   });
+  CKPT_TRY(std::move(loaded));
+  bool runs = false;
+  for (size_t i = 0; i < page_count(); i++)
+    for (const fb::Attr& attr : find(i)->attrs) runs |= find(i)->text(attr.key()) == format::kRunsAttr;
+  if (runs == ((root_.summary.required_features & format::kHasRuns) != 0)) return Ok();
+  return Status(CKPT_FORMAT, "required_features and attributes of tables in runs contradict each other");
 }
 
 Result<fb::Part> IndexFile::part(uint32_t number) const {

@@ -247,15 +247,8 @@ Json rows_json(const SparseTable& table, const LoadedRows& rows, size_t row) {
   return {{"id", id_json(table, rows.ids[row])}, {"columns", columns}};
 }
 
-// In bounded memory, however many rows.
-int write_csv(const SparseTable& table, const RowReader& reading) {
-  print(csv_header(table));
-  for (uint64_t window = 0; window < reading.window_count(); window++) {
-    const LoadedRows rows = reading.read(window);
-    std::string text;
-    for (size_t row = 0; row < rows.ids.size(); row++) text += csv_row(table, rows, row);
-    print(text);
-  }
+int print_csv(const SparseTable& table, const RowReader& reading) {
+  write_csv(table, reading, print);
   const std::string missing = missing_text(table, reading.missing());
   std::fputs(missing.empty() ? "" : ("ckpt: note: " + missing).c_str(), stderr);
   return missing.empty() ? kExitOk : kExitNo;
@@ -269,7 +262,7 @@ int cat_table(const Args& args, const ckpt::Options& options, const SparseTable&
   const RowReader reading(
       table, (args.ids ? ckpt::Rowset::ids(parse_ids(*args.ids)) : ckpt::Rowset::all()).window(window_rows(table)),
       options);
-  if (args.csv) return write_csv(table, reading);
+  if (args.csv) return print_csv(table, reading);
   const uint64_t most = args.ids || args.full ? reading.row_count() : std::min(reading.row_count(), kFirstRows);
   const std::vector<uint64_t> missing = reading.missing();
   std::vector<Json> listed;

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/export_csv.h"
 #include "cli/mapped.h"
 #include "cli/progress.h"
 #include "cli/text.h"
@@ -13,7 +14,7 @@ namespace {
 
 struct Args : Common {
   std::string checkpoint, path;
-  std::optional<std::string> format, at;
+  std::optional<std::string> format, at, since;
   std::optional<int64_t> shards, shard_bytes;
   Mapped mapped;
 };
@@ -34,6 +35,9 @@ constexpr Words kWords = {
     "               model's directory, those that its index names, each weight where that has it (safetensors, too)\n"
     "  meta         consolidated.NN.pth, as Meta's Llama has them: --shards files, or as many as were imported\n"
     "  recis        a run of RecIS with one checkpoint, or that alone where PATH ends in ckpt_N; --shards cuts tables\n"
+    "  csv          the sparse tables: a directory with TABLE.csv for each, as ckpt cat --csv prints it. With\n"
+    "               --since step:100 only rows that are new or other than in that checkpoint, and removed/TABLE.csv\n"
+    "               with the ids that are gone: what brings a server's copy up to date\n"
     "--at model writes what is below that place alone, by the names that it has there (safetensors: its keys, joined\n"
     "by dots): weights without the rest of the training. --only, --exclude and --cast choose; --map renames and\n"
     "rearranges by a mapping (ckpt map), with the sizes that its import found. A note on standard error says what the\n"
@@ -43,6 +47,7 @@ constexpr Words kWords = {
     "  ckpt export /data/run7 weights --at model --shard-bytes 5000000000\n"
     "  ckpt export /data/run7 state --format hfai --shards 8\n"
     "  ckpt export /data/run7@latest ./for-hf --at model --map llama-tune-to-hf --config config.json\n"
+    "  ckpt export /data/run7 news --format csv --since step:100\n"
     "  ckpt export /data/models/llama3-8b.1.1 ./Llama-3-8B-copy\n",
     "0 written, 2 error"};
 
@@ -124,8 +129,38 @@ void note_what_dcp_changes(const Args& args, const Opened& opened) {
              stderr);
 }
 
+// What --since names: a checkpoint, or a selector of the store that CHECKPOINT is in.
+std::string since_of(const Args& args, const ckpt::Options& options) {
+  const std::string& since = *args.since;
+  if (since.find_first_of("/@") != since.npos) return since;
+  std::string store = locate(args.checkpoint, options, args.setting("mirror").has_value()).store;
+  const size_t query = is_web(store) ? std::min(store.find('?'), store.size()) : store.size();
+  return store.insert(query, "@" + since);
+}
+
+int run_csv(const Args& args, const ckpt::Options& options) {
+  const Mapped& mapped = args.mapped;
+  if (args.shards || args.shard_bytes || mapped.map || mapped.map_at || mapped.config || mapped.only ||
+      mapped.exclude || mapped.strict || mapped.cast || mapped.back || mapped.verify_after)
+    invalid("--format csv takes no other flags than --at, --since and --run");
+  const Opened opened = open_checkpoint(args.checkpoint, args, options);
+  const std::string at = args.at.value_or("");
+  if (!args.since) {
+    const uint64_t tables = export_csv(opened.reader, nullptr, at, args.path, options);
+    print(format("exported {} of {} to {}\n", counted(tables, "table"), escaped(opened.info.id), escaped(args.path)));
+    return kExitOk;
+  }
+  const Opened since = open_checkpoint(since_of(args, options), args, options);
+  const uint64_t tables = export_csv(opened.reader, &since.reader, at, args.path, options);
+  print(format("exported what changed in {} from {} to {}, to {}\n", counted(tables, "table"), escaped(since.info.id),
+               escaped(opened.info.id), escaped(args.path)));
+  return kExitOk;
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
+  if (args.format == "csv") return run_csv(args, options);
+  if (args.since) invalid("--since is for --format csv; for other programs see docs/tables.md");
   check_ending(args);
   if (args.format) options.set("format", *args.format);
   if (args.shards) options.set("shards", *args.shards);
@@ -153,10 +188,12 @@ void add_export(CLI::App& app, Action& chosen) {
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
   command.add("--format", args->format, "the format, whatever PATH ends in")
-      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|olmo-safetensors|torchtune|recis|meta");
+      .type("auto|safetensors|pt|hfai|dcp|composer|olmo|olmo-safetensors|torchtune|recis|meta|csv");
   command.add("--shards", args->shards, "hfai, dcp, meta and recis: the number of files, or of shards");
   command.add("--shard-bytes", args->shard_bytes, "safetensors and torchtune: bytes of tensors in a file, at most");
   command.add("--at", args->at, kAtHelp).type("PLACE");
+  command.add("--since", args->since, "csv: only what changed since this checkpoint, such as step:100")
+      .type("SELECTOR");
   add_mapped(command, args->mapped);
   command.add("--verify-after", args->mapped.verify_after, "read back what was written, and compare each element");
   command.add_run(*args);

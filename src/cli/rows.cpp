@@ -211,7 +211,7 @@ std::string row_text(const SparseTable& table, const LoadedRows& rows, size_t co
   return row_of(table, rows, column, row, cut, false);
 }
 
-std::string csv_header(const SparseTable& table) {
+static std::string csv_header(const SparseTable& table) {
   std::string line = "id";
   for (const ckpt::ColumnInfo& column : table.columns) {
     const uint64_t elements = elements_of(column);
@@ -221,7 +221,7 @@ std::string csv_header(const SparseTable& table) {
   return line + "\r\n";
 }
 
-std::string csv_row(const SparseTable& table, const LoadedRows& rows, size_t row) {
+static std::string csv_row(const SparseTable& table, const LoadedRows& rows, size_t row) {
   std::string line = id_text(table, rows.ids[row]);
   for (size_t column = 0; column < table.columns.size(); column++) {
     const uint64_t elements = elements_of(table.columns[column]);
@@ -229,6 +229,16 @@ std::string csv_row(const SparseTable& table, const LoadedRows& rows, size_t row
     for (uint64_t i = 0; i < elements; i++) line += "," + number_text(table.columns[column].dtype, bytes, i);
   }
   return line + "\r\n";
+}
+
+void write_csv(const SparseTable& table, const RowReader& reading, const std::function<void(std::string_view)>& put) {
+  put(csv_header(table));
+  for (uint64_t window = 0; window < reading.window_count(); window++) {
+    const LoadedRows rows = reading.read(window);
+    std::string text;
+    for (size_t row = 0; row < rows.ids.size(); row++) text += csv_row(table, rows, row);
+    put(text);
+  }
 }
 
 Json row_json(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row) {

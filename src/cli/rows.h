@@ -88,8 +88,8 @@ uint64_t window_rows(const SparseTable& table);
 // Row `row` of column `column`: a number, or numbers in brackets, the middle of long dimensions left out if `cut`.
 std::string row_text(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row, bool cut);
 // As RFC 4180 has it, with line ends: the id, and each element of each column by itself: "id,emb.0,emb.1,seen".
-std::string csv_header(const SparseTable& table);
-std::string csv_row(const SparseTable& table, const LoadedRows& rows, size_t row);
+// In bounded memory, however many rows; `put` takes lines.
+void write_csv(const SparseTable& table, const RowReader& reading, const std::function<void(std::string_view)>& put);
 Json row_json(const SparseTable& table, const LoadedRows& rows, size_t column, size_t row);
 
 }  // namespace cli

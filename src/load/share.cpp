@@ -1,6 +1,7 @@
 #include "load/share.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/parallel.h"
@@ -10,9 +11,21 @@
 namespace ckpt::load {
 
 static constexpr uint64_t kFilterRows = 1 << 20;  // of a step of a filter: their ids are in memory at once
-static constexpr uint64_t kStepIds = 64 << 10;    // of a step of IDS, each of which may be a read of its own
+static constexpr uint64_t kChangedRows = 1 << 18, kChangedBytes = 32 << 20;  // of a step of changes: of a column
+static constexpr uint64_t kStepIds = 64 << 10;  // of a step of IDS, each of which may be a read of its own
 
 uint64_t Share::step_ids() const { return std::min(request_.window_rows - 1, kStepIds - 1) + 1; }
+
+// Of a filter.
+uint64_t Share::most_of_step() const {
+  uint64_t most = kFilterRows;
+  if (request_.since) {
+    uint64_t widest = 1;
+    for (const Table::Column& column : table_.columns) widest = std::max(widest, column.row_bytes);
+    most = std::clamp<uint64_t>(kChangedBytes / widest, 1, kChangedRows);
+  }
+  return std::min(request_.window_rows - 1, most - 1) + 1;
+}
 
 Result<std::shared_ptr<const Share>> Share::open(std::shared_ptr<checkpoint::Checkpoint> checkpoint,
                                                  std::string_view table, ShareRequest request, Job& job) {
@@ -64,68 +77,123 @@ Status Share::find(std::string_view name, Job& job) {
   CKPT_ASSIGN(table_, find_table(*checkpoint_, name));
   CKPT_TRY(check_request());
   CKPT_ASSIGN(parts_, parts_of(*checkpoint_, table_));
+  if (request_.since) CKPT_TRY(add_earlier(name));
   // Before memory is made for what an index claims.
-  for (const TablePart& part : parts_) CKPT_TRY(checkpoint_->check_part(part.part, table_.ids.tensor.name()));
+  for (size_t i = 0; i < parts_.size(); i++)
+    CKPT_TRY(checkpoint_of(i)->check_part(parts_[i].part, table_.ids.tensor.name()));
+  if (parts_.size() > earlier_first_) CKPT_TRY(find_twins());
   if (of_ids()) return find_ids(job);
-  const uint64_t most = filters() ? std::min(request_.window_rows - 1, kFilterRows - 1) + 1 : request_.window_rows;
   CKPT_TRY(read_entries(request_.first, request_.end));
-  CKPT_TRY(cut(request_.first, request_.end, most));
-  if (filters() && request_.kind != CKPT_SHARE_MOD) CKPT_TRY(overlay_all());
+  CKPT_TRY(cut(request_.first, request_.end, filters() ? most_of_step() : request_.window_rows));
+  if (keeps_steps()) CKPT_TRY(overlay_all());
   CKPT_TRY(add_windows(job));
-  return request_.kind == CKPT_SHARE_ALL && !table_.later.empty() ? check_count() : Ok();
+  const bool counted = request_.kind == CKPT_SHARE_ALL && !table_.later.empty() && !request_.since;
+  request_.since.reset();
+  twins_ = {};
+  return counted ? check_count() : Ok();
 }
 
 // ---- what is counted ----
 
-static Result<LargeVector<uint64_t>> read_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint,
-                                               std::span<const RowRun> runs,
-                                               const std::function<const Table::Column&(const RowRun&)>& column_of,
-                                               int64_t threads) {
-  LargeVector<uint64_t> values(std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
-                                                     [](const RowRun& run) { return run.count; }));
+using ColumnOf = std::function<const Table::Column&(const RowRun&)>;
+
+static uint64_t count_of(std::span<const RowRun> runs) {
+  return std::transform_reduce(runs.begin(), runs.end(), uint64_t{0}, std::plus<>(),
+                               [](const RowRun& run) { return run.count; });
+}
+
+// The rows that are chosen, each at the place that it has among all.
+static Status read_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::span<const RowRun> runs,
+                        const ColumnOf& column_of, int64_t threads, std::byte* to,
+                        const std::function<bool(const RowRun&)>& is_chosen) {
   CKPT_TRY(CallContext::current().check());  // the reading has a job of its own
   CKPT_ASSIGN(auto load, Load::make(checkpoint, {.threads = threads}));
-  auto* to = reinterpret_cast<std::byte*>(values.data());
   for (const RowRun& run : runs) {
-    load->add_rows(column_of(run), run.first, run.count, to);
-    to += run.count * sizeof(uint64_t);
+    const Table::Column& column = column_of(run);
+    if (is_chosen(run)) load->add_rows(column, run.first, run.count, to);
+    to += run.count * column.row_bytes;
   }
   CKPT_TRY(load->begin());
   Job job;
-  CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
+  return job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); });
+}
+
+static Result<LargeVector<uint64_t>> read_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint,
+                                               std::span<const RowRun> runs, const ColumnOf& column_of,
+                                               int64_t threads) {
+  LargeVector<uint64_t> values(count_of(runs));
+  auto* const to = reinterpret_cast<std::byte*>(values.data());
+  CKPT_TRY(read_rows(checkpoint, runs, column_of, threads, to, [](const RowRun&) { return true; }));
   return values;
 }
 
-// Whether there are as many rows as the ranks had. Nobody else finds what a list of changes lacked.
-Status Share::check_count() const {
-  CKPT_ASSIGN(const uint64_t expected, count_rows(checkpoint_, table_));
-  if (rows() == expected) return Ok();
-  return error_about(CKPT_MISMATCH, table_.name,
-                     strformat("table {}: its runs have {} rows, the ranks had {}: a list of changes lacked something",
-                               quoted(table_.name), rows(), expected))
-      .with("expected", expected)
-      .with("found", rows());
+// Of two checkpoints, each reads its own.
+Status Share::read_rows(std::span<const RowRun> runs, const ColumnOf& column_of, std::byte* to) const {
+  const auto earlier = [this](const RowRun& run) { return is_earlier(run.part); };
+  CKPT_TRY(load::read_rows(checkpoint_, runs, column_of, request_.threads, to, std::not_fn(earlier)));
+  if (std::ranges::none_of(runs, earlier)) return Ok();
+  return load::read_rows(request_.since, runs, column_of, request_.threads, to, earlier);
 }
 
-Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
-  if (table.later.empty()) return table.rows();
+static Status wrong_count(const Table& table, uint32_t part, uint64_t found, uint64_t expected) {
+  return error_about(CKPT_MISMATCH, table.name,
+                     strformat("table {}: the runs of part {} have {} rows, its rank had {}: a list of changes lacked "
+                               "something",
+                               quoted(table.name), part, found, expected))
+      .with("rank", uint64_t{part})
+      .with("expected", expected)
+      .with("found", found);
+}
+
+// How many ids have a row, as each part says.
+static Result<std::map<uint32_t, uint64_t>> rows_by_part(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint,
+                                                         const Table& table) {
   CKPT_ASSIGN(const auto counted, live_of(*checkpoint, table));
   CKPT_ASSIGN(const auto parts, parts_of(*checkpoint, table));
   std::vector<RowRun> runs;
   for (const TablePart& part : counted) runs.push_back({0, part.first, 1});
   CKPT_ASSIGN(const auto numbers,
               read_rows(checkpoint, runs, [&](const RowRun&) -> const Table::Column& { return table.live; }, 0));
-  uint64_t rows = 0;
-  for (const uint64_t number : numbers)
-    if (number > table.stored_rows() || add_overflows(rows, number, &rows))
-      return bad_table(table.name, strformat("a part counts {} rows of {}", number, table.stored_rows()));
-  for (const TablePart& part : parts) {
-    if (std::ranges::find(counted, part.part, &TablePart::part) != counted.end()) continue;
-    if (part.layer != 0)
-      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
-    rows += part.rows;
+  std::map<uint32_t, uint64_t> rows;
+  for (size_t i = 0; i < counted.size(); i++) {
+    if (numbers[i] > table.stored_rows()) return wrong_count(table, counted[i].part, table.stored_rows(), numbers[i]);
+    rows[counted[i].part] = numbers[i];
   }
+  for (const TablePart& part : parts)
+    if (rows.try_emplace(part.part, part.rows).second && part.layer != 0)
+      return bad_table(table.name, strformat("part {} has runs and does not count its rows", part.part));
   return rows;
+}
+
+// Whether there are as many rows as each rank had. Nobody else finds what a list of changes lacked.
+Status Share::check_count() const {
+  std::vector<uint64_t> found(parts_.size());
+  for (const Step& step : overlaid_) {
+    uint64_t end = 0;
+    auto place = step.places.begin();
+    for (const RowRun& run : step.runs) {  // but for those that others replace
+      end += run.count;
+      const auto next = std::lower_bound(place, step.places.end(), end);
+      found[run.part] += run.count - static_cast<uint64_t>(next - place);
+      place = next;
+    }
+    for (const RowRun& run : step.extra) found[run.part] += run.count;
+  }
+  CKPT_ASSIGN(auto expected, rows_by_part(checkpoint_, table_));
+  std::map<uint32_t, uint64_t> by_part;
+  for (size_t i = 0; i < parts_.size(); i++) by_part[parts_[i].part] += found[i];
+  for (const auto& [part, rows] : expected)
+    if (by_part[part] != rows) return wrong_count(table_, part, by_part[part], rows);
+  return Ok();
+}
+
+Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table) {
+  if (table.later.empty()) return table.rows();
+  CKPT_ASSIGN(const auto by_part, rows_by_part(checkpoint, table));
+  uint64_t all = 0;
+  for (const auto& [part, rows] : by_part)
+    if (add_overflows(all, rows, &all)) return bad_table(table.name, "its parts count more rows than 2^64");
+  return all;
 }
 
 uint64_t Share::rows_before(const Edge& edge) const {
@@ -156,13 +224,17 @@ Status Share::add_windows(Job& job) {
 // ---- where buckets begin ----
 
 Result<LargeVector<uint64_t>> Share::read_ids(std::span<const RowRun> runs) const {
-  const auto ids = [this](const RowRun& run) -> const Table::Column& { return layer_of(run).ids; };
-  return read_rows(checkpoint_, runs, ids, request_.threads);
+  LargeVector<uint64_t> ids(count_of(runs));
+  const auto column = [this](const RowRun& run) -> const Table::Column& { return layer_of(run).ids; };
+  CKPT_TRY(read_rows(runs, column, reinterpret_cast<std::byte*>(ids.data())));
+  return ids;
 }
 
 Result<LargeVector<uint64_t>> Share::read_buckets(std::span<const RowRun> runs) const {
-  const auto buckets = [this](const RowRun& run) -> const Table::Column& { return layer_of(run).buckets; };
-  return read_rows(checkpoint_, runs, buckets, request_.threads);
+  LargeVector<uint64_t> buckets(count_of(runs));
+  const auto column = [this](const RowRun& run) -> const Table::Column& { return layer_of(run).buckets; };
+  CKPT_TRY(read_rows(runs, column, reinterpret_cast<std::byte*>(buckets.data())));
+  return buckets;
 }
 
 Status Share::check_entries(const TablePart& part, const Entries& entries) const {
@@ -319,7 +391,7 @@ std::vector<RowRun> Share::runs_of(size_t step) const {
   return runs;
 }
 
-static void add_row(std::vector<RowRun>& runs, size_t part, uint64_t row) {
+void add_row(std::vector<RowRun>& runs, size_t part, uint64_t row) {
   if (!runs.empty() && runs.back().part == part && runs.back().first + runs.back().count == row)
     runs.back().count++;
   else
@@ -334,6 +406,10 @@ static uint64_t seek(const PartIds& ids, uint64_t at, const RowKey& key, uint64_
   return at + near.lower_bound(key, bucket_count);
 }
 
+Status Share::kept_and_removed(uint32_t part, uint64_t id) const {
+  return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", part, id)).with("found", id);
+}
+
 // Of each run of rows those that a newer one of the same part hides, as places in it.
 Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const RowRun> runs,
                                                               std::span<const PartIds> pieces) const {
@@ -341,7 +417,7 @@ Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const Ro
   for (size_t older = 0; older < runs.size(); older++) {
     if (Table::removes(parts_[runs[older].part].layer)) continue;
     const PartIds& in = pieces[older];
-    for (size_t newer = older; newer-- > 0 && pieces[newer].part == in.part;) {
+    for (size_t newer = older; newer-- > 0 && same_part(runs[newer], runs[older]);) {
       const PartIds& from = pieces[newer];
       const uint32_t layer = parts_[runs[newer].part].layer;
       for (uint64_t i = 0, at = 0; i < from.count; i++) {
@@ -350,8 +426,7 @@ Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const Ro
         if (at == in.count) break;
         if (in[at] != key.id) continue;
         if (Table::removes(layer) && parts_[runs[older].part].layer + 1 == layer)
-          return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", in.part, key.id))
-              .with("found", key.id);
+          return kept_and_removed(in.part, key.id);
         hidden[older].push_back(at);
       }
     }
@@ -372,16 +447,6 @@ static void take_out(PartIds& piece, std::span<const uint64_t> hidden) {
     at = end;
   }
   piece.count = shown;
-}
-
-// Calls visit(first, count) for the rows between the hidden ones.
-template <typename Visit>
-static void for_shown(uint64_t count, std::span<const uint64_t> hidden, Visit&& visit) {
-  for (uint64_t at = 0, next = 0; at < count; at++, next++) {
-    const uint64_t end = next < hidden.size() ? std::min(hidden[next], count) : count;
-    if (at < end) visit(at, end - at);
-    at = end;
-  }
 }
 
 // The run of each part that has most rows is read as it lies, and other rows take the places of those that are hidden
@@ -425,7 +490,7 @@ void Share::keep_ours(std::span<const RowRun> runs, std::span<const PartIds> pie
     for_shown(runs[i].count, hidden[i], [&](uint64_t first, uint64_t count) {
       for (uint64_t at = first; at < first + count; at++) {
         const uint64_t id = pieces[i][at];
-        if (id % request_.count != request_.index) continue;
+        if (!is_ours(id)) continue;
         step->ids.push_back(id);
         add_row(step->runs, runs[i].part, runs[i].first + at);
       }
@@ -442,7 +507,9 @@ Status Share::filter(size_t number, Step* step) const {
   CKPT_TRY(check_sorted(table_, pieces, step->from, step->to, 1));
   CKPT_ASSIGN(const auto hidden, hidden_rows(all, pieces));
   step->checked = true;
-  if (request_.kind == CKPT_SHARE_MOD)
+  if (request_.since)
+    CKPT_TRY(keep_changed(all, pieces, hidden, step));
+  else if (request_.kind == CKPT_SHARE_MOD)
     keep_ours(all, pieces, hidden, step);
   else
     overlay(all, hidden, step);
@@ -451,7 +518,9 @@ Status Share::filter(size_t number, Step* step) const {
     take_out(pieces[i], hidden[i]);
     if (removes(all[i])) pieces[i].count = 0;
   }
-  return check_distinct(table_, pieces, 1);
+  const auto now = std::ranges::count_if(all, [&](const RowRun& run) { return !is_earlier(run.part); });
+  CKPT_TRY(check_distinct(table_, std::span(pieces).first(static_cast<size_t>(now)), 1));
+  return check_distinct(table_, std::span(pieces).subspan(static_cast<size_t>(now)), 1);
 }
 
 Result<Share::Step> Share::step(size_t number) const {
@@ -477,7 +546,7 @@ Result<Share::Step> Share::step(size_t number) const {
   return step;
 }
 
-// What a table in runs gives is found once, step by step, and kept.
+// What a table in runs gives, and what changed, is found once, step by step, and kept.
 Status Share::overlay_all() {
   std::vector<Step> steps(edges_.size() - 1);
   const auto threads = static_cast<unsigned>(std::min<size_t>(resolve_threads(request_.threads), steps.size()));
@@ -486,6 +555,10 @@ Status Share::overlay_all() {
     return Ok();
   }));
   overlaid_ = std::move(steps);
+  for (Step& step : overlaid_) {
+    missing_.insert(missing_.end(), step.gone.begin(), step.gone.end());
+    step.gone = {};
+  }
   return Ok();
 }
 
@@ -512,94 +585,6 @@ std::vector<RowRun> Share::in_order(const Step& step) const {
   }
   take_until(step.rows);
   return rows;
-}
-
-// ---- a list of ids ----
-
-static constexpr size_t kNowhere = SIZE_MAX;
-
-// Looks the ids request_.ids[wanted[…]], which ascend by key, up in all parts.
-Status Share::find_some(std::span<const uint32_t> wanted, std::span<Found> found) const {
-  auto key_of = [&](uint32_t at) {
-    return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
-  };
-  std::vector<RowRun> runs;
-  std::vector<std::pair<RowKey, RowKey>> ranges;  // of the runs
-  for (size_t i = 0; i < parts_.size(); i++)
-    for (uint32_t at : wanted) {
-      const uint64_t buckets = parts_[i].entry_buckets, entry = key_of(at).bucket / buckets;
-      const auto start = entries_[i].starts.begin() + static_cast<ptrdiff_t>(entry - entries_[i].first);
-      const uint64_t first = parts_[i].first + start[0], end = parts_[i].first + start[1];
-      const RowKey to{(entry + 1) * buckets, 0};
-      const bool follows = !runs.empty() && runs.back().part == i && first <= runs.back().first + runs.back().count;
-      if (follows) {
-        runs.back().count = std::max(runs.back().count, end - runs.back().first);
-        ranges.back().second = to;
-      } else if (first < end) {
-        runs.push_back({i, first, end - first});
-        ranges.emplace_back(RowKey{entry * buckets, 0}, to);
-      }
-    }
-  CKPT_ASSIGN(const auto ids, read_ids(runs));
-  const auto pieces = ids_of(runs, ids);
-  for (size_t i = 0; i < pieces.size(); i++)
-    CKPT_TRY(check_sorted(table_, {&pieces[i], 1}, ranges[i].first, ranges[i].second, 1));
-  std::vector<uint32_t> decided(wanted.size(), UINT32_MAX);  // the part whose newest run with the id was met last
-  for (size_t i = 0, next = 0; i < runs.size(); i++) {
-    const TablePart& part = parts_[runs[i].part];
-    if (i == 0 || runs[i].part != runs[i - 1].part) next = 0;
-    for (uint64_t at = 0; at < runs[i].count && next < wanted.size();) {
-      const RowKey have = pieces[i].key(at, table_.bucket_count), want = key_of(wanted[next]);
-      if (have < want) {
-        at++;
-        continue;
-      }
-      if (have == want && std::exchange(decided[next], part.part) != part.part && !Table::removes(part.layer)) {
-        Found& at_last = found[wanted[next]];
-        if (at_last.part != kNowhere) return saved_twice(table_, have.id, parts_[at_last.part].part, part.part);
-        at_last = {runs[i].part, runs[i].first + at};
-      }
-      next++;
-    }
-  }
-  return Ok();
-}
-
-Status Share::find_ids(Job& job) {
-  static constexpr size_t kAtOnce = 16 << 10;
-  const size_t count = request_.ids.size();
-  if (count > UINT32_MAX) return Status(CKPT_INVALID, strformat("a list of {} ids, at most 2^32-1", count));
-  std::vector<uint32_t> order(count);
-  std::iota(order.begin(), order.end(), 0u);
-  std::ranges::sort(order, {}, [&](uint32_t at) {
-    return RowKey{format::bucket_of(request_.ids[at], table_.bucket_count), request_.ids[at]};
-  });
-  std::vector<Found> found(count, {kNowhere, 0});
-  if (count != 0 && !parts_.empty())
-    CKPT_TRY(read_entries(format::bucket_of(request_.ids[order.front()], table_.bucket_count),
-                          format::bucket_of(request_.ids[order.back()], table_.bucket_count) + 1));
-  job.counters.bytes_total += count * sizeof(uint64_t);
-  for (size_t at = 0; at < count; at += kAtOnce) {
-    const size_t some = std::min(kAtOnce, count - at);
-    if (!parts_.empty()) CKPT_TRY(find_some(std::span(order).subspan(at, some), found));
-    job.counters.bytes_done += some * sizeof(uint64_t);
-  }
-  for (size_t i = 0; i < count; i++) {
-    if (found[i].part == kNowhere) {
-      missing_.push_back(request_.ids[i]);
-      continue;
-    }
-    found_ids_.push_back(request_.ids[i]);
-    found_.push_back(found[i]);
-  }
-  const uint64_t step = step_ids(), steps = request_.window_rows == 0 ? UINT64_MAX : request_.window_rows / step;
-  const uint64_t all = (found_.size() + step - 1) / step;
-  for (uint64_t first = 0, end = 0; first == 0 || first < all; first = end) {
-    end = first + std::min(steps, all - first);
-    windows_.push_back({first, end, std::min<uint64_t>(end * step, found_.size()) - first * step});
-    if (all == 0) break;
-  }
-  return Ok();
 }
 
 }  // namespace ckpt::load

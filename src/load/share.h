@@ -2,6 +2,8 @@
 // Immutable once it is open; concurrent use is fine.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,6 +22,8 @@ struct ShareRequest {
   uint64_t window_rows = 0;        // 0: one window
   std::vector<uint64_t> ids = {};  // IDS
   int64_t threads = 0;             // option threads
+  // Not of IDS: only rows that this checkpoint lacks or has with other bytes; what it alone has is missing.
+  std::shared_ptr<checkpoint::Checkpoint> since = nullptr;
 };
 
 // Neighbouring rows [first, first + count) of a layer of the table, all of parts[part].
@@ -38,7 +42,9 @@ class Share {
   const std::shared_ptr<checkpoint::Checkpoint>& checkpoint() const { return checkpoint_; }
   const Table& table() const { return table_; }
   const std::vector<TablePart>& parts() const { return parts_; }
-  const Layer& layer_of(const RowRun& run) const { return table_.layer(parts_[run.part].layer); }
+  const Layer& layer_of(const RowRun& run) const {
+    return (is_earlier(run.part) ? earlier_ : table_).layer(parts_[run.part].layer);
+  }
   bool of_ids() const { return request_.kind == CKPT_SHARE_IDS; }
   uint64_t rows() const;
   std::span<const uint64_t> missing() const { return missing_; }
@@ -59,6 +65,7 @@ class Share {
     LargeVector<uint64_t> ids;  // of the runs, if they had to be read to find them, and were checked
     bool checked = false;
     RowKey from, to;
+    std::vector<uint64_t> gone;  // of changes: ids that the earlier checkpoint alone has
   };
   // Reads ids where the share is a filter.
   Result<Step> step(size_t number) const;
@@ -94,7 +101,15 @@ class Share {
   Status split(uint64_t rows);
   Result<std::vector<Edge>> split_between(const Edge& from, const Edge& to, uint64_t rows) const;
   // Whether ids tell which of the rows that are looked at are wanted.
-  bool filters() const { return request_.kind == CKPT_SHARE_MOD || !table_.later.empty(); }
+  bool filters() const { return request_.kind == CKPT_SHARE_MOD || !table_.later.empty() || request_.since; }
+  bool keeps_steps() const { return filters() && (request_.kind != CKPT_SHARE_MOD || request_.since); }
+  bool is_ours(uint64_t id) const { return request_.kind != CKPT_SHARE_MOD || id % request_.count == request_.index; }
+  uint64_t most_of_step() const;
+  const std::shared_ptr<checkpoint::Checkpoint>& checkpoint_of(size_t part) const {
+    return is_earlier(part) ? request_.since : checkpoint_;
+  }
+  Status read_rows(std::span<const RowRun> runs, const std::function<const Table::Column&(const RowRun&)>& column_of,
+                   std::byte* to) const;
   Result<LargeVector<uint64_t>> read_ids(std::span<const RowRun> runs) const;
   Result<LargeVector<uint64_t>> read_buckets(std::span<const RowRun> runs) const;
   std::vector<RowRun> runs_of(size_t step) const;
@@ -102,14 +117,43 @@ class Share {
   Status filter(size_t number, Step* step) const;
   Result<std::vector<std::vector<uint64_t>>> hidden_rows(std::span<const RowRun> runs,
                                                          std::span<const PartIds> pieces) const;
+  Status kept_and_removed(uint32_t part, uint64_t id) const;
   bool removes(const RowRun& run) const { return Table::removes(parts_[run.part].layer); }
-  bool same_part(const RowRun& a, const RowRun& b) const { return parts_[a.part].part == parts_[b.part].part; }
+  bool same_part(const RowRun& a, const RowRun& b) const {
+    return parts_[a.part].part == parts_[b.part].part && is_earlier(a.part) == is_earlier(b.part);
+  }
   void overlay(std::span<const RowRun> runs, std::span<const std::vector<uint64_t>> hidden, Step* step) const;
   void keep_ours(std::span<const RowRun> runs, std::span<const PartIds> pieces,
                  std::span<const std::vector<uint64_t>> hidden, Step* step) const;
   Status overlay_all();
   Status check_count() const;
+
+  // ---- changes.cpp ----
+  // A shown row of a step: runs[run].first + at.
+  struct ShownRow {
+    RowKey key;
+    size_t run;
+    uint64_t at;
+  };
+  // A row of ours: with one of `before` of the same id, or new, which is changed.
+  struct Candidate {
+    size_t run;
+    uint64_t at, before;
+    bool changed;
+  };
+  bool is_earlier(size_t part) const { return part >= earlier_first_; }
+  Status add_earlier(std::string_view name);
+  Status check_alike() const;
+  Status find_twins();
+  bool is_same(const RowRun& run, uint64_t at, const RowRun& earlier, uint64_t earlier_at) const;
+  std::vector<Candidate> candidates(std::span<const RowRun> runs, std::span<const PartIds> pieces,
+                                    std::span<const std::vector<uint64_t>> hidden, std::span<const ShownRow> before,
+                                    Step* step) const;
+  Status compare(std::span<const RowRun> runs, std::span<const ShownRow> before, std::span<Candidate> candidates) const;
+  Status keep_changed(std::span<const RowRun> runs, std::span<const PartIds> pieces,
+                      std::span<const std::vector<uint64_t>> hidden, Step* step) const;
   uint64_t step_ids() const;
+  static constexpr size_t kNowhere = SIZE_MAX;
   // Where a row was found.
   struct Found {
     size_t part;  // in parts_; kNowhere
@@ -125,13 +169,34 @@ class Share {
   bool is_open_ = false;  // what is read again has been checked
   Table table_;
   std::vector<TablePart> parts_;
+  // Of changes: the earlier checkpoint's table, whose parts stand behind those of this one.
+  Table earlier_;
+  size_t earlier_first_ = SIZE_MAX;
+  // The layer of the earlier checkpoint that has the same ids at the same places, and which rows may differ.
+  struct Twin {
+    size_t part = SIZE_MAX;
+    std::vector<bool> differs;
+  };
+  std::vector<Twin> twins_;       // of the parts before earlier_first_
   std::vector<Entries> entries_;  // of parts_
   std::vector<Edge> edges_;       // of steps; not of IDS
-  std::vector<Step> overlaid_;    // of a table in several runs
+  std::vector<Step> overlaid_;    // of a table in several runs, and of changes
   std::vector<Window> windows_;
   std::vector<Found> found_;                   // of IDS
   std::vector<uint64_t> found_ids_, missing_;  // of IDS
 };
+
+// Calls visit(first, count) for the rows between the hidden ones.
+template <typename Visit>
+void for_shown(uint64_t count, std::span<const uint64_t> hidden, Visit&& visit) {
+  for (uint64_t at = 0, next = 0; at < count; at++, next++) {
+    const uint64_t end = next < hidden.size() ? std::min(hidden[next], count) : count;
+    if (at < end) visit(at, end - at);
+    at = end;
+  }
+}
+// Adds a row, which may follow the last one.
+void add_row(std::vector<RowRun>& runs, size_t part, uint64_t row);
 
 // How many ids have a row. Of a table in several runs the parts are asked.
 Result<uint64_t> count_rows(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, const Table& table);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "format/table.h"
 
@@ -41,9 +42,10 @@ static Result<Table::Column> find_column(const Checkpoint& checkpoint, const Tab
   return found;
 }
 
-// The texts of its attributes; no text where there is none.
+// The texts of its attributes.
 struct Description {
-  std::string_view table, runs;
+  std::string_view table;
+  std::optional<std::string_view> runs;
 };
 static Result<Description> description_of(const Checkpoint& checkpoint, std::string_view name) {
   const format::Page* page = nullptr;
@@ -76,6 +78,16 @@ static Status find_layer(const Checkpoint& checkpoint, const Table& table, const
   return Ok();
 }
 
+// Of the numbers that a run can have, and the first one that none can have.
+static Result<uint32_t> last_run(const Checkpoint& checkpoint, std::string_view table) {
+  for (uint32_t run = format::kMostRuns; run > 0; run--)
+    for (const std::string& name : {format::run_name(table, run), format::removed_name(table, run)}) {
+      CKPT_ASSIGN(const Checkpoint::Named named, checkpoint.find(format::table_tensor(name, format::kTableIds)));
+      if (named.tensor && !named.alias) return run;
+    }
+  return 0;
+}
+
 // Runs are numbered without a hole.
 static Status find_runs(const Checkpoint& checkpoint, std::string_view rule, Table* table) {
   if (rule != format::kRunsValue)
@@ -83,12 +95,11 @@ static Status find_runs(const Checkpoint& checkpoint, std::string_view rule, Tab
                                               quoted(table->name), quoted(rule)));
   if ((checkpoint.summary().required_features & format::kHasRuns) == 0)
     return bad_table(table->name, "it has runs, and required_features does not say so");
-  for (uint32_t run = 1;; run++) {
-    const std::string name = format::run_name(table->name, run);
-    CKPT_ASSIGN(const Checkpoint::Named named, checkpoint.find(format::table_tensor(name, format::kTableIds)));
-    if (!named.tensor && run > 1) break;
-    if (run >= format::kMostRuns) return bad_table(table->name, strformat("more than {} runs", format::kMostRuns));
-    CKPT_TRY(find_layer(checkpoint, *table, name, true, &table->later.emplace_back()));
+  CKPT_ASSIGN(const uint32_t last, last_run(checkpoint, table->name));
+  if (last == 0 || last == format::kMostRuns)
+    return bad_table(table->name, strformat("its last run is {}, expected 1 to {}", last, format::kMostRuns - 1));
+  for (uint32_t run = 1; run <= last; run++) {
+    CKPT_TRY(find_layer(checkpoint, *table, format::run_name(table->name, run), true, &table->later.emplace_back()));
     CKPT_TRY(
         find_layer(checkpoint, *table, format::removed_name(table->name, run), false, &table->later.emplace_back()));
   }
@@ -119,7 +130,7 @@ Result<Table> find_table(const Checkpoint& checkpoint, std::string_view name) {
       return bad_table(name, "column " + quoted(column) + " is there twice");
     table.columns.push_back(found);
   }
-  if (!text.runs.empty()) CKPT_TRY(find_runs(checkpoint, text.runs, &table));
+  if (text.runs) CKPT_TRY(find_runs(checkpoint, *text.runs, &table));
   return table;
 }
 

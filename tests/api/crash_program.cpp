@@ -109,6 +109,8 @@ ckpt_status save(State& state, const Command& command, const ckpt_options* optio
   }
   if (status == CKPT_OK && command.extra.count("large")) status = small_state::add_large(save, step, &state.error);
   if (status == CKPT_OK && command.extra.count("frozen")) status = small_state::add_frozen(save, &state.error);
+  if (status == CKPT_OK && command.extra.count("frozen"))
+    status = small_state::add_table(save, state.rank, state.world, step, &state.error);
   if (status == CKPT_OK) status = run(state, command, save);
   ckpt_save_free(save);
   return status;

@@ -42,6 +42,7 @@ struct Operation {
   bool rendezvous = false;
   std::string finish{};  // what another process does afterwards, before the next start
   std::vector<std::string> files{"MANIFEST", "PART_000"};  // of step 2 afterwards
+  std::string before{};                                    // what all sessions do before any fault
 };
 
 class Faults : public ::testing::Test {
@@ -123,6 +124,10 @@ Faults::Outcome Faults::run(const std::string& uri, const Operation& operation, 
     EXPECT_EQ(reply.status, "OK") << reply;
     if (rank == 0) string = reply.text;
   }
+  for (auto& program : programs)
+    if (!operation.before.empty()) program->send(operation.before + kLong);
+  for (auto& program : programs)
+    if (!operation.before.empty()) EXPECT_EQ(program->read().status, "OK");
   Program& victim = *programs[operation.victim];
   EXPECT_TRUE(victim.trace(faults));
   auto command_of = [&](uint32_t rank, const std::string& command) {
@@ -342,14 +347,19 @@ TEST_F(KillMatrix, SavesThatRetireAndReuseLeaveTheNewest) {
                   23);
 }
 
-// The second of two saves that share a tensor; and the third, for which the first is removed.
+// A save that shares a tensor and rows of a table with the one before, of the same session.
+Operation incremental_save(uint32_t world = 1) {
+  return {.start = " ",
+          .commands = {"save new 3 threads=1 incremental=on frozen=1"},
+          .world = world,
+          .latest = {2, 3},
+          .stays = {"s1.1.1", "s2.2.1"},
+          .before = "save s2 2 incremental=on frozen=1"};
+}
+
 TEST_F(KillMatrix, IncrementalSaveLeavesTheEarlierCheckpointOrTheNewOne) {
   prepare(1, 1, " frozen=1");
-  kill_everywhere({.start = " ",
-                   .commands = {"save new 2 threads=1 incremental=on frozen=1"},
-                   .latest = {1, 2},
-                   .stays = {"s1.1.1"}},
-                  9);
+  kill_everywhere(incremental_save(), 9);
 }
 
 TEST_F(KillMatrix, IncrementalSavesThatRetireLeaveTheNewest) {
@@ -365,13 +375,7 @@ TEST_F(KillMatrix, IncrementalSavesThatRetireLeaveTheNewest) {
 // Rank 0 holds what is shared.
 TEST_F(KillMatrix, RankZeroOfTwoThatSavesIncrementallyLeavesTheEarlierCheckpointOrTheNewOne) {
   prepare(1, 2, " frozen=1");
-  kill_everywhere({.start = " ",
-                   .commands = {"save new 2 threads=1 incremental=on frozen=1"},
-                   .world = 2,
-                   .victim = 0,
-                   .latest = {1, 2},
-                   .stays = {"s1.1.1"}},
-                  29);
+  kill_everywhere(incremental_save(2), 29);
 }
 
 TEST_F(KillMatrix, PruneLeavesTheNewest) {
@@ -492,11 +496,7 @@ TEST_F(ErrnoMatrix, SaveThatRetiresAndReusesIsNeverAFalseOkAndDamagesNothing) {
 
 TEST_F(ErrnoMatrix, IncrementalSaveIsNeverAFalseOkAndDamagesNothing) {
   prepare(1, 1, " frozen=1");
-  fail_everywhere({.start = " ",
-                   .commands = {"save new 2 threads=1 incremental=on frozen=1"},
-                   .latest = {1, 2},
-                   .stays = {"s1.1.1"}},
-                  kCalls);
+  fail_everywhere(incremental_save(), kCalls);
 }
 
 TEST_F(ErrnoMatrix, SessionOpenDamagesNothing) {

@@ -1,13 +1,15 @@
 // A small training state whose content follows from its step, so that anyone who finds a checkpoint knows what it must
-// hold. Shared by the tests and the programs that they start; uses only ckpt.h.
+// hold. Shared by the tests and the programs that they start; uses only ckpt.h and ckpt_table.h.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "ckpt.h"
+#include "ckpt_table.h"
 
 namespace small_state {
 
@@ -90,6 +92,56 @@ inline ckpt_status add_large(ckpt_save* save, int64_t step, ckpt_error** err) {
                               0, err);
 }
 
+// A sparse table. Each step changes the rows of a seventh of the ids, adds an id, and removes the one that the step
+// before added. So a session that saves one step after the other with option incremental makes runs.
+struct TableState {
+  std::vector<uint64_t> ids, changed, removed;
+  Bytes rows;
+};
+inline constexpr size_t kRowBytes = 12;
+
+inline TableState table(int64_t step, uint32_t rank, uint32_t world) {
+  TableState state;
+  const auto now = static_cast<uint64_t>(step), fresh = 1000 + now;
+  for (uint64_t i = 0; i <= 210; i++) {
+    const uint64_t id = i < 210 ? i : fresh, age = i < 210 ? (now + 7 - id % 7) % 7 : 0;  // steps since it changed
+    if (id % world != rank) continue;
+    if (age == 0) state.changed.push_back(state.ids.size());
+    state.ids.push_back(id);
+    const Bytes row = content(age < now ? static_cast<int64_t>(now - age) : 0, 1000 + id, kRowBytes);
+    state.rows.insert(state.rows.end(), row.begin(), row.end());
+  }
+  if ((fresh - 1) % world == rank) state.removed.push_back(fresh - 1);
+  return state;
+}
+
+inline ckpt_status add_table(ckpt_save* save, uint32_t rank, uint32_t world, int64_t step, ckpt_error** err) {
+  static std::vector<std::unique_ptr<TableState>> all_kept;
+  all_kept.push_back(std::make_unique<TableState>(table(step, rank, world)));
+  const TableState& state = *all_kept.back();
+  ckpt_table_desc desc{};
+  desc.struct_size = sizeof desc;
+  desc.id_dtype = CKPT_DTYPE_U64;
+  desc.row_count = state.ids.size();
+  desc.bucket_count = 64;
+  desc.column_count = 1;
+  desc.flags = CKPT_TABLE_CHANGES;
+  desc.changed = state.changed.data();
+  desc.changed_count = state.changed.size();
+  desc.removed = state.removed.data();
+  desc.removed_count = state.removed.size();
+  ckpt_column_desc column{};
+  column.struct_size = sizeof column;
+  column.dtype = CKPT_DTYPE_U8;
+  column.ndim = 1;
+  column.shape[0] = kRowBytes;
+  const char* name = "row";
+  const void* data = state.rows.data();
+  const uint64_t size = state.rows.size();
+  return ckpt_save_add_table(save, "table", &desc, state.ids.data(), 8 * desc.row_count, &name, &column, &data, &size,
+                             nullptr, CKPT_DEVICE_CPU, 0, 0, err);
+}
+
 // One more tensor, which never changes.
 inline Bytes frozen() { return content(0, 5, (1 << 20) + 5000); }
 
@@ -114,8 +166,10 @@ struct Handles {
   ckpt_job* job = nullptr;
   ckpt_report* report = nullptr;
   ckpt_error* error = nullptr;
+  ckpt_share* share = nullptr;
   ~Handles() {
     ckpt_load_free(load);
+    ckpt_share_free(share);
     ckpt_job_free(job);
     ckpt_report_free(report);
     ckpt_error_free(error);
@@ -155,6 +209,38 @@ inline Verdict compare(const ckpt_reader* reader, const ckpt_checkpoint_info& in
   return same ? Verdict{} : Verdict{CKPT_CORRUPT, std::string(info.id) + " holds other bytes than were saved"};
 }
 
+// The same of the table, if it is there.
+inline Verdict compare_table(const ckpt_reader* reader, const ckpt_checkpoint_info& info) {
+  if (ckpt_reader_table_count(reader) == 0) return {};
+  Handles h;
+  ckpt_share_desc all{};
+  all.struct_size = sizeof all;
+  ckpt_share_info found{};
+  found.struct_size = sizeof found;
+  ckpt_status status = ckpt_share_open(&h.share, reader, "table", &all, nullptr, 0, nullptr, &h.error);
+  if (!status) status = ckpt_share_get(h.share, &found, &h.error);
+  if (!status) status = ckpt_load_new(&h.load, reader, nullptr, &h.error);
+  std::vector<uint64_t> ids(found.row_count);
+  Bytes rows(found.row_count * kRowBytes);
+  const char* name = "row";
+  void* data = rows.data();
+  const uint64_t size = rows.size();
+  if (!status)
+    status = ckpt_load_add_table(h.load, h.share, 0, ids.data(), 8 * ids.size(), 1, &name, &data, &size,
+                                 CKPT_DEVICE_CPU, 0, 0, &h.error);
+  if (!status) status = ckpt_load_run(h.load, &h.error);
+  if (status) return h.verdict(status);
+  auto by_id = [](const std::vector<uint64_t>& of, const Bytes& bytes) {
+    std::map<uint64_t, Bytes> sorted;
+    for (size_t i = 0; i < of.size(); i++)
+      sorted[of[i]].assign(&bytes[i * kRowBytes], &bytes[i * kRowBytes] + kRowBytes);
+    return sorted;
+  };
+  const TableState expected = table(info.step, 0, 1);
+  if (ids.size() == expected.ids.size() && by_id(ids, rows) == by_id(expected.ids, expected.rows)) return {};
+  return {CKPT_CORRUPT, std::string(info.id) + " holds other rows than were saved"};
+}
+
 }  // namespace inner
 
 inline Verdict check(const ckpt_reader* reader) {
@@ -163,6 +249,7 @@ inline Verdict check(const ckpt_reader* reader) {
   inner::Handles h;
   if (ckpt_status status = ckpt_reader_info(reader, &info, &h.error)) return h.verdict(status);
   Verdict loaded = inner::compare(reader, info);
+  if (loaded.status == CKPT_OK) loaded = inner::compare_table(reader, info);
   if (loaded.status != CKPT_OK) return loaded;
   ckpt_status status = ckpt_reader_verify(reader, nullptr, &h.job, &h.error);
   if (!status) status = ckpt_job_wait(h.job, CKPT_JOB_DONE, -1, &h.error);

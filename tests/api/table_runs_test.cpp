@@ -374,6 +374,29 @@ TEST_P(TableRuns, AreWrittenWholeIfMostRowsChanged) {
   EXPECT_EQ(load(reader, open_share(reader, share_desc(CKPT_SHARE_ALL))), table.rows);
 }
 
+// Of two parts one has no runs.
+TEST(RepairOfTableRuns, GivesBackTheSameManifest) {
+  const Scratch scratch;
+  std::vector<RankTable> ranks(2);
+  for (uint64_t id = 0; id < 100; id++) ranks[id % 2].put(id, 0);
+  {
+    World world(scratch / "store", 2);
+    commit(world, "s1", ranks);
+    ranks[0].put(8, 1);
+    ranks[0].remove(6);
+    commit(world, "s2", ranks);
+  }
+  const std::string manifest = scratch / "store/s2.1.1/MANIFEST", before = read_file(manifest);
+  write_file(manifest, "damaged");
+  const Store store = open_store(scratch / "store");
+  const Options writes = options({{"dry_run", 0}, {"force", 1}});
+  Error error;
+  EXPECT_EQ(ckpt_store_repair(store.get(), "s2.1.1", writes.get(), nullptr, error), CKPT_OK) << error.text();
+  EXPECT_EQ(read_file(manifest), before);
+  std::mt19937_64 random(1);
+  expect_table(open_reader(store, "s2"), all_of(ranks), random);
+}
+
 TEST_P(TableRuns, NewAndGoneIdsNeedNoList) {
   const StorePlace place(GetParam());
   World world(place.uri(), 1);

@@ -18,6 +18,13 @@ struct Drawn {
   bool rows = true;
 };
 
+// Later runs of it, all the same.
+struct DrawnRuns {
+  uint32_t count = 1;
+  std::vector<uint64_t> ids{4, 9}, removed{2}, live{5};
+  std::string rule{format::kRunsValue};
+};
+
 ckpt_tensor_desc desc_of(int32_t dtype, size_t count, bool rows) {
   ckpt_tensor_desc desc{};
   desc.struct_size = sizeof desc;
@@ -28,7 +35,7 @@ ckpt_tensor_desc desc_of(int32_t dtype, size_t count, bool rows) {
   return desc;
 }
 
-Result<std::shared_ptr<checkpoint::Checkpoint>> saved(const Drawn& drawn) {
+Result<std::shared_ptr<checkpoint::Checkpoint>> saved(const Drawn& drawn, const DrawnRuns& runs = {.count = 0}) {
   const auto store = fresh_memory_store();
   auto save = save::Save::make(open_session(store), "a", 1, {}).take();
   CKPT_TRY(save->add_tensor("t/ids", desc_of(drawn.ids_dtype, drawn.ids.size(), drawn.rows), drawn.ids.data(),
@@ -39,6 +46,21 @@ Result<std::shared_ptr<checkpoint::Checkpoint>> saved(const Drawn& drawn) {
                             drawn.column.size()));
   CKPT_TRY(save->add_alias("t", "t/ids", nullptr));
   CKPT_TRY(save->set_attr("t", format::kTableAttr, drawn.text));
+  const std::vector<uint64_t> start{0};
+  auto add = [&](const std::string& name, const std::vector<uint64_t>& numbers, int32_t dtype) {
+    return save->add_tensor(name, desc_of(dtype, numbers.size(), true), numbers.data(), numbers.size() * 8);
+  };
+  for (uint32_t run = 1; run <= runs.count; run++) {
+    const std::string name = format::run_name("t", run), removed = format::removed_name("t", run);
+    CKPT_TRY(add(name + "/ids", runs.ids, drawn.ids_dtype));
+    CKPT_TRY(add(name + "/buckets", start, CKPT_DTYPE_U64));
+    CKPT_TRY(save->add_tensor(name + "/c", desc_of(CKPT_DTYPE_U8, runs.ids.size(), true), drawn.column.data(),
+                              runs.ids.size()));
+    CKPT_TRY(add(removed + "/ids", runs.removed, drawn.ids_dtype));
+    CKPT_TRY(add(removed + "/buckets", start, CKPT_DTYPE_U64));
+  }
+  if (runs.count != 0) CKPT_TRY(add("t/run-live", runs.live, CKPT_DTYPE_U64));
+  if (runs.count != 0) CKPT_TRY(save->set_attr("t", format::kRunsAttr, runs.rule));
   CKPT_TRY(run_whole(*save));
   return checkpoint::Checkpoint::open(store, {"latest", "main", false});
 }
@@ -107,6 +129,40 @@ TEST(DrawnTable, WhoseTensorsDoNotMatchIsRefused) {
                            "mod \nc", "mod 4 \nc", "mod 4\n\nc", "mod 4\nc\n"})
     EXPECT_EQ(status_of([&](Drawn& d) { d.text = text; }).code(), CKPT_FORMAT) << text;
   EXPECT_EQ(status_of([](Drawn& d) { d.text = "xxh3 4\nc"; }).code(), CKPT_UNSUPPORTED);
+}
+
+// What all rows say, and what a lookup says.
+std::pair<Status, Status> read_runs(const DrawnRuns& runs) {
+  auto checkpoint = saved({}, runs);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  Job job;
+  const auto share = Share::open(*checkpoint, "t", {.kind = CKPT_SHARE_IDS, .ids = {9, 2, 4}}, job);
+  if (share.ok()) EXPECT_EQ((*share)->missing().size(), 1u);
+  return {load_all(*checkpoint, 2), share.ok() ? Ok() : share.status()};
+}
+
+TEST(DrawnRuns, ThatKeepTheRulesAreRead) {
+  for (const uint32_t count : {1u, 2u, 63u}) {
+    const auto [all, listed] = read_runs({.count = count});
+    EXPECT_EQ(all.message() + listed.message(), "") << count;
+  }
+}
+
+// tests/golden/bad has more of them, which all rows tell. A lookup counts nothing.
+TEST(DrawnRuns, ThatBreakARuleAreRefusedByLookupToo) {
+  const auto codes = [](const DrawnRuns& runs) {
+    const auto [all, listed] = read_runs(runs);
+    return std::pair(all.code(), listed.code());
+  };
+  const std::pair<ckpt_status, ckpt_status> format(CKPT_FORMAT, CKPT_FORMAT),
+      unsupported(CKPT_UNSUPPORTED, CKPT_UNSUPPORTED), counted(CKPT_MISMATCH, CKPT_OK);
+  EXPECT_EQ(codes({.count = 64}), format);
+  EXPECT_EQ(codes({.ids = {9, 4}}), format);
+  EXPECT_EQ(codes({.removed = {9}}), format);
+  EXPECT_EQ(codes({.rule = "oldest"}), unsupported);
+  EXPECT_EQ(codes({.rule = ""}), unsupported);
+  EXPECT_EQ(codes({.live = {6}}), counted);
+  EXPECT_EQ(codes({.live = {UINT64_MAX}}), counted);
 }
 
 }  // namespace

@@ -161,6 +161,34 @@ expect 1 diff store five; says '^table emb: 4 buckets against 8$'; [ "$(wc -l <.
 save_table six a other 4 0 1 4 2 -1 7 1
 expect 1 diff store six; says '^table emb: only in the first$'; says '^table other: only in the second$'; says_not 'ids'
 
+# What changed since another checkpoint, of this store or another one, and all rows, as CSV files.
+expect 0 export three news --format csv --since ./store; is_quiet
+says '^exported what changed in 1 table from a\..* to a\..*, to news$'
+[ "$(head -n 1 news/emb.csv | tr '\r' !)" = 'id,emb.0,emb.1,seen!' ] || fail "$(cat news/emb.csv)"
+grep -q '^4,9.0,0.5,4' news/emb.csv || fail "id 4 changed: $(cat news/emb.csv)"
+ids=$(tail -n +2 news/emb.csv | cut -d, -f1 | sort -n | paste -sd ' ')
+[ "$ids" = '4 8 12 16 20 24 28' ] || fail "$(cat news/emb.csv)"
+[ "$(tr '\r' ! <news/removed/emb.csv)" = $'id!\n1!' ] || fail "$(cat news/removed/emb.csv)"
+[ "$(find news* | wc -l)" -eq 4 ] || fail "more files: $(find news*)"
+expect 2 export three news --format csv --since ./store; complains 'news exists; remove it first'
+save_ranks three b 4 '4=9 2 -1 8 12 16 20 24 28'
+expect 0 export three@b next --format csv --since a
+[ "$(wc -l <next/emb.csv)" -eq 1 ] || fail "nothing is new: $(cat next/emb.csv)"
+[ "$(tr '\r' ! <next/removed/emb.csv)" = $'id!\n7!' ] || fail "$(cat next/removed/emb.csv)"
+expect 0 export three@b all --format csv; says '^exported 1 table of b\..* to all$'
+expect 0 cat three@b emb --csv; cmp -s .out all/emb.csv || fail "not as cat"
+[ ! -e all/removed ] || fail "removed ids of nothing"
+expect 0 export six new --format csv --since ./store
+[ "$(tail -n +2 new/other.csv | wc -l)" -eq 5 ] || fail "a new table: $(cat new/other.csv)"
+save_table slash a .a/b 4 0 1 5
+expect 0 export slash odd --format csv; [ -e odd/%2Ea%2Fb.csv ] || fail "$(find odd)"
+expect 2 export five bad --format csv --since ./store; complains 'buckets are 8, in the earlier checkpoint 4'
+expect 2 export three bad --format csv --since none; complains none
+expect 2 export three bad --format csv --at w; complains 'no sparse table is there'
+expect 2 export three bad.pt --since a; complains '--since is for --format csv'
+expect 2 export three bad --format csv --exclude 'e*'; complains 'takes no other flags than --at, --since and --run'
+[ -z "$(find . -name 'bad*')" ] || fail "left: $(find . -name 'bad*')"
+
 # A damage names the rows: those of the second rank come after the three of the first.
 expect 0 info store --segments --json
 segments='s for t in d["tensor_list"] if t["name"] == "emb/emb" for s in t["segments"]'

@@ -322,6 +322,7 @@ void use_tables(const std::shared_ptr<Checkpoint>& checkpoint) {
   must_blame_the_bytes(load::for_each_table(*checkpoint, [&](std::string_view name) {
     for (const uint64_t window : {0, 3}) {
       load_share(checkpoint, name, {.kind = CKPT_SHARE_ALL, .window_rows = window});
+      load_share(checkpoint, name, {.kind = CKPT_SHARE_ALL, .window_rows = window, .since = checkpoint});
       load_share(checkpoint, name, {.kind = CKPT_SHARE_MOD, .index = 1, .count = 3, .window_rows = window});
       load_share(checkpoint, name, {.kind = CKPT_SHARE_IDS, .window_rows = window, .ids = {0, 1, 4096, UINT64_MAX}});
     }

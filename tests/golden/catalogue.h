@@ -220,8 +220,68 @@ inline Contents reused() {
   return last;
 }
 
+// Rows of a table by what each id's row was changed to last.
+inline void fill_rows(Table* table, const std::vector<std::map<uint64_t, uint64_t>>& ranks) {
+  table->ids.assign(ranks.size(), {});
+  for (Table::Column& column : table->columns) column.rows.assign(ranks.size(), {});
+  for (size_t rank = 0; rank < ranks.size(); rank++)
+    for (const auto& [id, version] : ranks[rank]) {
+      table->ids[rank].push_back(id);
+      for (size_t c = 0; c < table->columns.size(); c++) {
+        const Bytes row =
+            noise(bytes_of(table->columns[c].row, table->columns[c].dtype), id * 1000 + version * 10 + c);
+        table->columns[c].rows[rank].insert(table->columns[c].rows[rank].end(), row.begin(), row.end());
+      }
+    }
+}
+
+// A table in runs, after four saves of three ranks. Ids are changed, added, removed, removed and added again, and move to
+// another rank; a rank has fewer runs than another one, and one has none. Beside it a table that is in one run.
+inline Contents runs() {
+  Contents last{.label = "runs",
+                .step = 4,
+                .world = 3,
+                .text_options = {{"compression", "auto"}, {"incremental", "on"}},
+                .number_options = {{"chunk_bytes", 4096}}};
+  const Table whole{"whole", CKPT_DTYPE_U64, 7, {}, {{"w", CKPT_DTYPE_U8, {3}}}};
+  last.tables = {{"changed", CKPT_DTYPE_I64, 64, {}, {{"embedding", CKPT_DTYPE_F32, {4}}, {"step", CKPT_DTYPE_I32, {}}}},
+                 whole};
+  std::vector<std::map<uint64_t, uint64_t>> ranks(3);
+  for (uint64_t id = 0; id < 120; id++) ranks[id % 3][id * 5 - (id % 4 == 0)] = 1;  // the first id is -1
+  fill_rows(&last.tables[1], ranks);
+  struct Change {
+    std::vector<uint64_t> put, gone;
+  };
+  const std::vector<std::vector<Change>> changes = {{{{5001, 15, 30, 45}, {75}}, {{}, {}}, {{}, {}}},
+                                                    {{{15, 90}, {30, 5001}}, {{35, 30}, {}}, {{}, {}}},
+                                                    {{{75, 5001}, {45}}, {{}, {35, 6000}}, {{}, {}}}};
+  for (uint64_t version = 1; version <= 4; version++) {
+    Table& table = last.tables[0];
+    if (version > 1) {
+      table.changed.assign(3, {});
+      table.removed.assign(3, {});
+    }
+    for (size_t rank = 0; rank < 3 && version > 1; rank++) {
+      const Change& change = changes[version - 2][rank];
+      for (uint64_t id : change.put) ranks[rank][id] = version;
+      for (uint64_t id : change.gone) ranks[rank].erase(id);
+      for (uint64_t id : change.put)
+        table.changed[rank].push_back(
+            static_cast<uint64_t>(std::distance(ranks[rank].begin(), ranks[rank].find(id))));
+      table.removed[rank] = change.gone;
+    }
+    fill_rows(&table, ranks);
+    if (version == 4) break;
+    Contents before = last;
+    before.earlier.clear();
+    before.label = "runs-" + std::to_string(version), before.step = static_cast<int64_t>(version);
+    last.earlier.push_back(std::move(before));
+  }
+  return last;
+}
+
 inline std::vector<Contents> catalogue() {
-  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows(), tables(), reused()};
+  return {dtypes(), sharded(), compressed(), lz4(), halves(), together(), rows(), tables(), reused(), runs()};
 }
 
 }  // namespace ckpt_golden

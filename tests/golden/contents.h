@@ -73,6 +73,8 @@ struct Table {
   uint64_t buckets;
   std::vector<std::vector<uint64_t>> ids;
   std::vector<Column> columns;
+  // By rank, since the save before: rows, and ids; empty: nobody says.
+  std::vector<std::vector<uint64_t>> changed = {}, removed = {};
 };
 struct Contents {
   std::string label;
@@ -86,7 +88,7 @@ struct Contents {
   std::vector<Alias> aliases = {};
   std::map<std::string, std::string> attrs = {};
   std::vector<Table> tables = {};
-  std::vector<Contents> earlier = {};  // saved before it, for text option "incremental"
+  std::vector<Contents> earlier = {};  // saved before it by the same sessions, for text option "incremental"
 };
 
 // ---- bytes ----
@@ -241,6 +243,13 @@ inline ckpt_status add_table(ckpt_save* save, const Table& table, uint32_t rank,
   desc.row_count = table.ids[rank].size();
   desc.bucket_count = table.buckets;
   desc.column_count = static_cast<uint32_t>(table.columns.size());
+  if (!table.changed.empty()) {
+    desc.flags = CKPT_TABLE_CHANGES;
+    desc.changed = table.changed[rank].data();
+    desc.changed_count = table.changed[rank].size();
+    desc.removed = table.removed[rank].data();
+    desc.removed_count = table.removed[rank].size();
+  }
   std::vector<const char*> names;
   std::vector<ckpt_column_desc> columns;
   std::vector<const void*> data;
@@ -321,15 +330,33 @@ inline ckpt_status save_rank(const ckpt_session* session, const Contents& conten
 }
 
 // Saves with one thread for each rank. Returns the first error, and its text in `problem`.
+inline ckpt_status save_by(const std::vector<ckpt_session*>& sessions, const Contents& contents, std::string* id,
+                           std::string* problem) {
+  std::vector<ckpt_status> results(contents.world);
+  std::vector<std::string> texts(contents.world), ids(contents.world);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < contents.world; rank++)
+    ranks.emplace_back([&, rank] {
+      ckpt_error* err = nullptr;
+      results[rank] = save_rank(sessions[rank], contents, rank, &ids[rank], &err);
+      texts[rank] = ckpt_error_message(err);
+      ckpt_error_free(err);
+    });
+  for (auto& rank : ranks) rank.join();
+  *id = ids[0];
+  for (uint32_t rank = 0; rank < contents.world; rank++)
+    if (results[rank]) {
+      *problem = "rank " + std::to_string(rank) + ": " + texts[rank];
+      return results[rank];
+    }
+  return CKPT_OK;
+}
+
 inline ckpt_status save_contents(const ckpt_store* store, const Contents& contents, std::string* id,
                                  std::string* problem) {
   ckpt_options* options = nullptr;
   ckpt_error* error = nullptr;
-  ckpt_status status = CKPT_OK;
-  for (const Contents& before : contents.earlier)
-    if (!status) status = save_contents(store, before, id, problem);
-  if (status) return status;
-  status = ckpt_options_new(&options, &error);
+  ckpt_status status = ckpt_options_new(&options, &error);
   for (const auto& [key, value] : contents.number_options)
     if (!status) status = ckpt_options_set_int(options, key.c_str(), value, &error);
   std::vector<ckpt_session*> sessions(contents.world);
@@ -339,21 +366,10 @@ inline ckpt_status save_contents(const ckpt_store* store, const Contents& conten
   ckpt_options_free(options);
   if (status) *problem = ckpt_error_message(error);
   ckpt_error_free(error);
-  std::vector<ckpt_status> results(contents.world, status);
-  std::vector<std::string> texts(contents.world), ids(contents.world);
-  std::vector<std::thread> ranks;
-  for (uint32_t rank = 0; rank < contents.world && !status; rank++)
-    ranks.emplace_back([&, rank] {
-      ckpt_error* err = nullptr;
-      results[rank] = save_rank(sessions[rank], contents, rank, &ids[rank], &err);
-      texts[rank] = ckpt_error_message(err);
-      ckpt_error_free(err);
-    });
-  for (auto& rank : ranks) rank.join();
+  for (const Contents& before : contents.earlier)
+    if (!status) status = save_by(sessions, before, id, problem);
+  if (!status) status = save_by(sessions, contents, id, problem);
   for (ckpt_session* session : sessions) ckpt_session_free(session);
-  for (uint32_t rank = 0; rank < contents.world && !status; rank++)
-    if ((status = results[rank])) *problem = "rank " + std::to_string(rank) + ": " + texts[rank];
-  *id = ids[0];
   return status;
 }
 

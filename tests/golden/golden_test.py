@@ -45,7 +45,8 @@ def compare(directory):
 # The exception of the reference reader for each status of the library.
 ERRORS = {"CORRUPT": reference_reader.CorruptError, "FORMAT": reference_reader.FormatError,
           "REVISION": reference_reader.RevisionError, "UNSUPPORTED": reference_reader.UnsupportedError,
-          "INCOMPLETE": reference_reader.CorruptError, "ABORTED": reference_reader.NotCommittedError}
+          "INCOMPLETE": reference_reader.CorruptError, "MISMATCH": reference_reader.MismatchError,
+          "ABORTED": reference_reader.NotCommittedError}
 
 
 def refuse(directory, status=None):

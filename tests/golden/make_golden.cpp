@@ -31,16 +31,23 @@ void append(Bytes* to, const Bytes& from, size_t row, size_t size) {
              from.begin() + static_cast<std::ptrdiff_t>((row + 1) * size));
 }
 
-// A table as FORMAT describes it, worked out the plain way: its tensors, the alias, and all rows in the order of ids.
-void add_table(const Table& table, json& out) {
+void put(Bytes& to, uint64_t number) {
+  for (int i = 0; i < 8; i++) to.push_back(static_cast<unsigned char>(number >> 8 * i));
+}
+
+// What a save wrote of a rank's rows: their ids, and where they lay.
+struct Written {
+  std::vector<uint64_t> ids, rows;
+  const Table* table;
+};
+
+// The tensors under `name`, by the ranks that have some, worked out the plain way.
+void add_layer(const std::string& name, const Table& table, const std::vector<Written>& ranks, size_t column_count,
+               json& out) {
   Bytes ids, starts;
-  std::vector<Bytes> columns(table.columns.size());
-  std::map<uint64_t, Bytes> rows;
-  auto put = [](Bytes& to, uint64_t number) {
-    for (int i = 0; i < 8; i++) to.push_back(static_cast<unsigned char>(number >> 8 * i));
-  };
-  for (size_t rank = 0; rank < table.ids.size(); rank++) {
-    const auto& own = table.ids[rank];
+  std::vector<Bytes> columns(column_count);
+  for (size_t rank = 0; rank < ranks.size(); rank++) {
+    const auto& [own, rows, from] = ranks[rank];
     std::vector<size_t> order(own.size());
     for (size_t i = 0; i < order.size(); i++) order[i] = i;
     std::ranges::sort(order, {}, [&](size_t i) { return std::pair(own[i] % table.buckets, own[i]); });
@@ -49,36 +56,87 @@ void add_table(const Table& table, json& out) {
     for (uint64_t first = 0; most && first < table.buckets; first += width)
       put(starts, static_cast<uint64_t>(
                       std::ranges::count_if(own, [&](uint64_t id) { return id % table.buckets < first; })));
-    for (size_t row : order) {
-      put(ids, own[row]);
-      put(rows[own[row]], own[row]);
-      for (size_t c = 0; c < columns.size(); c++) {
-        const size_t size = bytes_of(table.columns[c].row, table.columns[c].dtype);
-        append(&columns[c], table.columns[c].rows[rank], row, size);
-        append(&rows[own[row]], table.columns[c].rows[rank], row, size);
-      }
+    for (size_t i : order) {
+      put(ids, own[i]);
+      for (size_t c = 0; c < columns.size(); c++)
+        append(&columns[c], from->columns[c].rows[rank], rows[i],
+               bytes_of(table.columns[c].row, table.columns[c].dtype));
     }
   }
-  const auto count = static_cast<int64_t>(rows.size());
-  std::string described = "mod " + std::to_string(table.buckets);
-  Bytes sorted;
-  for (const auto& [id, row] : rows) sorted.insert(sorted.end(), row.begin(), row.end());
+  auto add = [&](const std::string& column, int32_t dtype, const std::vector<int64_t>& row, const Bytes& bytes) {
+    std::vector<int64_t> shape{static_cast<int64_t>((column == "buckets" ? starts : ids).size() / 8)};
+    shape.insert(shape.end(), row.begin(), row.end());
+    out["tensors"][name + "/" + column] = tensor_json(dtype, shape, bytes, json::object());
+  };
+  for (size_t c = 0; c < columns.size(); c++)
+    add(table.columns[c].name, table.columns[c].dtype, table.columns[c].row, columns[c]);
+  add("ids", table.id_dtype, {}, ids);
+  add("buckets", CKPT_DTYPE_U64, {}, starts);
+}
+
+// The runs of a rank after these saves: the rows of each, and the ids that it removes.
+std::vector<std::pair<Written, Written>> runs_of(const std::vector<const Table*>& saves, size_t rank) {
+  std::vector<std::pair<Written, Written>> runs;
+  for (const Table* save : saves) {
+    Written rows{{}, {}, save}, removed{{}, {}, save};
+    for (uint64_t row = 0; save->changed.empty() && row < save->ids[rank].size(); row++) rows.rows.push_back(row);
+    if (save->changed.empty()) {
+      runs.clear();
+    } else {
+      rows.rows = save->changed[rank];
+      removed.ids = save->removed[rank];
+      if (rows.rows.empty() && removed.ids.empty()) continue;
+    }
+    for (uint64_t row : rows.rows) rows.ids.push_back(save->ids[rank][row]);
+    runs.emplace_back(std::move(rows), std::move(removed));
+  }
+  return runs;
+}
+
+// A table as FORMAT and TABLE_RUNS describe it: its tensors, the alias, and all rows in the order of ids.
+void add_table(const std::vector<const Table*>& saves, json& out) {
+  const Table& table = *saves.back();
+  std::vector<std::vector<std::pair<Written, Written>>> runs;
+  std::map<uint64_t, Bytes> sorted;
+  Bytes live, all;
+  size_t most = 1;
+  for (size_t rank = 0; rank < table.ids.size(); rank++) {
+    runs.push_back(runs_of(saves, rank));
+    most = std::max(most, runs[rank].size());
+    if (runs[rank].size() > 1) put(live, table.ids[rank].size());
+    for (size_t row = 0; row < table.ids[rank].size(); row++) {
+      Bytes& bytes = sorted[table.ids[rank][row]];
+      put(bytes, table.ids[rank][row]);
+      for (const Table::Column& column : table.columns)
+        append(&bytes, column.rows[rank], row, bytes_of(column.row, column.dtype));
+    }
+  }
+  for (size_t run = 0; run < most; run++) {
+    std::vector<Written> rows, removed;
+    for (const auto& own : runs) {
+      rows.push_back(run < own.size() ? own[run].first : Written{{}, {}, &table});
+      removed.push_back(run < own.size() ? own[run].second : Written{{}, {}, &table});
+    }
+    const std::string name = table.name + (run ? "/run-" + std::to_string(run) : "");
+    add_layer(name, table, rows, table.columns.size(), out);
+    if (run) add_layer(name + "-removed", table, removed, 0, out);
+  }
+  for (const auto& [id, row] : sorted) all.insert(all.end(), row.begin(), row.end());
   json& told = out["tables"][table.name] = {
-      {"buckets", table.buckets}, {"columns", json::array()}, {"rows", count}, {"sha256", sha256(sorted)}};
-  for (size_t c = 0; c < columns.size(); c++) {
-    const Table::Column& column = table.columns[c];
+      {"buckets", table.buckets}, {"columns", json::array()}, {"rows", sorted.size()}, {"sha256", sha256(all)}};
+  std::string described = "mod " + std::to_string(table.buckets);
+  for (const Table::Column& column : table.columns) {
     described += "\n" + column.name;
     told["columns"].push_back(column.name);
-    std::vector<int64_t> shape{count};
-    shape.insert(shape.end(), column.row.begin(), column.row.end());
-    out["tensors"][table.name + "/" + column.name] = tensor_json(column.dtype, shape, columns[c], json::object());
   }
-  const auto entries = static_cast<int64_t>(starts.size() / 8);
-  out["tensors"][table.name + "/ids"] = tensor_json(table.id_dtype, {count}, ids, json::object());
-  out["tensors"][table.name + "/buckets"] = tensor_json(CKPT_DTYPE_U64, {entries}, starts, json::object());
-  json& alias = out["aliases"][table.name] = tensor_json(table.id_dtype, {count}, ids, {{"ckpt.table", described}});
+  json& alias = out["aliases"][table.name] = out["tensors"][table.name + "/ids"];
+  alias["attrs"]["ckpt.table"] = described;
   alias["target"] = table.name + "/ids";
   alias["view"] = nullptr;
+  if (most == 1) return;
+  alias["attrs"]["ckpt.table.runs"] = "newest";
+  const auto counted = static_cast<int64_t>(live.size() / 8);
+  out["tensors"][table.name + "/run-live"] = tensor_json(CKPT_DTYPE_U64, {counted}, live, json::object());
 }
 
 json expected(const Contents& contents) {
@@ -104,7 +162,12 @@ json expected(const Contents& contents) {
     entry["shape"] = alias.extents;
     entry["view"] = {{"extents", alias.extents}, {"offset", alias.offset}, {"strides", alias.strides}};
   }
-  for (const Table& table : contents.tables) add_table(table, out);
+  for (size_t i = 0; i < contents.tables.size(); i++) {
+    std::vector<const Table*> saves;
+    for (const Contents& before : contents.earlier) saves.push_back(&before.tables[i]);
+    saves.push_back(&contents.tables[i]);
+    add_table(saves, out);
+  }
   for (const Object& object : contents.objects)
     for (size_t rank = 0; rank < object.bytes.size(); rank++)
       out["objects"].push_back({{"name", object.name},

@@ -197,6 +197,7 @@ class FileTable {
     const ckpt_share_desc& desc = wanted.desc();
     if ((desc.kind == CKPT_SHARE_SLICE || desc.kind == CKPT_SHARE_MOD) && desc.index >= desc.count)
       call.refuse(CKPT_INVALID, "share " + std::to_string(desc.index) + " of " + std::to_string(desc.count));
+    if (desc.since) call.refuse(CKPT_INVALID, "a share of a file has no since");
     state_->read_ids(call);
     FileShare share;
     share.state_ = state_;

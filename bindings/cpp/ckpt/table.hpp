@@ -71,6 +71,13 @@ class Rowset {
     return *this;
   }
   Rowset&& window(uint64_t rows) && { return std::move(window(rows)); }
+  // Of these only what changed since another checkpoint of the table, which must live until the share is open; ids that
+  // it alone has are the missing ones. Not of ids().
+  Rowset& since(const detail::Handle<ckpt_reader, ckpt_reader_free>& earlier) & {
+    desc_.since = earlier.get();
+    return *this;
+  }
+  Rowset&& since(const detail::Handle<ckpt_reader, ckpt_reader_free>& earlier) && { return std::move(since(earlier)); }
   const ckpt_share_desc& desc() const { return desc_; }
   const std::vector<uint64_t>& id_list() const { return ids_; }
 
@@ -96,7 +103,7 @@ class Share : public detail::Handle<ckpt_share, ckpt_share_free> {
     call(ckpt_share_window_rows, get(), window, &rows);
     return call.result(std::move(rows));
   }
-  // The ids that were asked for and are not there.
+  // The ids that were asked for, or that the earlier checkpoint has, and that are not there.
   Result<std::vector<uint64_t>> missing() const {
     auto info = detail::sized<ShareInfo>();
     detail::Call call;

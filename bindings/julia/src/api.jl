@@ -576,6 +576,7 @@ struct ckpt_share_desc
     index::UInt64
     count::UInt64
     window_rows::UInt64
+    since::Ptr{ckpt_reader}
 end
 
 struct ckpt_share_info
@@ -1378,7 +1379,7 @@ const LAYOUTS = [
         (:stored_bytes, 152, 8),
         (:name, 160, 8),
     ]),
-    (ckpt_share_desc, 48, [
+    (ckpt_share_desc, 56, [
         (:struct_size, 0, 4),
         (:kind, 4, 4),
         (:bucket_first, 8, 8),
@@ -1386,6 +1387,7 @@ const LAYOUTS = [
         (:index, 24, 8),
         (:count, 32, 8),
         (:window_rows, 40, 8),
+        (:since, 48, 8),
     ]),
     (ckpt_share_info, 40, [
         (:struct_size, 0, 4),

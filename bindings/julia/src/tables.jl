@@ -181,7 +181,7 @@ function Share(reader::Reader, name::AbstractString; slice = nothing, buckets = 
     kind = number_of(SHARE_KINDS, isempty(given) ? :ALL : given[1])
     index, count = something(isnothing(slice) ? mod : slice, (0, 0))
     from, to = isnothing(buckets) ? (0, 0) : (first(buckets), last(buckets) + 1)
-    desc = Ref(ckpt_share_desc(sizeof(ckpt_share_desc), kind, from, to, index, count, window_rows))
+    desc = Ref(ckpt_share_desc(sizeof(ckpt_share_desc), kind, from, to, index, count, window_rows, C_NULL))
     list = isnothing(ids) ? UInt64[] : id_bits(ids)
     handle = with_options(options) do bag
         use(reader.handle) do pointer

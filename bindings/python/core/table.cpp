@@ -212,11 +212,12 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
 }
 
 ShareObject::ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string& table, nb::handle rows,
-                         uint64_t window_rows, const ckpt::Options& options)
+                         uint64_t window_rows, const ckpt::Reader* since, const ckpt::Options& options)
     : Held(
           [&] {
             ckpt::Rowset wanted = rowset(rows);
             wanted.window(window_rows);
+            if (since) wanted.since(*since);
             return unlocked([&] { return reader->share(table, wanted, options); });
           }(),
           "Share"),
@@ -267,18 +268,21 @@ void bind_table(nb::module_& m) {
       .def(
           "__init__",
           [](ShareObject* self, const ReaderObject& reader, nb::handle table, nb::handle rows, uint64_t window_rows,
-             nb::handle mapping, const JobObject* job, const nb::kwargs& keywords) {
+             const ReaderObject* since, nb::handle mapping, const JobObject* job, const nb::kwargs& keywords) {
             const JobOptions chosen(mapping, keywords, job);
-            new (self) ShareObject(reader.get(), text(table, "table"), rows, window_rows, chosen);
+            const auto earlier = since ? since->get() : nullptr;
+            new (self) ShareObject(reader.get(), text(table, "table"), rows, window_rows, earlier.get(), chosen);
           },
           nb::arg("reader"), nb::arg("table"), nb::arg("rows").none() = nb::none(), nb::kw_only(),
-          nb::arg("window_rows") = 0, nb::arg("options").none() = nb::none(), nb::arg("job").none() = nb::none(),
-          nb::arg("keywords"),
+          nb::arg("window_rows") = 0, nb::arg("since").none() = nb::none(), nb::arg("options").none() = nb::none(),
+          nb::arg("job").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, "
-                  "window_rows: int = 0, options: collections.abc.Mapping[str, int | str] | None = None, "
+                  "window_rows: int = 0, since: Reader | None = None, options: collections.abc.Mapping[str, int | str] "
+                  "| None = None, "
                   "job: Job | None = None, **keywords: int | str) -> None"),
           "`rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads "
-          "what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for.")
+          "what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for. "
+          "`since`: only rows that are new or other than in that checkpoint; `missing` has the ids that are gone.")
       .def_prop_ro(
           "table", [](const ShareObject& self) { return record(self.table(), self.columns()); },
           nb::sig("def table(self) -> ckpt.records.TableInfo"), "The table.")
@@ -292,7 +296,7 @@ void bind_table(nb::module_& m) {
           "rows_of", [](const ShareObject& self, uint64_t window) { return self.get()->window_rows(window); },
           nb::arg("window"), "How many rows a window has.")
       .def_prop_ro("missing", &missing_of, nb::sig("def missing(self) -> list[int]"),
-                   "The ids that were asked for and that the table lacks, in that order.");
+                   "The ids that were asked for, or that `since` has, and that the table lacks, in that order.");
   bind_handle(share, "def __enter__(self) -> Share");
 }
 

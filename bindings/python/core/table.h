@@ -19,8 +19,9 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
 // Some rows of a table. It keeps the engine's reader, from which names are borrowed.
 class ShareObject : public Held<ckpt::Share> {
  public:
+  // `since`: null, or the checkpoint since which changes are wanted.
   ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string& table, nb::handle rows, uint64_t window_rows,
-              const ckpt::Options& options);
+              const ckpt::Reader* since, const ckpt::Options& options);
   const ckpt::TableInfo& table() const { return table_; }
   const std::vector<ckpt::ColumnInfo>& columns() const { return columns_; }
 

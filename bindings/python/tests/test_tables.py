@@ -316,6 +316,25 @@ def test_the_layer_beneath_takes_arrays_and_raw_bytes(store: ckpt.Store, session
             share.read()
 
 
+def test_changes_since_an_earlier_checkpoint_bring_a_copy_up_to_date(store: ckpt.Store) -> None:
+    with ckpt.Session(store, incremental="on") as session:
+        ckpt.save(session, {"emb": table_of(IDS)}, step=1)
+        now = table_of([*IDS[2:], 99], changed=[-1, 99], removed=IDS[:2])
+        now.columns["opt/step"][1] = -5  # of id -1
+        ckpt.save(session, {"emb": now}, step=2)
+    with ckpt.Reader(store, "step:1") as earlier, ckpt.Reader(store) as reader:
+        assert reader.table("emb").run_count == 2
+        with reader.share("emb", since=earlier) as share:
+            news = share.read()
+            assert sorted(news.ids.tolist()) == [-1, 99] and sorted(share.missing) == [1, 7] == sorted(news.missing)
+            assert news[-1]["opt/step"] == -5 and news[99]["emb"].tolist() == row(99)
+        with earlier.share("emb", ckpt.Rowset.all(["opt/step"]), since=reader, window_rows=2) as share:
+            assert sorted(id for window in share.windows() for id in window.ids.tolist()) == [-1, 1, 7]
+            assert share.missing == [99]
+        with pytest.raises(ckpt.InvalidError, match="a list of ids, of changes"):
+            reader.share("emb", ckpt.Rowset.ids([1]), since=earlier)
+
+
 def test_a_share_outlives_the_name_of_its_reader(saved: ckpt.Store) -> None:
     share = ckpt.Reader(saved).share("emb")
     assert sorted(check_rows(share.read())) == sorted(IDS)

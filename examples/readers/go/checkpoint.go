@@ -52,11 +52,10 @@ func openCheckpoint(dir string) *Checkpoint {
 	copiesAt := align(index, 64)
 	summaryAt := copiesAt + copies
 	equal(where, "size by its trailer", align(summaryAt+summary, 8), end)
-	if kind == 1 {
-		checkSizes(index, root, where)
-	} else {
+	if kind == 2 {
 		root = index
 	}
+	checkSizes(index, root, where)
 	same(corrupt, where, "digest of the root", digestAt(t[32:]), hash128(b[index-root:index]))
 	same(corrupt, where, "digest of the summary", digestAt(t[48:]), hash128(b[summaryAt:summaryAt+summary]))
 	zero(where, b[index:copiesAt], index)
@@ -346,7 +345,7 @@ func (c *Checkpoint) checkGrid(m *tensor, l Layout, seq []uint32, list []*region
 // joinRest checks that MANIFEST's objects, aliases, attributes and the groups are those of the parts.
 func (c *Checkpoint) joinRest() {
 	aliases, attrs, holders := map[string]bool{}, map[attrKey]bool{}, map[string][]uint32{}
-	groups, members := map[uint64]Group{}, map[[2]uint64]bool{}
+	groups := map[uint64][]Group{}
 	for i, p := range c.parts {
 		for n, a := range p.x.aliases {
 			equal(path(p.where, n), "alias", fmt.Sprint(c.aliases[n]), fmt.Sprint(a))
@@ -373,22 +372,18 @@ func (c *Checkpoint) joinRest() {
 			}
 		}
 		for _, g := range p.x.Groups {
-			if _, ok := groups[g.ID]; !ok {
-				groups[g.ID] = g
-			}
-			first, member := groups[g.ID], [2]uint64{g.ID, uint64(g.Index)}
-			need(first.Digest == g.Digest && first.EntryCount == g.EntryCount && first.Count == g.Count && !members[member],
-				mismatched, p.where, fmt.Sprintf("group %d", g.ID), "as in other parts", g)
-			members[member] = true
+			groups[g.ID] = append(groups[g.ID], g)
 		}
 	}
 	equal(c.where, "aliases, attributes", fmt.Sprint(len(aliases), len(attrs)), fmt.Sprint(len(c.aliases), len(c.attrs)))
 	for n, o := range c.objects {
 		equal(path(c.where, n), "parts of the object", len(holders[n]), len(c.sequence(o.Layout, n)))
 	}
-	for id, g := range groups {
-		for i := range uint64(g.Count) {
-			need(members[[2]uint64{id, i}], mismatched, c.where, fmt.Sprintf("member %d of group %d", i, id), "there", "absent")
+	for id, members := range groups {
+		slices.SortFunc(members, func(a, b Group) int { return cmp.Compare(a.Index, b.Index) })
+		for i, g := range members {
+			want := Group{id, members[0].Digest, members[0].EntryCount, g.List, uint32(i), uint32(len(members))}
+			same(mismatched, c.where, fmt.Sprintf("member %d of group %d", i, id), want, g)
 		}
 	}
 }

@@ -3,10 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // limit is what this reader puts together in memory: many chunks of a small file may lie at one place of a base.
@@ -99,9 +95,7 @@ func (c *Checkpoint) tensorData(m *tensor) []byte {
 		mark := seen[at : at+uint64(len(b))]
 		rule(bytes.IndexByte(mark, 1) < 0, w, "regions", "without overlap", "one that overlaps")
 		copy(out[at:], b)
-		for i := range mark {
-			mark[i] = 1
-		}
+		copy(mark, bytes.Repeat([]byte{1}, len(mark)))
 	}
 	for _, r := range c.wholes[m.name] {
 		data, n := r.data(w), len(m.shape)
@@ -171,70 +165,4 @@ func (p *partFile) objectData(name string) []byte {
 	}
 	same(corrupt, w, "digest", o.Digest, hash128(b))
 	return b
-}
-
-var decimal = regexp.MustCompile(`^[1-9][0-9]*$`)
-
-// readTable checks a sparse table (FORMAT.md §4) and all its rows. It gives what the golden files say of it.
-func (c *Checkpoint) readTable(name, attr string) map[string]any {
-	w := "table " + quoted(name)
-	columns := strings.Split(attr, "\n")
-	word, number, _ := strings.Cut(columns[0], " ")
-	need(word == "mod" && strings.Contains(columns[0], " "), unsupported, w, "placement", "mod", quoted(word))
-	buckets, err := strconv.ParseUint(number, 10, 32)
-	rule(err == nil && decimal.MatchString(number), w, "number of buckets", "1 to 2^32-1", quoted(number))
-	a, isAlias := c.aliases[name]
-	rule(isAlias && !a.view && a.target == name+"/ids", w, "its name", "an alias of its ids", a.target)
-	columns[0] = "ids"
-	ids, index, listed := c.column(name+"/ids", w), c.column(name+"/buckets", w), []any{}
-	rule((ids.dtype == 64 || ids.dtype == 256+64) && len(ids.shape) == 1, w, "ids", "i64 or u64, one dimension", ids.dtype)
-	rule(index.dtype == 256+64 && len(index.shape) == 1, w, "buckets", "u64 with one dimension", index.dtype)
-	parts := c.wholes[ids.name]
-	for i, col := range columns {
-		m := c.column(name+"/"+col, w)
-		row, _ := measure(m.shape[1:], m.bits, w)
-		rule(legal(col) && col != "buckets" && !slices.Contains(columns[:i], col), w, "a column", "legal, once", quoted(col))
-		rule(row > 0 && wholeBytes(row, m.bits), w, "a row of "+col, "elements, whole bytes", m.shape)
-		rule(slices.EqualFunc(parts, c.wholes[m.name], func(a, b *region) bool {
-			return a.ranks[0] == b.ranks[0] &&
-				a.rows == b.rows
-		}), w, "rows of all parts in "+col, "those of ids", "others")
-		listed = append(listed, col)
-	}
-	rule(slices.EqualFunc(parts, c.wholes[index.name], func(a, b *region) bool { return a.ranks[0] == b.ranks[0] }), w,
-		"parts with buckets", "those with ids", "others")
-	where := map[uint64]uint32{}
-	for i, r := range parts {
-		checkRows(fmt.Sprintf("PART_%03d %s", r.ranks[0], w), buckets, r.data(w), c.wholes[index.name][i].data(w), where,
-			r.ranks[0])
-	}
-	return map[string]any{"buckets": buckets, "columns": listed[1:], "rows": ids.shape[0]}
-}
-
-// column finds a tensor that is stored as rows.
-func (c *Checkpoint) column(name, w string) *tensor {
-	m := c.tensors[name]
-	rule(m != nil && len(m.shape) > 0 && (c.isRows(m) || m.elems == 0), w, quoted(name), "a tensor of rows", "none")
-	return m
-}
-
-func checkRows(w string, buckets uint64, ids, index []byte, where map[uint64]uint32, rank uint32) {
-	g, n, row := uint64(len(index)/8), len(ids)/8, uint64(0)
-	width := (buckets + g - 1) / g
-	rule(g == (buckets+width-1)/width, w, "rows of buckets", (buckets+width-1)/width, g)
-	last, before := uint64(0), uint64(0)
-	for i := 0; i <= n; i++ {
-		id, bucket := uint64(0), buckets // after the last row
-		if i < n {
-			id = le.Uint64(ids[8*i:])
-			bucket = id % buckets
-			rule(i == 0 || before < bucket || before == bucket && last < id, w, fmt.Sprintf("row %d", i), "by bucket, id", id)
-			other, twice := where[id]
-			need(!twice, mismatched, w, fmt.Sprintf("id %d", id), "in one part", fmt.Sprintf("also in part %d", other))
-			where[id], last, before = rank, id, bucket
-		}
-		for ; row < g && row*width <= bucket; row++ {
-			equal(w, fmt.Sprintf("row %d of buckets", row), uint64(i), le.Uint64(index[8*row:]))
-		}
-	}
 }

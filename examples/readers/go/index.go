@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -69,8 +70,7 @@ type (
 // readIndex checks the root and every page of an index. The caller has compared rootSize with len(raw).
 func readIndex(where string, raw []byte, rootSize uint32, digest Digest, manifest bool) *Index {
 	x := &Index{where: where, manifest: manifest, tensors: map[string]*tensor{}, aliases: map[string]alias{},
-		objects: map[string]*object{},
-		attrs:   map[attrKey]string{}}
+		objects: map[string]*object{}, attrs: map[attrKey]string{}}
 	rootAt := uint64(len(raw)) - uint64(rootSize)
 	where += " root"
 	same(corrupt, where, "digest", digest, hash128(raw[rootAt:]))
@@ -114,7 +114,7 @@ func (x *Index) names() uint64 { return uint64(len(x.tensors) + len(x.aliases)) 
 func (x *Index) checkRoot(where string) {
 	s := x.Summary
 	same(revision, where, "revision of the summary", 1, s.Revision)
-	need(s.Features&^1 == 0, revision, where, "required_features", "no bit but 1", s.Features)
+	need(s.Features&^3 == 0, revision, where, "required_features", "no bits but 1 and 2", s.Features)
 	rule(utf8.ValidString(s.Run+s.Label+s.Writer), where, "text of the summary", "UTF-8", "other bytes")
 	rule(labels.MatchString(s.Label) && labels.MatchString(s.Run), where, "names", "legal", quoted(s.Label+" "+s.Run))
 	if !x.manifest {
@@ -179,7 +179,9 @@ func (x *Index) checkCounts(where string) {
 		equal(where, "records of parts", uint64(found.Parts)+uint64(found.Bases), uint64(len(x.parts)))
 	}
 	equal(where, "counts of the summary", found, c)
-	equal(where, "required_features", min(1, uint64(len(x.Bases))+uint64(c.Bases)), x.Summary.Features)
+	equal(where, "bases, by required_features", x.Summary.Features&1 > 0, len(x.Bases)+int(c.Bases) > 0)
+	runs := slices.ContainsFunc(slices.Collect(maps.Keys(x.attrs)), func(k attrKey) bool { return k.key == runsKey })
+	equal(where, "tables in runs, by required_features", x.Summary.Features&2 > 0, runs)
 }
 
 // sequence gives the parts of a layout.
@@ -287,7 +289,7 @@ type pageReader struct {
 }
 
 func (r *pageReader) read(next string) {
-	x, before, known := r.x, "", map[string]bool{"": true}
+	x, before, known := r.x, map[string]string{}, map[string]bool{"": true}
 	columns := len(r.Regions) + len(r.Segments) + len(r.Chunks) + len(r.Homes) + len(r.Inline)
 	rule(len(r.Parts)+len(r.Used) == 0, r.where, "parts on a page of names", 0, len(r.Parts))
 	rule(!x.manifest && len(r.Holdings) == 0 || x.manifest && len(r.Holdings) == len(r.Tensors) && columns == 0, r.where,
@@ -303,8 +305,8 @@ func (r *pageReader) read(next string) {
 	inside := func(s string) bool { return s >= r.first && (r.last || s < next) }
 	name := func(t Text, what string) (string, string) {
 		s := textOf(*r.Names, t, r.where)
-		rule(legal(s) && s > before && inside(s), r.where, "names of "+what, "legal, ascending, on their page", quoted(s))
-		before, known[s] = s, known[s] || what != "objects"
+		rule(legal(s) && s > before[what] && inside(s), r.where, "names of "+what, "legal, ascending, on its page", quoted(s))
+		before[what], known[s] = s, known[s] || what != "objects"
 		return s, path(r.where, s)
 	}
 	for i, rec := range r.Tensors {
@@ -321,7 +323,6 @@ func (r *pageReader) read(next string) {
 		}
 		x.tensors[n] = t
 	}
-	before = ""
 	for _, rec := range r.Aliases {
 		n, w := name(rec.Name, "aliases")
 		a := alias{target: textOf(*r.Names, rec.Target, w), view: rec.IsView == 1}
@@ -334,7 +335,6 @@ func (r *pageReader) read(next string) {
 		}
 		x.aliases[n] = a
 	}
-	before = ""
 	for _, rec := range r.Objects {
 		n, w := name(rec.Name, "objects")
 		o := &object{Object: rec, name: n, media: textOf(*r.Names, rec.MediaType, w)}
@@ -344,7 +344,6 @@ func (r *pageReader) read(next string) {
 	rule(int(r.region) == len(r.Regions) && int(r.segment) == len(r.Segments) && int(r.chunk) == len(r.Chunks) &&
 		int(r.inline) == len(r.Inline), r.where, "records and inline data", "an owner of each",
 		"some without")
-	before = ""
 	for _, rec := range r.Attrs {
 		k := attrKey{textOf(*r.Names, rec.Owner, r.where), textOf(*r.Names, rec.Key, r.where)}
 		v, w := textOf(*r.Names, rec.Value, r.where), path(r.where, k.owner)+" attribute "+quoted(k.key)
@@ -352,8 +351,8 @@ func (r *pageReader) read(next string) {
 			!strings.Contains(v, "\x00"), w, "owner, key and value", "legal", len(v))
 		rule(!x.manifest || known[k.owner], w, "owner", "on the same page", "absent")
 		sorted := k.owner + "\x00" + k.key // no name has a zero byte
-		rule(sorted > before && inside(k.owner), w, "attributes", "ascending, in the page's range", "another order")
-		before, x.attrs[k] = sorted, v
+		rule(sorted > before[""] && inside(k.owner), w, "attributes", "ascending, in the page's range", "another order")
+		before[""], x.attrs[k] = sorted, v
 	}
 }
 

@@ -1,4 +1,4 @@
-// ckptread reads a checkpoint of the ckpt format. It was written from schemas/FORMAT.md alone.
+// ckptread reads a checkpoint of the ckpt format. It was written from schemas/FORMAT.md, and TABLE_RUNS.md.
 package main
 
 import (

@@ -60,12 +60,13 @@ class Reader(_core.Reader):
         except NotFoundError as error:
             raise not_found(error, store, selector, {**(options or {}), **keywords}) from None
 
-    def share(self, table: str, rows: Rowset | None = None, *, window_rows: int = 0,
+    def share(self, table: str, rows: Rowset | None = None, *, window_rows: int = 0, since: Reader | None = None,
               options: Mapping[str, int | str] | None = None, job: _core.Job | None = None,
               **keywords: int | str) -> Share:
-        """Some rows of sparse table `table` (None: all), counted; read() and windows() of it read them. NotFoundError
-        if there is no such table. With `job` (ckpt.Job()) another thread can watch and cancel the counting."""
-        return Share(self, table, rows, window_rows=window_rows, options=options, job=job, **keywords)
+        """Some rows of sparse table `table` (None: all), counted; read() and windows() of it read them. `since`: of
+        these only what changed since that checkpoint; `missing` then has the ids that are gone. NotFoundError if there
+        is no such table. With `job` (ckpt.Job()) another thread can watch and cancel the counting."""
+        return Share(self, table, rows, window_rows=window_rows, since=since, options=options, job=job, **keywords)
 
     def __enter__(self) -> Reader:
         return self

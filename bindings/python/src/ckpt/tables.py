@@ -184,12 +184,15 @@ class Rowset:
 class Share(_core.Share):
     """The rows of a sparse table that a rank loads, counted before memory is made for them, and cut into windows of
     whole buckets, so that a table larger than memory can be passed through. Opening it reads what tells where buckets
-    begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for. Several threads may use it at once."""
+    begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for. With `since`, a reader of an earlier
+    checkpoint, it has only the rows that are new or other than there, found by comparing, and `missing` has the ids
+    that are gone. Several threads may use it at once."""
 
     def __init__(self, reader: _core.Reader, table: str, rows: Rowset | None = None, *, window_rows: int = 0,
-                 options: Mapping[str, int | str] | None = None, job: _core.Job | None = None,
-                 **keywords: int | str) -> None:
-        super().__init__(reader, table, rows, window_rows=window_rows, options=options, job=job, **keywords)
+                 since: _core.Reader | None = None, options: Mapping[str, int | str] | None = None,
+                 job: _core.Job | None = None, **keywords: int | str) -> None:
+        super().__init__(reader, table, rows, window_rows=window_rows, since=since, options=options, job=job,
+                         **keywords)
         self._reader = reader
         self._wanted = None if rows is None else rows.columns
 

@@ -22,6 +22,11 @@ pub struct Rowset {
     ids: Vec<u64>,
 }
 
+// SAFETY: its one pointer, `since`, is null.
+unsafe impl Send for Rowset {}
+// SAFETY: as above.
+unsafe impl Sync for Rowset {}
+
 impl Rowset {
     fn new(kind: i32, index: u64, count: u64) -> Self {
         let mut raw = sized!(ckpt_share_desc);
