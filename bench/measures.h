@@ -15,6 +15,8 @@ struct Settings {
   OptionValues options;     // of ckpt
   size_t shift = 0;         // of the source from the start of a page
   unsigned before = 0;      // saves in the same session that are not measured
+  uint64_t every = 0;       // rows of a table, of which one changes before each save but the first; 0: all are saved
+  bool digests = false;     // nobody says which
   uint64_t changed = 0;     // MiB at the end of the source that are changed after those
   unsigned saves = 3;       // background saves
   bool replicated = false;  // every rank holds all, as under DDP

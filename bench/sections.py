@@ -328,6 +328,7 @@ def names_section(count, peers):
 
 
 # ---- sparse tables ----
+HUNDREDTH = ("--every", "100")
 TABLE_PEERS = ["torch.save", "safetensors-shards", "parquet"]
 
 
@@ -357,6 +358,34 @@ def table_sections(workload, write, read, peers):
             "raw O_DIRECT read of half",
             state="cold",
             prepare=keepers,
+            rate=False,
+        ),
+        Section(
+            "table-runs",
+            "Sparse table that was saved before: durable save when 1 % of the rows changed",
+            workload,
+            [
+                ckpt("ckpt, all rows", "table-save", "--before", "1"),
+                ckpt("ckpt, rows of a list", "table-save", "--before", "1", *HUNDREDTH, incremental="on"),
+                ckpt("ckpt, rows by digests", "table-save", "--before", "1", *HUNDREDTH, "--digests", incremental="on"),
+            ],
+            "ckpt, all rows",
+            rate=False,
+        ),
+        Section(
+            "table-load-runs",
+            "Sparse table, all of it, cold",
+            workload,
+            [
+                ckpt("ckpt, 1 run", "table-load", "--of", "1", keep="ckpt-table-1"),
+                ckpt("ckpt, 8 runs", "table-load", "--of", "1", keep="ckpt-table-8"),
+            ],
+            "ckpt, 1 run",
+            state="cold",
+            prepare=[
+                ckpt("ckpt-table-1", "table-save"),
+                ckpt("ckpt-table-8", "table-save", "--before", "7", *HUNDREDTH, incremental="on"),
+            ],
             rate=False,
         ),
         Section(

@@ -62,16 +62,35 @@ struct Loaded {
 
 }  // namespace
 
+// The numbers of every n-th row, each time of others. A list is believed, so they need not change; digests are not.
+static std::vector<uint64_t> change_rows(const Settings& settings, unsigned step, ckpt::Rows* rows) {
+  std::vector<uint64_t> changed;
+  for (uint64_t row = step; row < rows->count; row += settings.every) changed.push_back(row);
+  auto* first = static_cast<std::byte*>(const_cast<void*>(rows->columns[0].blocks[0].data));
+  for (const uint64_t row : changed)
+    if (settings.digests) first[row * kRowBytes] ^= std::byte{1};
+  return changed;
+}
+
 void measure_table_save(const Settings& settings) {
   const Workload workload = make_workload(settings.workload);
   const Share share = share_of(workload, settings.rank, settings.world);
   const auto source = source_of(share, settings.blob, 0);
   Client client(settings.path, settings.options);
   client.open_session(settings.rank, settings.world);
-  const ckpt::Rows rows = rows_of(share, source->data());
+  ckpt::Rows rows = rows_of(share, source->data());
+  std::vector<uint64_t> changed;
+  for (unsigned step = 0; step <= settings.before; step++) {
+    if (settings.every != 0 && step != 0) changed = change_rows(settings, step, &rows);
+    if (settings.every != 0) rows.changes = ckpt::Changes{changed.data(), changed.size(), nullptr, 0, settings.digests};
+    if (step == settings.before) break;
+    ckpt::Save save = ckpt::Save::create(client.session(), "before-" + std::to_string(step), step, client.options());
+    save.add_table(kTable, rows);
+    save.run();
+  }
   wait_for_go();
   Meter meter;
-  ckpt::Save save = ckpt::Save::create(client.session(), "measured", 1, client.options());
+  ckpt::Save save = ckpt::Save::create(client.session(), "measured", settings.before, client.options());
   save.add_table(kTable, rows);
   ckpt::Job job = save.start_in_place();
   job.wait_committed();

@@ -58,6 +58,8 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--shift", settings.shift, "bytes between the start of a page and the source");
   app.add_option("--before", settings.before, "saves before the measured one");
   app.add_option("--changed", settings.changed, "MiB at the end of the source that change after those");
+  app.add_option("--every", settings.every, "of a table: such rows change before each save but the first");
+  app.add_flag("--digests", settings.digests, "the session finds out which");
   app.add_option("--saves", settings.saves, "background saves");
   app.add_flag("--replicated", settings.replicated, "every rank holds the whole state");
   app.add_flag("--one", settings.one, "only one tensor");

@@ -166,8 +166,6 @@ class Page:
         require(size == total, f"{where}: chunks of {size} bytes in all, expected {total}")
         for chunk in chunks:
             check_chunk(chunk, raw, where)
-        own = [chunk.offset for chunk in chunks if chunk.home == 0]
-        require(all(a < b for a, b in zip(own, own[1:])), f"{where}: offsets do not ascend")
         return chunks
 
     def object(self, row):

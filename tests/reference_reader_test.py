@@ -339,8 +339,6 @@ BROKEN_PARTS = {
         c, b"scalar", 5, [(8000, 4, 4, bytes(16)), (8004, 4, 4, bytes(16))])),
     "page too full": ("bytes of [23][0-9] names", lambda r, c: c.update(full=1 << 20) or c["tensors"].extend(
         [b"x%02d" % i + b"x" * 4000, (F32, (0,), [])] for i in range(20))),
-    "chunks that descend": ("ascend", lambda r, c: edit_segment(
-        c, b"scalar", 5, [(8008, 4, 4, bytes(16)), (8000, 4, 4, bytes(16))])),
     "codec 0 with a compressed chunk": ("7 stored", lambda r, c: edit_segment(
         c, b"scalar", 5, [(8000, 7, 8, bytes(16))])),
     "a part's index with layouts": ("belong to MANIFEST", lambda r, c: c.update(layouts=[[0, [], 1, [(0, 1, 0)]]])),

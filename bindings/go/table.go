@@ -74,6 +74,7 @@ type Rows struct {
 // incremental a save writes only these, where it can.
 type Changes struct {
 	Rows, Removed []uint64
+	ByDigest      bool // in place of both: the engine finds it out (CKPT_TABLE_DIGESTS)
 }
 
 // RowsOf makes rows of slices. A save needs ids that differ; a load of [RowsByID] can do without ids: []int64(nil).
@@ -146,7 +147,9 @@ func (s *Save) AddTable(name string, rows Rows) error {
 		changed, removed := unsafe.SliceData(changes.Rows), unsafe.SliceData(changes.Removed)
 		s.memory.keep(unsafe.Pointer(changed))
 		s.memory.keep(unsafe.Pointer(removed))
-		desc.flags = C.CKPT_TABLE_CHANGES
+		if desc.flags = C.CKPT_TABLE_CHANGES; changes.ByDigest {
+			desc.flags = C.CKPT_TABLE_DIGESTS
+		}
 		desc.changed, desc.changed_count = (*C.uint64_t)(changed), C.uint64_t(len(changes.Rows))
 		desc.removed, desc.removed_count = (*C.uint64_t)(removed), C.uint64_t(len(changes.Removed))
 	}

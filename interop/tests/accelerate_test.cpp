@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "paths.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

@@ -4,6 +4,7 @@
 
 #include "dcp_fixture.h"
 #include "interop/src/dcp/format.h"
+#include "paths.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "interop/src/formats.h"
+#include "paths.h"
 #include "pt_fixture.h"
 #include "store_fixture.h"
 

@@ -6,6 +6,7 @@
 #include "interop/src/client.h"
 #include "interop/src/map/change.h"
 #include "interop/src/map/computed.h"
+#include "paths.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {

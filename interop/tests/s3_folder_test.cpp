@@ -5,6 +5,7 @@
 
 #include "interop/src/folder.h"
 #include "interop/src/formats.h"
+#include "paths.h"
 #include "pt_fixture.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"

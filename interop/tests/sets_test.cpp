@@ -3,6 +3,7 @@
 
 #include "interop/src/formats.h"
 #include "interop/src/read_back.h"
+#include "paths.h"
 #include "sets_fixture.h"
 
 namespace ckpt::interop {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 
+#include "paths.h"
 #include "pt_fixture.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"

@@ -29,7 +29,7 @@ class PageCheck {
   Status segment(const fb::Segment& segment, const Extents& extents, uint64_t elements) const;
   Status chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const;
   Status homes() const;
-  bool lies_in_base(const fb::Chunk& chunk, uint16_t home) const;
+  bool lies_in_file(const fb::Chunk& chunk, uint16_t home) const;
 
   // ---- the others: page_check.cpp ----
   Status aliases() const;

@@ -225,15 +225,16 @@ Status PageCheck::homes() const {
   return most <= root_.bases.size() ? Ok() : bad(strformat("a chunk in base {} of {}", most, root_.bases.size()));
 }
 
-bool PageCheck::lies_in_base(const fb::Chunk& chunk, uint16_t home) const {
+// Between the header and the index of its file.
+bool PageCheck::lies_in_file(const fb::Chunk& chunk, uint16_t home) const {
+  const uint64_t data_end = home == 0 ? root_.data_end : root_.bases[home - 1].part().index_offset();
   uint64_t end;
-  return chunk.offset() >= kAlign && !add_overflows(chunk.offset(), chunk.stored_size(), &end) &&
-         end <= root_.bases[home - 1].part().index_offset();
+  return chunk.offset() >= kAlign && !add_overflows(chunk.offset(), chunk.stored_size(), &end) && end <= data_end;
 }
 
-// `list` must have at least one chunk. Those in bases may lie in any order there.
+// `list` must have at least one chunk.
 Status PageCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const {
-  uint64_t sum = 0, end = kAlign;
+  uint64_t sum = 0;
   const uint32_t full = list[0].raw_size();  // the size of all chunks but the last
   if (full == 0 || full > kMaxChunkBytes) return bad_chunk(owner, list, 0);
   for (size_t i = 0; i < list.size(); i++) {
@@ -242,12 +243,10 @@ Status PageCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> l
     const bool size_ok = i + 1 < list.size() ? size == full : size <= full && size != 0;
     const bool stored_ok = stored == size || (!raw && stored != 0 && stored < size && size / kMaxLz4Ratio <= stored);
     if (!size_ok || !stored_ok) return bad_chunk(owner, list, i);
-    if (const uint16_t home = page_.home_of(chunk); home != 0) {
-      if (!lies_in_base(chunk, home))
-        return bad(strformat("chunk {} of {} at {} does not lie in base {}", i, owner, chunk.offset(), home));
-    } else if (chunk.offset() < end || add_overflows(chunk.offset(), stored, &end) || end > root_.data_end) {
-      return bad(strformat("chunk {} of {} at {} does not lie between what precedes it and the index", i, owner,
-                           chunk.offset()));
+    if (const uint16_t home = page_.home_of(chunk); !lies_in_file(chunk, home)) {
+      const std::string file = home == 0 ? "its part" : strformat("base {}", home);
+      return bad(strformat("chunk {} of {} at {} does not lie between header and index of {}", i, owner, chunk.offset(),
+                           file));
     }
     sum += size;
   }

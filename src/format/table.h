@@ -20,7 +20,7 @@ inline std::string table_tensor(std::string_view table, std::string_view column)
   return std::string(table) + "/" + std::string(column);
 }
 
-// A part may have rows of a table in runs (TABLE_RUNS.md): run 0 is these tensors; run k has those of table "T/run-k",
+// A part may have a table's rows in runs (TABLE_RUNS.md): run 0 is these tensors; run k has those of table "T/run-k",
 // and the ids that it removes are those of table "T/run-k-removed", which has no columns. Then T/run-live has one
 // number: how many ids the part has in all.
 inline constexpr std::string_view kRunsAttr = "ckpt.table.runs", kRunsValue = "newest";

@@ -106,9 +106,9 @@ struct SaveTable {
   UntouchedVector<uint64_t> order;   // row numbers, once the table is sorted; empty: they are in order
   // What the caller says has changed since the save `since`, a directory; "" if this session has saved no such table.
   // Of all rows: a save may turn the fields above into those of a run (table_runs.h).
-  bool has_changes = false;
-  std::span<const uint64_t> changed;  // numbers of rows
-  std::span<const uint64_t> removed;  // ids
+  bool has_changes = false, by_digest = false;
+  std::vector<uint64_t> changed;  // numbers of rows
+  std::vector<uint64_t> removed;  // ids
   std::string since;
   uint64_t all_rows = 0;
   const std::byte* all_ids = nullptr;

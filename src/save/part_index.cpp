@@ -56,11 +56,11 @@ static void add_carried(format::IndexBuilder& builder, const Carried::Tensor& ca
   for (const fb::Region& region : page->regions_of(*tensor)) {
     builder.add_region(page->region_of(region, tensor->ndim()), extents);
     for (const fb::Segment& segment : page->segments_of(region)) {
-      const auto chunks = page->chunks_of(segment);
+      const auto [chunks, homes] = reuse.carry(*page, page->chunks_of(segment));
       builder.add_segment(
           segment.start(), segment.count(),
           {static_cast<Codec>(segment.codec()), static_cast<Filter>(segment.filter()), segment.filter_width()}, chunks,
-          reuse.homes_of(*page, chunks));
+          homes);
     }
   }
 }

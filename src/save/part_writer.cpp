@@ -70,6 +70,7 @@ class PartWriter {
   void submit(size_t index);
   void written(size_t index, Status status);
   Status write_header();
+  Status write_again(uint64_t* end);
   Status write_tail();
 
   const PartInput& in_;
@@ -439,25 +440,45 @@ void PartWriter::written(size_t index, Status status) {
 
 // ---- the end ----
 
+// Copies what is used of earlier files of which too little is.
+Status PartWriter::write_again(uint64_t* end) {
+  const uint64_t most = std::max(buffer_bytes_, traits_.least_block_bytes);
+  CKPT_ASSIGN(const auto batches, reuse_.give_up_dead(chunks_, most, end));
+  Status done = for_each_parallel(in_.settings.threads, batches.size(), [&](size_t i) -> Status {
+    CKPT_TRY(go_on());
+    CKPT_ASSIGN(const auto memory, Mapping::make(batches[i].size));
+    const MutableBytes bytes = memory.bytes().first(batches[i].size);
+    CKPT_TRY(reuse_.read(batches[i], bytes, job_));
+    CKPT_TRY(file_->write_at(batches[i].offset, bytes));
+    job_.counters.bytes_written += bytes.size();
+    job_.counters.io_count++;
+    return Ok();
+  });
+  if (!done.ok()) file_->abandon();
+  return done;
+}
+
 // Writes index and trailer. Then makes the part durable and gives it its name, which is the receipt.
 Status PartWriter::write_tail() {
-  CKPT_TRY(reuse_.finish(in_.session, in_.identity.attempt.directory, chunks_));
+  uint64_t end = schedule_.file_end();
+  CKPT_TRY(write_again(&end));
+  CKPT_TRY(reuse_.finish(chunks_));
   CKPT_ASSIGN(auto index, encode_part_index(in_.identity, in_.content, layout_, chunks_, reuse_, in_.carried));
   const uint64_t index_size = index.bytes.size();
-  auto trailer = format::encode_part_trailer(
-      {schedule_.file_end(), index_size, index.root_size, index.root_digest, in_.identity.summary.save_id});
+  auto trailer =
+      format::encode_part_trailer({end, index_size, index.root_size, index.root_digest, in_.identity.summary.save_id});
   uint64_t tail_bytes = round_up(index_size + trailer.size(), kAlign);
   CKPT_ASSIGN(auto mapping, Mapping::make(tail_bytes));
   MutableBytes tail = mapping.bytes().first(tail_bytes);
   std::memcpy(tail.data(), index.bytes.data(), index_size);
   std::memcpy(tail.data() + tail_bytes - trailer.size(), trailer.data(), trailer.size());
-  CKPT_TRY(file_->write_at(schedule_.file_end(), tail));
+  CKPT_TRY(file_->write_at(end, tail));
   job_.counters.bytes_written += tail.size();
   job_.counters.io_count++;
   // Rank 0 may commit once it is there.
   const Status if_left(CKPT_COMMIT_UNKNOWN, "rank 0 may still commit: this rank's part may be there");
   CKPT_TRY(in_.identity.rank == 0 ? job_.check() : job_.call->answer_if_left(if_left));
-  CKPT_TRY(file_->publish(schedule_.file_end() + tail_bytes));
+  CKPT_TRY(file_->publish(end + tail_bytes));
   reuse_.tell(&job_.report);
   job_.counters.bytes_reused = reuse_.bytes();
   return Ok();

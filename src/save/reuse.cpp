@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/parallel.h"
+#include "checkpoint/chunk_io.h"
 #include "checkpoint/part_file.h"
 #include "format/names.h"
 #include "format/part_record.h"
@@ -172,12 +173,11 @@ static void tell_why(Report* report, const std::string& base, const Status& why)
 
 Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
   Reuse reuse;
-  reuse.carried_ = &input.carried;
-  reuse.own_ = input.identity.rank;
   auto base = input.carried.base ? Result<Base>(input.carried.base) : find_base(input);
   if (base.ok() && !*base) return reuse;
   Status status = base.status();
   if (status.ok()) {
+    reuse.in_ = std::make_shared<const ReuseInput>(input);
     reuse.base_ = base.take();
     reuse.from_ = reuse.base_->entry().id;
     reuse.matches_.resize(input.layout.chunk_count);
@@ -189,7 +189,6 @@ Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
     std::ranges::fill(reuse.matches_, Match());
   }
   if (reuse.base_) CKPT_TRY(reuse.borrow(input, report));
-  if (reuse.files_.empty()) reuse.base_.reset();
   return reuse;
 }
 
@@ -201,6 +200,7 @@ static Result<uint64_t> usable_bytes(const checkpoint::Checkpoint& base, uint32_
                                      const ReuseInput& input) {
   CKPT_ASSIGN(const fb::Part record, base.part_record(file));
   const uint32_t own = input.identity.rank, world = base.summary().world_size;
+  if (input.identity.summary.world_size == 1) return bytes;
   const bool same_world = world == input.identity.summary.world_size;
   if (file < base.summary().part_count) return file == own && same_world ? bytes : record.size();
   CKPT_ASSIGN(const uint64_t used, base.manifest().used(file));
@@ -290,7 +290,6 @@ bool has_no_names(const Status& status) {
 }
 
 Status Reuse::borrow(const ReuseInput& input, Report* report) {
-  const bool later = input.session.store().traits().borrows_by_copy;
   std::map<uint32_t, uint64_t> useful;
   for (const Match& match : matches_)
     if (match.home != 0) useful[match.home - 1] += match.stored_size;
@@ -305,7 +304,7 @@ Status Reuse::borrow(const ReuseInput& input, Report* report) {
     if (input.settings.incremental == "strict" && has_no_names(status)) return status;
     if (status.ok()) {
       bases_.emplace_back(record, uint64_t{0});
-      if (later) files_.push_back(file);
+      files_.push_back(file);
       homes[file + 1] = static_cast<uint32_t>(bases_.size());
       continue;
     }
@@ -331,48 +330,137 @@ void Reuse::take(size_t number, fb::Chunk* chunk) {
   homes_[number] = static_cast<uint16_t>(match.home);
 }
 
-// Returns the numbers in the base of the files that stay, if they are known.
-std::vector<uint32_t> Reuse::drop_unused(std::span<const fb::Chunk> chunks) {
-  std::vector<uint64_t> used(bases_.size());
+template <typename Visit>
+void Reuse::for_each_taken(std::span<const fb::Chunk> chunks, Visit&& visit) const {
   for (size_t i = 0; i < homes_.size(); i++)
-    if (homes_[i] != 0) {
-      used[homes_[i] - 1] += chunks[i].stored_size();
-      chunks_++;
+    if (homes_[i] != 0) visit(size_t{homes_[i]} - 1, chunks[i], i);
+  if (!in_) return;
+  in_->carried.for_each_chunk(in_->identity.rank, [&](uint32_t file, const fb::Chunk& chunk) {
+    if (const uint16_t home = carried_homes_.at(file)) visit(size_t{home} - 1, chunk, Batch::kCarried);
+  });
+}
+
+// Its last name in the directory of the attempt, or the first one where that is a copy, which is not yet made.
+std::string Reuse::key_of(size_t base) const {
+  return in_->session.store().traits().borrows_by_copy
+             ? key_in(*base_, files_[base])
+             : format::file_key(in_->identity.attempt.directory, format::file_name(bases_[base].part()));
+}
+
+// ---- what little of a file is used ----
+
+// When the files were chosen, nobody knew what had changed.
+Result<std::vector<Reuse::Batch>> Reuse::give_up_dead(std::span<fb::Chunk> chunks, uint64_t most_bytes, uint64_t* end) {
+  std::vector<uint64_t> used(bases_.size());
+  for_each_taken(chunks, [&](size_t base, const fb::Chunk& chunk, size_t) { used[base] += chunk.stored_size(); });
+  std::vector<std::vector<Batch::Chunk>> dead(bases_.size());
+  std::vector<bool> is_given_up(bases_.size());
+  for (size_t i = 0; i < bases_.size(); i++) {
+    if (used[i] == 0) continue;
+    CKPT_ASSIGN(is_given_up[i], is_dead(*base_, files_[i], used[i], *in_));
+  }
+  for_each_taken(chunks, [&](size_t base, const fb::Chunk& chunk, size_t number) {
+    if (is_given_up[base]) dead[base].push_back({chunk, number});
+  });
+  std::vector<Batch> batches;
+  for (size_t i = 0; i < dead.size(); i++) {
+    std::ranges::sort(dead[i], {}, [](const Batch::Chunk& chunk) { return chunk.from.offset(); });
+    const size_t first = batches.size();
+    for (const Batch::Chunk& chunk : dead[i]) {
+      if (batches.size() == first || batches.back().size + chunk.from.stored_size() > most_bytes)
+        batches.push_back({.base = i});
+      batches.back().chunks.push_back(chunk);
+      batches.back().size += chunk.from.stored_size();
     }
-  if (carried_)
-    carried_->for_each_chunk(own_, [&](uint32_t file, const fb::Chunk& chunk) {
-      used[carried_homes_.at(file) - 1] += chunk.stored_size();
-      chunks_++;
-    });
+  }
+  for (Batch& batch : batches) {
+    batch.offset = *end;
+    *end += batch.size = round_up(batch.size, kAlign);
+    place(batch, chunks);
+  }
+  return batches;
+}
+
+void Reuse::place(const Batch& batch, std::span<fb::Chunk> chunks) {
+  uint64_t at = batch.offset;
+  for (const auto& [from, number] : batch.chunks) {
+    if (number == Batch::kCarried) {
+      moved_[{files_[batch.base], from.offset()}] = at;
+    } else {
+      chunks[number] = fb::Chunk(at, from.stored_size(), from.raw_size(), from.digest());
+      homes_[number] = 0;
+    }
+    at += from.stored_size();
+  }
+}
+
+Status Reuse::read(const Batch& batch, MutableBytes out, Job& job) const {
+  auto read_all = [&]() -> Status {
+    CKPT_ASSIGN(const auto file, in_->session.store().open(key_of(batch.base)));
+    for (const auto& [from, number] : batch.chunks) {
+      const MutableBytes to = out.first(from.stored_size());
+      CKPT_TRY(checkpoint::plain_read(job, *file, from.offset(), to));
+      if (!checkpoint::check_chunk(from, to).ok()) {
+        CKPT_TRY(checkpoint::read_again(job, *file, from.offset(), to));
+        CKPT_TRY(checkpoint::check_chunk(from, to));
+      }
+      out = out.subspan(to.size());
+    }
+    return Ok();
+  };
+  Status status = read_all();
+  return status.ok() ? Ok() : at_base(std::move(status));
+}
+
+// ---- the end ----
+
+void Reuse::drop_unused(std::span<const fb::Chunk> chunks) {
+  std::vector<uint64_t> used(bases_.size());
+  for_each_taken(chunks, [&](size_t base, const fb::Chunk& chunk, size_t number) {
+    if (number == Batch::kCarried && moved_.contains({files_[base], chunk.offset()})) return;
+    used[base] += chunk.stored_size();
+    chunks_++;
+  });
   std::vector<uint16_t> number(bases_.size() + 1);
   std::vector<fb::Base> kept;
   std::vector<uint32_t> files;
   for (size_t i = 0; i < bases_.size(); i++) {
     if (used[i] == 0) continue;
     kept.emplace_back(bases_[i].part(), used[i]);
-    if (!files_.empty()) files.push_back(files_[i]);
+    files.push_back(files_[i]);
     number[i + 1] = static_cast<uint16_t>(kept.size());
     bytes_ += used[i];
   }
   for (uint16_t& home : homes_) home = number[home];
   for (auto& [file, home] : carried_homes_) home = number[home];
   bases_ = std::move(kept);
-  return files;
+  files_ = std::move(files);
 }
 
-Status Reuse::finish(session::Session& session, const std::string& directory, std::span<const fb::Chunk> chunks) {
-  files_ = drop_unused(chunks);
-  Status copied = for_each_parallel(kCopiesAtOnce, files_.size(), [&](size_t i) {
-    return borrow_file(session.store(), *base_, files_[i], bases_[i].part(), directory);
-  });
+Status Reuse::finish(std::span<const fb::Chunk> chunks) {
+  drop_unused(chunks);
+  Status copied;
+  if (in_ && in_->session.store().traits().borrows_by_copy)
+    copied = for_each_parallel(kCopiesAtOnce, files_.size(), [&](size_t i) {
+      return borrow_file(in_->session.store(), *base_, files_[i], bases_[i].part(), in_->identity.attempt.directory);
+    });
   base_.reset();
-  return copied.ok() ? Ok() : std::move(copied).in("base " + from_).with("base", from_);
+  return copied.ok() ? Ok() : at_base(std::move(copied));
 }
 
-std::vector<uint16_t> Reuse::homes_of(const format::Page& page, std::span<const fb::Chunk> chunks) const {
+std::pair<std::vector<fb::Chunk>, std::vector<uint16_t>> Reuse::carry(const format::Page& page,
+                                                                      std::span<const fb::Chunk> chunks) const {
+  std::vector<fb::Chunk> records;
   std::vector<uint16_t> homes;
-  for (const fb::Chunk& chunk : chunks) homes.push_back(carried_homes_.at(carried_->base->file_of(own_, page, chunk)));
-  return homes;
+  for (const fb::Chunk& chunk : chunks) {
+    const uint32_t file = in_->carried.base->file_of(in_->identity.rank, page, chunk);
+    const auto moved = moved_.find({file, chunk.offset()});
+    const uint64_t at = moved == moved_.end() ? chunk.offset() : moved->second;
+    records.emplace_back(at, chunk.stored_size(), chunk.raw_size(), chunk.digest());
+    homes.push_back(carried_homes_.at(file));
+  }
+  if (bases_.empty()) homes.clear();
+  return {std::move(records), std::move(homes)};
 }
 
 void Reuse::tell(Report* report) const {

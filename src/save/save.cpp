@@ -13,6 +13,7 @@
 #include "format/names.h"
 #include "plan/box.h"
 #include "save/part_writer.h"
+#include "save/table_changes.h"
 #include "save/table_runs.h"
 #include "save/table_sort.h"
 #include "tree/merge.h"
@@ -327,6 +328,9 @@ bool Save::carries_tables() const {
 Status Save::write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job) {
   Status written = call_guarded([&]() -> Status {
     Carried carried;
+    for (SaveTable& table : content_.tables)
+      if (table.has_changes && settings_.incremental != "off")
+        CKPT_TRY(find_changes(*session_, attempt_.directory, settings_.threads, job, &table));
     if (carries_tables()) {
       CKPT_ASSIGN(carried, carry_tables({*session_, identity, settings_, job}, &content_));
     }

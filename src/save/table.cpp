@@ -27,8 +27,9 @@ Result<uint64_t> rows_of(const TableRequest& request, const TableRequest::Column
 }
 
 Status check_changes(const ckpt_table_desc& desc) {
-  if ((desc.flags & ~CKPT_TABLE_CHANGES) != 0)
-    return Status(CKPT_INVALID, strformat("flags: expected CKPT_TABLE_CHANGES or 0, found 0x{:x}", desc.flags));
+  if (desc.flags > CKPT_TABLE_DIGESTS || desc.flags == (CKPT_TABLE_CHANGES | CKPT_TABLE_DIGESTS))
+    return Status(CKPT_INVALID,
+                  strformat("flags: expected CKPT_TABLE_CHANGES, CKPT_TABLE_DIGESTS or 0, found 0x{:x}", desc.flags));
   const std::span changed(desc.changed, desc.changed_count);
   if ((desc.flags & CKPT_TABLE_CHANGES) == 0 && (!changed.empty() || desc.removed_count != 0))
     return Status(CKPT_INVALID, "changed or removed without the flag CKPT_TABLE_CHANGES");
@@ -114,6 +115,8 @@ Status Save::add_column(const TableRequest& request, const TableRequest::Column&
         .with("expected", table->row_count)
         .with("found", rows);
   CKPT_TRY(note_blocks(request, column, source.row_bytes, tensor));
+  if (table->by_digest && tensor->device != 0)
+    return Status(CKPT_UNSUPPORTED, "CKPT_TABLE_DIGESTS of a device's memory; say what changed (CKPT_TABLE_CHANGES)");
   const size_t count = column.data.size();
   auto* blocks = static_cast<const std::byte**>(content_.memory.allocate(count * sizeof(void*), alignof(void*)));
   std::memcpy(blocks, column.data.data(), count * sizeof(void*));
@@ -176,9 +179,10 @@ Status Save::add_table(std::string_view name, const TableRequest& request) {
   table.capacity = UINT64_MAX;
   table.ids = static_cast<const std::byte*>(request.ids);
   table.positions = request.positions;
-  table.has_changes = (request.desc.flags & CKPT_TABLE_CHANGES) != 0;
-  table.changed = {request.desc.changed, request.desc.changed_count};
-  table.removed = {request.desc.removed, request.desc.removed_count};
+  table.has_changes = request.desc.flags != 0;
+  table.by_digest = request.desc.flags == CKPT_TABLE_DIGESTS;
+  table.changed.assign(request.desc.changed, request.desc.changed + request.desc.changed_count);
+  table.removed.assign(request.desc.removed, request.desc.removed + request.desc.removed_count);
   table.all_rows = table.row_count;
   table.all_ids = table.ids;
   half_added_ = set_attr(name, format::kTableAttr, described);

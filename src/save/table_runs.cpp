@@ -1,13 +1,13 @@
 #include "save/table_runs.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <set>
 
 #include "checkpoint/chunk_io.h"
 #include "format/names.h"
 #include "format/table.h"
+#include "save/id_set.h"
 #include "save/reuse.h"
 #include "save/table_sort.h"
 
@@ -20,15 +20,6 @@ struct Run {
   Carried::Tensor ids;
   std::vector<Carried::Tensor> all;  // with ids, buckets and columns
 };
-
-using Ids = std::vector<uint64_t>;
-
-bool has(const Ids& sorted, uint64_t id) { return std::ranges::binary_search(sorted, id); }
-
-void sort_unique(Ids* ids) {
-  std::ranges::sort(*ids);
-  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
-}
 
 uint64_t id_at(const std::byte* ids, uint64_t row) {
   uint64_t id;
@@ -51,7 +42,6 @@ class TableCarrier {
   Result<Carried::Tensor> find(std::string_view name);
   Result<Ids> read_ids(const Run& run);
   Status merge(const SaveTable& table, std::span<const Run> runs, Ids* rows, Ids* removed);
-  Status check_dead(const std::set<uint32_t>& files) const;
   Status take_over(std::span<const Run> runs);
 
   const CarryInput& in_;
@@ -165,45 +155,22 @@ Status TableCarrier::merge(const SaveTable& table, std::span<const Run> runs, Id
     touched.insert(touched.end(), ids.begin(), ids.end());
   }
   touched.insert(touched.end(), removed->begin(), removed->end());
-  sort_unique(&touched);
-  // Most rows were not touched, which a bit tells for most of them.
-  const unsigned shift = 60 - std::min(static_cast<unsigned>(std::bit_width(touched.size())), 34u);
-  std::vector<bool> bits((UINT64_MAX >> shift) + 1);
-  const auto place = [&](uint64_t id) { return id * 0x9e3779b97f4a7c15 >> shift; };
-  for (const uint64_t id : touched) bits[place(id)] = true;
+  const IdSet set(std::move(touched));
   Ids there;
   for (uint64_t row = 0; row < table.all_rows; row++) {
     const uint64_t id = id_at(table.all_ids, row);
-    if (!bits[place(id)] || !has(touched, id)) continue;
+    if (!set.contains(id)) continue;
     rows->push_back(row);
     there.push_back(id);
   }
   sort_unique(rows);
   std::ranges::sort(there);
   removed->clear();
-  std::ranges::set_difference(touched, there, std::back_inserter(*removed));
+  std::ranges::set_difference(set.sorted(), there, std::back_inserter(*removed));
   return Ok();
 }
 
 // ---- carrying over ----
-
-// Files of which most is dead are given up with all their rows. A run may be small, so an index does not count.
-Status TableCarrier::check_dead(const std::set<uint32_t>& files) const {
-  const checkpoint::Checkpoint& base = *carried_.base;
-  uint64_t all = 0, dead = 0;
-  for (const uint32_t file : files) {
-    CKPT_ASSIGN(const fb::Part record, base.part_record(file));
-    const uint64_t data = record.size() - std::min(record.size(), record.index_size() + 3 * kAlign);
-    uint64_t used = data;
-    if (file >= base.summary().part_count) {
-      CKPT_ASSIGN(used, base.manifest().used(file));
-    }
-    all += data;
-    dead += data - std::min(data, used);
-  }
-  if (static_cast<double>(dead) <= static_cast<double>(all) * in_.settings.most_dead) return Ok();
-  return Status(CKPT_UNSUPPORTED, strformat("of {} bytes in the files that hold them, {} are of no use", all, dead));
-}
 
 Status TableCarrier::take_over(std::span<const Run> runs) {
   Carried these;
@@ -211,7 +178,6 @@ Status TableCarrier::take_over(std::span<const Run> runs) {
   for (const Run& run : runs) these.tensors.insert(these.tensors.end(), run.all.begin(), run.all.end());
   std::set<uint32_t> files;
   these.for_each_chunk(in_.identity.rank, [&](uint32_t file, const fb::Chunk&) { files.insert(file); });
-  CKPT_TRY(check_dead(files));
   for (const uint32_t file : files) {
     if (carried_.files.contains(file)) continue;
     CKPT_ASSIGN(const fb::Part record, lend_file(in_.session, in_.identity.attempt, *carried_.base, file));
@@ -299,7 +265,7 @@ class RunMaker {
 Status TableCarrier::carry(SaveTable* table) {
   CKPT_TRY(open_base(table->since));
   CKPT_ASSIGN(std::vector<Run> runs, runs_of(*table));
-  Ids rows(table->changed.begin(), table->changed.end()), removed(table->removed.begin(), table->removed.end());
+  Ids rows = table->changed, removed = table->removed;
   sort_unique(&rows);
   sort_unique(&removed);
   const bool news = !rows.empty() || !removed.empty();
@@ -316,19 +282,6 @@ Status TableCarrier::carry(SaveTable* table) {
   make.drop_rows();
   if (news || number > 1) make.add_live(name);
   if (news) make.add(number, rows, removed);
-  return Ok();
-}
-
-// An id that is there cannot be gone.
-Status check_changes(const SaveTable& table) {
-  Ids removed(table.removed.begin(), table.removed.end());
-  sort_unique(&removed);
-  for (const uint64_t row : table.changed)
-    if (const uint64_t id = id_at(table.ids, row); has(removed, id))
-      return error_about(CKPT_MISMATCH, table.name,
-                         strformat("table {}: id {} is in row {}, which changed, and among those that were removed",
-                                   quoted(table.name), id, row))
-          .with("found", id);
   return Ok();
 }
 
@@ -354,9 +307,7 @@ Result<Carried> carry_tables(const CarryInput& input, SaveContent* content) {
   const size_t count = content->tables.size();  // more come: what was removed
   for (size_t i = 0; i < count; i++) {
     SaveTable& table = content->tables[i];
-    if (!table.has_changes) continue;
-    CKPT_TRY(check_changes(table));
-    if (table.since.empty() || table.row_count == 0) continue;
+    if (!table.has_changes || table.since.empty() || table.row_count == 0) continue;
     Status status = carrier.carry(&table);
     if (ends_call(status.code()) || (input.settings.incremental == "strict" && has_no_names(status))) return status;
     if (!status.ok())

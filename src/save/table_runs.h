@@ -1,6 +1,6 @@
 // A sparse table of which the caller says what changed: only those rows are written, as a run of their own
-// (TABLE_RUNS.md). The runs before are carried over: their chunks stay in the files where they lie, which get second names as
-// those of any chunk that is not written again (reuse.h).
+// (TABLE_RUNS.md). The runs before are carried over: their chunks stay in the files where they lie, which get second
+// names as those of any chunk that is not written again (reuse.h).
 #pragma once
 
 #include <map>
@@ -44,8 +44,8 @@ struct CarryInput {
 
 // Of each table of which changes are known, makes the content hold a run of what changed, instead of all rows. The base
 // is the save that the changes are counted from: the last one of this session that had the table. Where that cannot be
-// (it was not committed, its files can have one name only, or most of them would be dead), all rows are written, and
-// the report says why. The directory of the attempt must be open. MISMATCH: an id that changed and was removed.
+// (it was not committed, or its files can have one name only), all rows are written, and the report says why. The
+// directory of the attempt must be open.
 Result<Carried> carry_tables(const CarryInput& input, SaveContent* content);
 
 }  // namespace ckpt::save

@@ -120,10 +120,7 @@ Status TableSort::check_positions() const {
   return for_slices([&](size_t slice) {
     Status status;
     for_slice(slice, [&](uint64_t row) {
-      if (table_.positions[row] >= table_.capacity && status.ok())
-        status = error_about(CKPT_INVALID, table_.name,
-                             strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows",
-                                       quoted(table_.name), row, id(row), table_.positions[row], table_.capacity));
+      if (status.ok()) status = check_position(table_, row);
     });
     return status;
   });
@@ -263,6 +260,15 @@ Status TableSort::run() {
 }
 
 }  // namespace
+
+Status check_position(const SaveTable& table, uint64_t row) {
+  if (!table.positions || table.positions[row] < table.capacity) return Ok();
+  uint64_t id;
+  std::memcpy(&id, table.ids + row * sizeof id, sizeof id);
+  return error_about(CKPT_INVALID, table.name,
+                     strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows", quoted(table.name),
+                               row, id, table.positions[row], table.capacity));
+}
 
 Status sort_tables(SaveContent& content, unsigned threads, const Job& job) {
   for (SaveTable& table : content.tables) CKPT_TRY(TableSort(table, threads, job).run());

@@ -27,4 +27,7 @@ inline uint64_t entries_of(uint64_t bucket_count, uint64_t rows) {
 // INVALID a position beyond the blocks.
 Status sort_tables(SaveContent& content, unsigned threads, const Job& job);
 
+// INVALID unless a row lies in the blocks.
+Status check_position(const SaveTable& table, uint64_t row);
+
 }  // namespace ckpt::save

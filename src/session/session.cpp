@@ -256,6 +256,12 @@ std::string Session::note_table(const std::string& table, const std::string& dir
   return std::exchange(tables_[table], directory);
 }
 
+std::shared_ptr<const SavedRows> Session::exchange_rows(const std::string& table,
+                                                        std::shared_ptr<const SavedRows> rows) {
+  std::lock_guard lock(mutex_);
+  return std::exchange(rows_[table], std::move(rows));
+}
+
 std::vector<std::string> Session::earlier_saves() const {
   std::lock_guard lock(mutex_);
   return {earlier_saves_.begin(), earlier_saves_.end()};

@@ -29,6 +29,12 @@ struct Attempt {
   Id save_id;
 };
 
+// What a session remembers of the rows of a table that it saved, by their numbers, to know what changes.
+struct SavedRows {
+  std::string directory;
+  std::vector<uint64_t> ids, digests;  // digests: or none
+};
+
 class Session {
  public:
   // `mirror`, on rank 0: a second store that checkpoints are copied into, which this session then owns as it owns the
@@ -77,6 +83,8 @@ class Session {
   uint64_t last_bytes_written() const;
   // This rank begins to save a table in this directory; returns that of the time before, "" if there was none.
   std::string note_table(const std::string& table, const std::string& directory);
+  // The rows of the time before; null if there was none.
+  std::shared_ptr<const SavedRows> exchange_rows(const std::string& table, std::shared_ptr<const SavedRows> rows);
   // Why files cannot be shared is told by one save of a session. True for the first that asks.
   bool tells_why_not_shared() { return !told_why_not_shared_.exchange(true); }
 
@@ -116,6 +124,7 @@ class Session {
   std::deque<std::string> words_, earlier_saves_;
   uint64_t last_bytes_written_ = 0;
   std::map<std::string, std::string> tables_;  // where each was saved last
+  std::map<std::string, std::shared_ptr<const SavedRows>> rows_;
   std::string incremental_;
   std::atomic<bool> told_why_not_shared_{false};
   Mapping arena_;

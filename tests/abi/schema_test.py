@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checkpoints outlive the schema that wrote them, so schemas/ckpt.fbs must keep everything of earlier schemas.
 
-Earlier schemas are tests/golden/schema/*.fbs (a copy for each release, never edited) and, in a git checkout, the one
+The schema of format 1.0 is frozen: its digest is known here. Earlier schemas are tests/golden/schema/*.fbs (a copy for each release, never edited) and, in a git checkout, the one
 committed last. `flatc --conform` guards tables, but does not notice structs that grow: their fields are compared here.
 Environment: FLATC.
 """
+import hashlib
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "ckpt.fbs"
+FROZEN = "3ca6cc6e21d859a4b499409ca05788c0f4eb70c5d928c074f5a40e85c6a365df"
 
 
 def earlier_schemas(folder):
@@ -25,6 +27,17 @@ def earlier_schemas(folder):
         path.write_bytes(committed.stdout)
         found.append(path)
     return found
+
+
+def frozen():
+    """What of the schema differs from format 1.0. Comments and spaces do not count."""
+    words = re.sub(r"\s+", " ", re.sub(r"//[^\n]*", "", SCHEMA.read_text())).strip()
+    found = hashlib.sha256(words.encode()).hexdigest()
+    if found == FROZEN:
+        return []
+    return [f"{SCHEMA.name} is not that of format 1.0: digest {found}, expected {FROZEN}. Only fields at the end of "
+            "tables may be added, for what a reader may pass over or a bit of required_features tells (FORMAT.md §9): "
+            "if that is so, say in FORMAT.md since which version, and put the new digest here"]
 
 
 def structs(path):
@@ -49,6 +62,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         earlier = earlier_schemas(folder)
         problems = [problem for path in earlier for problem in check(path)]
+    problems += frozen()
     if not earlier:
         problems.append("no earlier schema found: tests/golden/schema/ is empty")
     print("\n".join(problems) or f"conforms to {', '.join(path.name for path in earlier)}")

@@ -8,6 +8,7 @@
 #include "ckpt_tree.h"
 #include "golden/catalogue.h"
 #include "golden/sha256.h"
+#include "paths.h"
 
 namespace ckpt_test {
 namespace {

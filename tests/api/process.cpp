@@ -1,4 +1,5 @@
 #include "api/process.h"
+#include "paths.h"
 
 #include <fcntl.h>
 #include <poll.h>

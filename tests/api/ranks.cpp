@@ -11,7 +11,10 @@ namespace ckpt_test {
 StorePlace::StorePlace(const std::string& kind) {
   static std::atomic<int> next{0};
   if (kind == "dir") scratch_.emplace();
-  uri_ = scratch_ ? *scratch_ / "store" : "mem:test-" + std::to_string(getpid()) + "-" + std::to_string(next++);
+  const char* server = std::getenv("CKPT_TEST_S3");
+  if (kind == "s3") setenv("AWS_ENDPOINT_URL_S3", server ? server : "", 1);
+  const std::string name = "test-" + std::to_string(getpid()) + "-" + std::to_string(next++);
+  uri_ = scratch_ ? *scratch_ / "store" : (kind == "s3" ? "s3://ckpt-test/" : "mem:") + name;
 }
 
 World::World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings,

@@ -16,7 +16,7 @@ namespace ckpt_test {
 using Bytes = std::vector<unsigned char>;
 using Ints = std::vector<int64_t>;
 
-// A fresh place for a store: "mem" or "dir".
+// A fresh place for a store: "mem", "dir", or "s3", on the server of tests/s3/run.sh.
 class StorePlace {
  public:
   explicit StorePlace(const std::string& kind);

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "api/ranks.h"
+#include "paths.h"
 #include "s3/file_server.h"
 
 namespace ckpt_test {

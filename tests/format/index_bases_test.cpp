@@ -109,16 +109,16 @@ TEST(BaseRules, ThoseOfAPartAreInOrderAndOfOtherCheckpoints) {
 }
 
 TEST(BaseRules, ChunksLieInThem) {
-  const std::string_view base = "does not lie in base 1", part = "does not lie between what precedes it and the index";
-  expect_each_refused(part_of_two_bases(), {{[](auto& at) { at.chunk(0).offset += 1; }, base},
-                                            {[](auto& at) { at.chunk(0).offset = 4080; }, base},
-                                            {[](auto& at) { at.chunk(0).offset = ~uint64_t{0}; }, base},
-                                            {[](auto& at) { at.base(0).part.index_offset = 4096; }, base},
-                                            {[](auto& at) { at.chunk(3).offset = 4127; }, part},
-                                            {[](auto& at) { at.chunk(7).offset = 8192; }, "does not lie in base 2"},
-                                            {[](auto& at) { at.home(0) = 3; }, "a chunk in base 3 of 2"},
-                                            {[](auto& at) { at.home(1) = 9; }, "a chunk in base 9 of 2"},
-                                            {[](auto& at) { at.home(2) = 0; }, ""}});
+  const std::string_view base = "between header and index of base 1", part = "between header and index of its part";
+  expect_each_refused(part_of_two_bases(),
+                      {{[](auto& at) { at.chunk(0).offset += 1; }, base},
+                       {[](auto& at) { at.chunk(0).offset = 4080; }, base},
+                       {[](auto& at) { at.chunk(0).offset = ~uint64_t{0}; }, base},
+                       {[](auto& at) { at.base(0).part.index_offset = 4096; }, base},
+                       {[](auto& at) { at.chunk(3).offset = 4080; }, part},
+                       {[](auto& at) { at.chunk(7).offset = 8192; }, "between header and index of base 2"},
+                       {[](auto& at) { at.home(0) = 3; }, "a chunk in base 3 of 2"},
+                       {[](auto& at) { at.home(1) = 9; }, "a chunk in base 9 of 2"}});
   expect_accepted(part_of_two_bases());
 }
 

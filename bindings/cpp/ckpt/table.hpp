@@ -29,6 +29,7 @@ struct Changes {
   uint64_t count = 0;
   const uint64_t* removed = nullptr;
   uint64_t removed_count = 0;
+  bool by_digest = false;  // in place of all that: the engine finds it out (CKPT_TABLE_DIGESTS)
 };
 
 // A rank's rows of a sparse table. The memory must live until the save is staged.
@@ -123,7 +124,7 @@ inline Result<void> add_table(ckpt_save* save, const std::string& name, const Ro
   desc.column_count = static_cast<uint32_t>(rows.columns.size());
   desc.block_count = rows.columns.empty() ? 0 : static_cast<uint32_t>(rows.columns[0].blocks.size());
   if (rows.changes) {
-    desc.flags = CKPT_TABLE_CHANGES;
+    desc.flags = rows.changes->by_digest ? CKPT_TABLE_DIGESTS : CKPT_TABLE_CHANGES;
     desc.changed = rows.changes->rows;
     desc.changed_count = rows.changes->count;
     desc.removed = rows.changes->removed;

@@ -15,7 +15,7 @@ without rows may leave it out.
 * `dtypes`: of columns whose Julia type does not say it: `dtypes = Dict("embedding" => :bf16)` for an array of UInt16
 * `changed`, numbers of rows from 1, and `removed`, ids that are gone: what changed since this session's last save of
   the table on this rank, whether that one succeeded or not. With option `incremental` a save writes only that, where it
-  can; all rows are given nevertheless
+  can; all rows are given nevertheless. `changed = :digests`: the engine finds out what changed
 * `device`: where the memory of the columns is, and `stream`, behind whose work it is copied, as for tensors
 
 Throws INVALID, EXISTS (the name was added already); ArgumentError and DimensionMismatch if the memory does not fit. An
@@ -26,8 +26,10 @@ function add_table!(save::Save, name::AbstractString, ids::AbstractVector, colum
                     buckets = CKPT_TABLE_BUCKETS, positions = nothing, dtypes = Dict{String,Any}(),
                     device = (:CPU, 0), stream = 0, changed = nothing, removed = UInt64[])
     check_ids(ids)
-    rows = isnothing(changed) ? UInt64[] : UInt64[row - 1 for row in changed]
+    rows = changed isa Union{Nothing,Symbol} ? UInt64[] : UInt64[row - 1 for row in changed]
     gone = isnothing(changed) ? UInt64[] : UInt64[id % UInt64 for id in removed]
+    changed isa Symbol && changed !== :digests && throw(ArgumentError("changed = $(repr(changed)), expected :digests"))
+    flags = isnothing(changed) ? 0 : changed isa Symbol ? CKPT_TABLE_DIGESTS : CKPT_TABLE_CHANGES
     kind, number = number_of(DEVICES, device[1]), device[2]
     places = isnothing(positions) ? nothing : UInt64[at - 1 for at in positions]
     isnothing(places) || length(places) == length(ids) ||
@@ -40,11 +42,12 @@ function add_table!(save::Save, name::AbstractString, ids::AbstractVector, colum
     all(arrays -> count < 2 || last(size(arrays[1])) == rows_per_block, slabs) ||
         throw(DimensionMismatch("slabs of different columns have different numbers of rows"))
     desc = Ref(ckpt_table_desc(sizeof(ckpt_table_desc), dtype_of(eltype(ids)).code, length(ids), buckets,
-                               rows_per_block, length(descs), count, isnothing(changed) ? 0 : CKPT_TABLE_CHANGES, 0,
+                               rows_per_block, length(descs), count, flags, 0,
                                pointer(rows), length(rows), pointer(gone), length(gone)))
     arrays = Any[]
     foreach(slab -> foreach(array -> push!(arrays, array), slab), slabs)
-    push!(save.arrays, ids, places, rows, gone, arrays)  # before the call, since the library may keep addresses even if it fails
+    # Before the call, since the library may keep addresses even if it fails.
+    push!(save.arrays, ids, places, rows, gone, arrays)
     with_lists(map(column -> column.first, collect(columns)), arrays) do names, data, bytes
         with_memory(ids) do first, size
             with_memory(places) do at, _

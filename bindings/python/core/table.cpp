@@ -181,7 +181,9 @@ TableRows table_rows(const std::string& table, nb::handle ids, nb::dict columns,
       out.rows.positions = static_cast<const uint64_t*>(memory.data);
     });
   }
-  if (!changed.is_none()) {
+  if (nb::isinstance<nb::str>(changed)) {
+    out.rows.changes = ckpt::Changes{.by_digest = true};
+  } else if (!changed.is_none()) {
     const auto list = [&](nb::handle array, const char* what) {
       out.kept.push_back(numbers(array, what));
       const Memory& memory = nb::cast<const Memory&>(out.kept.back());

@@ -34,21 +34,23 @@ class Table:
     `changed`: the ids whose rows are new or other than when this session saved this table last, and `removed`: those
     that this rank had then and has no longer. With option `incremental` a save then writes these rows alone; all rows
     are given nevertheless, since it writes all where it must (the first save, one after a save that failed, and others:
-    docs/tables.md). None: nobody knows what changed.
+    docs/tables.md). `changed="digests"`: the engine finds out itself. None: nobody knows what changed.
 
     All ranks have the same columns and the same `bucket_count`; a rank without rows may leave the table out. `missing`
     has the ids that a load was asked for and that the table lacks.
     """
 
     def __init__(self, ids: Ids, columns: Mapping[str, Any], *, bucket_count: int = TABLE_BUCKETS,
-                 positions: Any = None, missing: Sequence[int] = (), changed: Ids | None = None,
+                 positions: Any = None, missing: Sequence[int] = (), changed: Ids | str | None = None,
                  removed: Ids = ()) -> None:
         self.ids = _on_host(_as_integers(ids))
         self.columns: dict[str, Any] = dict(columns)
         self.bucket_count = bucket_count
         self.positions = None if positions is None else _on_host(_as_integers(positions))
         self.missing = tuple(missing)
-        self.changed = None if changed is None else _on_host(_as_integers(changed))
+        if isinstance(changed, str) and changed != "digests":
+            raise error_of(Status.INVALID, f"changed={changed!r}: expected ids, 'digests' or None", {})
+        self.changed = changed if changed is None or isinstance(changed, str) else _on_host(_as_integers(changed))
         self.removed = _on_host(_as_integers(removed))
 
     def __len__(self) -> int:
@@ -251,8 +253,8 @@ def add_rows(save: _core.Save, name: str, table: Table) -> None:
 
 def _changed_rows(name: str, table: Table) -> Any:
     """The numbers of the rows that changed; None if nobody knows."""
-    if table.changed is None:
-        return None
+    if table.changed is None or isinstance(table.changed, str):
+        return table.changed
     places = table._places(table.changed)
     if len(places) and places.min() < 0:
         id = _numpy(table.changed)[places.argmin()]

@@ -141,6 +141,7 @@ pub struct Rows<'a> {
     rows_per_block: u64,
     positions: Option<RowMemory<'a>>,
     changes: Option<(&'a [u64], &'a [u64])>,
+    flags: u32,
     columns: Vec<Column<'a>>,
     device: Device,
     stream: i64,
@@ -176,6 +177,7 @@ impl<'a> Rows<'a> {
             rows_per_block: 0,
             positions: None,
             changes: None,
+            flags: 0,
             columns,
             device,
             stream,
@@ -258,6 +260,15 @@ impl<'a> Rows<'a> {
     #[must_use]
     pub fn changes(mut self, rows: &'a [u64], removed: &'a [u64]) -> Self {
         self.changes = Some((rows, removed));
+        self.flags = sys::CKPT_TABLE_CHANGES as u32;
+        self
+    }
+
+    /// In place of [`changes`](Self::changes): the engine finds out what changed (`CKPT_TABLE_DIGESTS`).
+    #[must_use]
+    pub fn changes_by_digest(mut self) -> Self {
+        self.changes = None;
+        self.flags = sys::CKPT_TABLE_DIGESTS as u32;
         self
     }
 
@@ -293,7 +304,7 @@ impl<'a> Rows<'a> {
             rows_per_block: self.rows_per_block,
             column_count: self.columns.len() as u32,
             block_count: self.columns.first().map_or(0, |column| column.blocks.len() as u32),
-            flags: self.changes.map_or(0, |_| sys::CKPT_TABLE_CHANGES as u32),
+            flags: self.flags,
             reserved: 0,
             changed: self.changes.map_or(std::ptr::null(), |(rows, _)| rows.as_ptr()),
             changed_count: self.changes.map_or(0, |(rows, _)| rows.len() as u64),
