@@ -54,8 +54,8 @@ void add_layer(const std::string& name, const Table& table, const std::vector<Wr
     const uint64_t most = std::min<uint64_t>(table.buckets, (own.size() + 15) / 16);
     const uint64_t width = most ? (table.buckets + most - 1) / most : 0;
     for (uint64_t first = 0; most && first < table.buckets; first += width)
-      put(starts, static_cast<uint64_t>(
-                      std::ranges::count_if(own, [&](uint64_t id) { return id % table.buckets < first; })));
+      put(starts,
+          static_cast<uint64_t>(std::ranges::count_if(own, [&](uint64_t id) { return id % table.buckets < first; })));
     for (size_t i : order) {
       put(ids, own[i]);
       for (size_t c = 0; c < columns.size(); c++)
@@ -79,8 +79,9 @@ std::vector<std::pair<Written, Written>> runs_of(const std::vector<const Table*>
   std::vector<std::pair<Written, Written>> runs;
   for (const Table* save : saves) {
     Written rows{{}, {}, save}, removed{{}, {}, save};
-    for (uint64_t row = 0; save->changed.empty() && row < save->ids[rank].size(); row++) rows.rows.push_back(row);
-    if (save->changed.empty()) {
+    const bool all = save->changed.empty() || save == saves.front();
+    for (uint64_t row = 0; all && row < save->ids[rank].size(); row++) rows.rows.push_back(row);
+    if (all) {
       runs.clear();
     } else {
       rows.rows = save->changed[rank];

@@ -171,12 +171,15 @@ func (p *partFile) open(dir string, sum *Summary) {
 			name, "list of a group", "of sizes as a chunk", g)
 		places = append(places, g.List)
 	}
+	for _, c := range places { // before gaps, where such a chunk should be
+		rule(c.Offset >= 4096 && c.Offset <= rec.IndexOffset && uint64(c.Stored) <= rec.IndexOffset-c.Offset, name, "a chunk",
+			"between header and index", c)
+	}
 	slices.SortFunc(places, func(a, b Chunk) int { return cmp.Compare(a.Offset, b.Offset) })
 	at := uint64(4096)
 	for _, c := range places {
 		w := fmt.Sprintf("%s at %d", name, c.Offset)
-		rule(c.Offset >= at && c.Offset <= rec.IndexOffset && uint64(c.Stored) <= rec.IndexOffset-c.Offset, w, "a chunk",
-			"between header and index, without overlap", c)
+		rule(c.Offset >= at, w, "a chunk", "without overlap", c)
 		p.zero(at, c.Offset)
 		at = c.Offset + uint64(c.Stored)
 		same(corrupt, w, "digest of a chunk", c.Digest, hash128(p.read(c.Offset, uint64(c.Stored))))
