@@ -126,8 +126,10 @@ Faults::Outcome Faults::run(const std::string& uri, const Operation& operation, 
   }
   for (auto& program : programs)
     if (!operation.before.empty()) program->send(operation.before + kLong);
-  for (auto& program : programs)
-    if (!operation.before.empty()) EXPECT_EQ(program->read().status, "OK");
+  for (auto& program : programs) {
+    if (operation.before.empty()) break;
+    EXPECT_EQ(program->read().status, "OK");
+  }
   Program& victim = *programs[operation.victim];
   EXPECT_TRUE(victim.trace(faults));
   auto command_of = [&](uint32_t rank, const std::string& command) {

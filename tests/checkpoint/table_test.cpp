@@ -137,7 +137,9 @@ std::pair<Status, Status> read_runs(const DrawnRuns& runs) {
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   Job job;
   const auto share = Share::open(*checkpoint, "t", {.kind = CKPT_SHARE_IDS, .ids = {9, 2, 4}}, job);
-  if (share.ok()) EXPECT_EQ((*share)->missing().size(), 1u);
+  if (share.ok()) {
+    EXPECT_EQ((*share)->missing().size(), 1u);
+  }
   return {load_all(*checkpoint, 2), share.ok() ? Ok() : share.status()};
 }
 
