@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checkpoints outlive the schema that wrote them, so schemas/ckpt.fbs must keep everything of earlier schemas.
 
-The schema of format 1.0 is frozen: its digest is known here. Earlier schemas are tests/golden/schema/*.fbs (a copy for each release, never edited) and, in a git checkout, the one
-committed last. `flatc --conform` guards tables, but does not notice structs that grow: their fields are compared here.
+The schema of format 1.0 is frozen: its digest is known here. Earlier schemas are tests/golden/schema/*.fbs (a copy for
+each release, never edited) and, in a git checkout, the one committed last. `flatc --conform` guards tables, but does
+not notice structs that grow: their fields are compared here.
 Environment: FLATC.
 """
 import hashlib

@@ -124,11 +124,9 @@ Faults::Outcome Faults::run(const std::string& uri, const Operation& operation, 
     EXPECT_EQ(reply.status, "OK") << reply;
     if (rank == 0) string = reply.text;
   }
-  for (auto& program : programs)
-    if (!operation.before.empty()) program->send(operation.before + kLong);
-  for (auto& program : programs) {
-    if (operation.before.empty()) break;
-    EXPECT_EQ(program->read().status, "OK");
+  if (!operation.before.empty()) {
+    for (auto& program : programs) program->send(operation.before + kLong);
+    for (auto& program : programs) EXPECT_EQ(program->read().status, "OK");
   }
   Program& victim = *programs[operation.victim];
   EXPECT_TRUE(victim.trace(faults));
