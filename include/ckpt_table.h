@@ -57,11 +57,11 @@ typedef struct ckpt_table_desc {
 
 /* The lists say what changed since this session's last save of this table on this rank (ckpt_save_run or _start of it),
  * whether that one succeeded or not. With option incremental such a save writes only these rows, as a run
- * (schemas/TABLE_RUNS.md). It writes all rows if that save was not committed or is gone, or too much has changed, and
- * its report says so (CKPT_FINDING_REUSED); so all rows are given always. Lists are copied. The session remembers the
- * ids (8 bytes a row): so rows of new ids are written, and ids that are gone removed, whether the lists have them or
- * not, and an id that is there and in `removed` is MISMATCH. A row that changed and is not listed keeps its old values.
- */
+ * (schemas/TABLE_RUNS.md). It writes all rows if that save had no flags, was not committed or is gone, or if too much
+ * has changed; its report says so (CKPT_FINDING_REUSED). So all rows are given always. Lists are copied. The session
+ * remembers the ids (8 bytes a row): so rows of new ids are written, and ids that are gone removed, whether the lists
+ * have them or not; an id that is there and in `removed` is MISMATCH. A row that changed and is not listed keeps its
+ * old values. */
 #define CKPT_TABLE_CHANGES 1
 /* In place of lists: the session remembers a digest of each row, too (XXH3; in all 16 bytes a row), and finds what
  * changed. So the save reads all rows before the caller may change them. Columns on devices are UNSUPPORTED. */

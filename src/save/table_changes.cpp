@@ -138,7 +138,7 @@ Status find_changes(session::Session& session, const std::string& directory, uns
     job.report.add(CKPT_FINDING_REUSED, CKPT_NOT_FOUND, table->name,
                    "table " + quoted(table->name) +
                        ": all its rows are written: the session does not remember those of " + table->since +
-                       ", its last save, which saved them without incremental, or did not come to them");
+                       ", its last save, of which nobody said what changed, or which did not come to them");
   table->since.clear();
   return Ok();
 }

@@ -37,8 +37,6 @@ static void set_options(ckpt::Options& out, nb::handle items) {
       const int64_t number = PyLong_AsLongLong(value.ptr());
       if (number == -1 && PyErr_Occurred()) raise(CKPT_INVALID, "option " + key + ": the number is too large");
       out.set(key, number);
-    } else if (PyFloat_Check(value.ptr())) {  // of a share, as of most_dead
-      out.set(key, std::string(nb::str(value).c_str()));
     } else {
       out.set(key, text(value, ("option " + key).c_str()));
     }

@@ -318,7 +318,7 @@ def test_the_layer_beneath_takes_arrays_and_raw_bytes(store: ckpt.Store, session
 
 def test_changes_since_an_earlier_checkpoint_bring_a_copy_up_to_date(store: ckpt.Store) -> None:
     with ckpt.Session(store, incremental="on") as session:
-        ckpt.save(session, {"emb": table_of(IDS)}, step=1)
+        ckpt.save(session, {"emb": table_of(IDS, changed=[])}, step=1)
         now = table_of([*IDS[2:], 99], changed=[-1, 99], removed=IDS[:2])
         now.columns["opt/step"][1] = -5  # of id -1
         ckpt.save(session, {"emb": now}, step=2)
