@@ -45,8 +45,7 @@ func openCheckpoint(dir string) *Checkpoint {
 	same(revision, where, "revision", 1, le.Uint32(t[68:]))
 	index, root, copies, summary, kind := le.Uint64(t), le.Uint64(t[8:]), le.Uint64(t[16:]), le.Uint64(t[24:]),
 		le.Uint32(t[64:])
-	rule(kind == 1 || kind == 2 && root == 0 && copies == 0 && summary == 0 && index <= 1<<20, where, "kind",
-		"1, or 2 and sizes 0", kind)
+	rule(kind == 1 || kind == 2 && root|copies|summary == 0 && index <= 1<<20, where, "kind", "1, or 2 and sizes 0", kind)
 	rule(index <= end && copies <= end && copies%64 == 0 && summary <= 1<<20, where, "sizes", "inside the file",
 		fmt.Sprint(index, copies, summary))
 	copiesAt := align(index, 64)
@@ -64,14 +63,16 @@ func openCheckpoint(dir string) *Checkpoint {
 		flat(b[:index], "CKPX", where)
 		need(false, incomplete, where, "kind", "a checkpoint", "a tombstone")
 	}
-	tail := Summary{Step: -1}
+	var tail Summary
 	flat(b[summaryAt:summaryAt+summary], "CKPS", where+" summary").fill(&tail)
 	x := readIndex(where, b[:index], uint32(root), digestAt(t[32:]), true)
 	equal(where, "summary at the end", *x.Summary, tail)
 	c := &Checkpoint{Index: x, bases: map[string]*partFile{}, wholes: map[string][]*region{}}
 	c.checkManifest()
 	c.openIndexes(dir, b[copiesAt:summaryAt])
-	c.joinTensors()
+	for _, n := range sortedKeys(c.tensors) {
+		c.joinTensor(c.tensors[n], path("MANIFEST tensor", n))
+	}
 	c.joinRest()
 	c.openFiles(dir)
 	return c
@@ -167,13 +168,11 @@ func (p *partFile) open(dir string, sum *Summary) {
 	}
 	for _, g := range p.x.Groups {
 		rule(g.Index < g.Count && g.Count > 1, name, "a group", "of several members", g)
-		rule(g.List.Stored >= 1 && g.List.Stored <= g.List.Raw && g.List.Raw <= 64<<20 && g.List.Raw/255 <= g.List.Stored,
-			name, "list of a group", "of sizes as a chunk", g)
+		checkList([]placed{{g.List, 0}}, uint64(g.List.Raw), false, name+" list of a group")
 		places = append(places, g.List)
 	}
 	for _, c := range places { // before gaps, where such a chunk should be
-		rule(c.Offset >= 4096 && c.Offset <= rec.IndexOffset && uint64(c.Stored) <= rec.IndexOffset-c.Offset, name, "a chunk",
-			"between header and index", c)
+		rule(c.Offset >= 4096 && inside(c.Offset, uint64(c.Stored), rec.IndexOffset), name, "a chunk", "before the index", c)
 	}
 	slices.SortFunc(places, func(a, b Chunk) int { return cmp.Compare(a.Offset, b.Offset) })
 	at := uint64(4096)
@@ -199,8 +198,7 @@ func (p *partFile) linkBases(c *Checkpoint, used map[string]uint64) {
 	for _, k := range p.x.chunks {
 		if k.home > 0 {
 			b := p.bases[k.home-1]
-			rule(b.own[Chunk{k.Offset, k.Stored, 0, k.Digest}], p.where, fmt.Sprintf("a chunk at %d of %s", k.Offset, b.where),
-				"one of that part's own", k.Digest)
+			rule(b.own[Chunk{k.Offset, k.Stored, 0, k.Digest}], p.where, "a chunk of "+b.where, "its own", k.Chunk)
 			sums[k.home-1] += uint64(k.Stored)
 		}
 	}
@@ -221,14 +219,13 @@ func (c *Checkpoint) checkManifest() {
 		if measure(a.extents, t.bits, w); !a.view || slices.Contains(a.extents, 0) {
 			continue
 		}
-		last, ok := a.offset, a.offset < t.elems
+		rule(a.offset < t.elems, w, "offset of the view", "inside the target", a)
+		left := t.elems - 1 - a.offset
 		for i, e := range a.extents {
-			if ok && e > 1 && a.strides[i] > 0 {
-				ok = e-1 <= (t.elems-1-last)/a.strides[i]
-				last += (e - 1) * a.strides[i]
-			}
+			hi, way := bits.Mul64(e-1, a.strides[i])
+			rule(hi == 0 && way <= left, w, "elements of the view", "inside the target", a)
+			left -= way
 		}
-		rule(ok, w, "elements of the view", "inside the target", a)
 	}
 	for _, n := range sortedKeys(c.tensors) {
 		m, w := c.tensors[n], path("MANIFEST tensor", n)
@@ -249,18 +246,7 @@ func (c *Checkpoint) checkManifest() {
 func cellSize(extent, cells uint64) uint64  { return extent/cells + min(1, extent%cells) }
 func (c *Checkpoint) isRows(m *tensor) bool { return c.Layouts[m.holding.Layout].Kind == 2 }
 
-// joinTensors checks what MANIFEST and parts say together of each tensor.
-func (c *Checkpoint) joinTensors() {
-	for _, p := range c.parts {
-		for n := range p.x.tensors {
-			rule(c.tensors[n] != nil, path(p.where, n), "a tensor", "in MANIFEST", "not there")
-		}
-	}
-	for _, n := range sortedKeys(c.tensors) {
-		c.joinTensor(c.tensors[n], path("MANIFEST tensor", n))
-	}
-}
-
+// joinTensor checks what MANIFEST and parts say together of a tensor.
 func (c *Checkpoint) joinTensor(m *tensor, w string) {
 	var list []*region
 	segments, stored, sum, rows, known := uint64(0), uint64(0), uint64(0), uint64(0), false
@@ -291,10 +277,7 @@ func (c *Checkpoint) joinTensor(m *tensor, w string) {
 			}
 			reg.ranks = append(reg.ranks, uint32(rank))
 			for _, s := range r.segs {
-				segments, s.part = segments+1, p
-				for _, k := range s.chunks {
-					stored += uint64(k.Stored)
-				}
+				segments, stored, s.part = segments+1, stored+s.stored, p
 				reg.segs = append(reg.segs, s)
 			}
 		}
@@ -345,19 +328,21 @@ func (c *Checkpoint) checkGrid(m *tensor, l Layout, seq []uint32, list []*region
 	}
 }
 
-// joinRest checks that MANIFEST's objects, aliases, attributes and the groups are those of the parts.
+// joinRest checks that MANIFEST has the objects, aliases and attributes of the parts, all tensors, and whole groups.
 func (c *Checkpoint) joinRest() {
-	aliases, attrs, holders := map[string]bool{}, map[attrKey]bool{}, map[string][]uint32{}
-	groups := map[uint64][]Group{}
+	seen, holders, groups := map[any]bool{}, map[string][]uint32{}, map[uint64][]Group{}
 	for i, p := range c.parts {
+		for n := range p.x.tensors {
+			rule(c.tensors[n] != nil, path(p.where, n), "a tensor", "in MANIFEST", "not there")
+		}
 		for n, a := range p.x.aliases {
 			equal(path(p.where, n), "alias", fmt.Sprint(c.aliases[n]), fmt.Sprint(a))
-			aliases[n] = true
+			seen[n] = true
 		}
 		for k, v := range p.x.attrs {
 			found, ok := c.attrs[k]
 			rule(ok && found == v, path(p.where, k.owner), "attribute "+quoted(k.key), "that of MANIFEST", "another")
-			attrs[k] = true
+			seen[k] = true
 		}
 		for n, o := range p.x.objects {
 			m, w := c.objects[n], path(p.where, n)
@@ -378,7 +363,7 @@ func (c *Checkpoint) joinRest() {
 			groups[g.ID] = append(groups[g.ID], g)
 		}
 	}
-	equal(c.where, "aliases, attributes", fmt.Sprint(len(aliases), len(attrs)), fmt.Sprint(len(c.aliases), len(c.attrs)))
+	equal(c.where, "aliases and attributes of all parts", len(c.aliases)+len(c.attrs), len(seen))
 	for n, o := range c.objects {
 		equal(path(c.where, n), "parts of the object", len(holders[n]), len(c.sequence(o.Layout, n)))
 	}

@@ -30,28 +30,27 @@ func (p *partFile) data(list []placed, filter, width uint8, where string) (out [
 func lz4(b []byte, n int, where string) []byte {
 	out := make([]byte, 0, n)
 	check := func(ok bool, what string) { rule(ok, where, "LZ4 block of a sound chunk", "whole", what) }
+	take := func(k int, what string) (head []byte) {
+		check(k <= len(b), what)
+		head, b = b[:k], b[k:]
+		return head
+	}
 	length := func(n int) int {
-		for more := n == 15; more; b = b[1:] {
-			check(len(b) > 0, "a length without end")
-			n, more = n+int(b[0]), b[0] == 255
+		for more := n == 15; more; {
+			next := int(take(1, "a length without end")[0])
+			n, more = n+next, next == 255
 		}
 		return n
 	}
 	for {
-		check(len(b) > 0, "no last literals")
-		token := int(b[0])
-		b = b[1:]
-		k := length(token >> 4)
-		check(k <= len(b) && k <= n-len(out), "literals beyond the end")
-		out, b = append(out, b[:k]...), b[k:]
+		token := int(take(1, "no last literals")[0])
+		out = append(out, take(length(token>>4), "literals beyond the end")...)
 		if len(b) == 0 {
 			check(len(out) == n, fmt.Sprintf("%d bytes", len(out)))
 			return out
 		}
-		check(len(b) >= 2, "half an offset")
-		from := len(out) - int(le.Uint16(b))
-		b = b[2:]
-		k = length(token&15) + 4
+		from := len(out) - int(le.Uint16(take(2, "half an offset")))
+		k := length(token&15) + 4
 		check(from >= 0 && from < len(out) && k <= n-len(out), "a match outside")
 		for ; k > 0; k-- {
 			out, from = append(out, out[from]), from+1

@@ -70,6 +70,7 @@ func (d Digest) String() string      { return fmt.Sprintf("%x", d.bytes()) }
 func digestAt(b []byte) Digest       { return Digest{le.Uint64(b), le.Uint64(b[8:])} }
 func sum64(b []byte) uint64          { return xxh3.Hash(b) }
 func align(n, to uint64) uint64      { return (n + to - 1) / to * to }
+func inside(at, n, size uint64) bool { return at <= size && n <= size-at }
 func quoted(s string) string         { return fmt.Sprintf("%.80q", s) }
 func path(where, name string) string { return fmt.Sprintf("%s %q", where, name) }
 
@@ -114,6 +115,7 @@ func (f file) zero(from, to uint64) {
 
 var (
 	labels      = regexp.MustCompile(`^[A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,199}$`)
+	decimal     = regexp.MustCompile(`^[1-9][0-9]*$`)
 	keys        = regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`)
 	forbidden   = regexp.MustCompile(`[\x00-\x1f\x7f]|(^|/)\.\.(/|$)`)
 	unprintable = regexp.MustCompile(`\pC`)

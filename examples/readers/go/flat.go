@@ -1,18 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 )
 
 // A table of a FlatBuffer, with every offset checked.
 type table struct {
-	b                       []byte
-	where                   string
-	pos, vt, vtSize, extent uint64
+	b           []byte
+	where       string
+	vt          [64]byte // zero where it is shorter; no table here has 31 fields
+	pos, extent uint64
 }
 
 func flat(b []byte, id, where string) table {
@@ -26,18 +27,16 @@ func tableAt(b []byte, pos uint64, where string) table {
 	rule(pos%4 == 0 && pos+4 <= size, where, "a table of the FlatBuffer", "inside it", pos)
 	v := int64(pos) - int64(int32(le.Uint32(b[pos:])))
 	rule(v >= 0 && v%2 == 0 && uint64(v)+4 <= size, where, "a vtable", "inside the FlatBuffer", v)
-	t := table{b, where, pos, uint64(v), uint64(le.Uint16(b[v:])), uint64(le.Uint16(b[v+2:]))}
-	rule(t.vtSize >= 4 && t.vtSize%2 == 0 && t.vt+t.vtSize <= size, where, "size of a vtable", "inside", t.vtSize)
+	n, t := uint64(le.Uint16(b[v:])), table{b: b, where: where, pos: pos, extent: uint64(le.Uint16(b[v+2:]))}
+	rule(n >= 4 && n%2 == 0 && inside(uint64(v), n, size), where, "size of a vtable", "inside", n)
+	copy(t.vt[:], b[v:uint64(v)+n])
 	rule(t.extent >= 4 && pos+t.extent <= size, where, "size of a table", "inside the FlatBuffer", t.extent)
 	return t
 }
 
 // at returns the place of a field, or 0 if it is absent.
 func (t table) at(id int, size, alignment uint64) uint64 {
-	slot, off := uint64(4+2*id), uint64(0)
-	if slot+2 <= t.vtSize {
-		off = uint64(le.Uint16(t.b[t.vt+slot:]))
-	}
+	off := uint64(le.Uint16(t.vt[4+2*id:]))
 	if off == 0 {
 		return 0
 	}
@@ -49,38 +48,34 @@ func (t table) at(id int, size, alignment uint64) uint64 {
 func (t table) fill(into any) {
 	v := reflect.ValueOf(into).Elem()
 	fields := slices.DeleteFunc(reflect.VisibleFields(v.Type()), func(f reflect.StructField) bool { return f.Anonymous })
+	if s, ok := into.(*Summary); ok {
+		s.Step = -1
+	}
 	for id := range fields {
-		f, size, alignment := v.FieldByIndex(fields[id].Index), uint64(4), uint64(4)
-		kind := f.Kind()
-		refers := kind == reflect.Slice || kind == reflect.String || kind == reflect.Pointer
-		if !refers {
-			size, alignment = uint64(f.Type().Size()), uint64(f.Type().Align())
-		}
-		p := t.at(id, size, alignment)
-		if p == 0 {
-			continue
-		}
-		if !refers {
-			binary.Decode(t.b[p:], le, f.Addr().Interface())
-			continue
-		}
-		to := p + uint64(le.Uint32(t.b[p:]))
-		rule(to > p && to%4 == 0 && to+4 <= uint64(len(t.b)), t.where, "an offset", "inside the FlatBuffer", to)
-		if kind == reflect.Slice {
-			f.Set(t.column(to, f.Type()))
-			continue
-		}
-		if kind == reflect.Pointer {
-			f.Set(reflect.New(f.Type().Elem()))
-			f = f.Elem()
-			if s, ok := f.Addr().Interface().(*Summary); ok {
-				s.Step = -1
+		f := v.FieldByIndex(fields[id].Index)
+		if k := f.Kind(); k != reflect.Slice && k != reflect.String && k != reflect.Pointer {
+			if p := t.at(id, uint64(f.Type().Size()), uint64(f.Type().Align())); p > 0 {
+				binary.Decode(t.b[p:], le, f.Addr().Interface())
 			}
+		} else if p := t.at(id, 4, 4); p > 0 {
+			to := p + uint64(le.Uint32(t.b[p:]))
+			rule(to > p && to%4 == 0 && to+4 <= uint64(len(t.b)), t.where, "an offset", "inside the FlatBuffer", to)
+			t.refer(to, f)
 		}
-		if f.Kind() == reflect.Struct {
-			tableAt(t.b, to, t.where).fill(f.Addr().Interface())
-			continue
-		}
+	}
+}
+
+// refer reads what an offset leads to.
+func (t table) refer(to uint64, f reflect.Value) {
+	switch f.Kind() {
+	case reflect.Slice:
+		f.Set(t.column(to, f.Type()))
+	case reflect.Pointer:
+		f.Set(reflect.New(f.Type().Elem()))
+		t.refer(to, f.Elem())
+	case reflect.Struct:
+		tableAt(t.b, to, t.where).fill(f.Addr().Interface())
+	case reflect.String:
 		end := to + 4 + uint64(le.Uint32(t.b[to:]))
 		rule(end < uint64(len(t.b)) && t.b[end] == 0, t.where, "a string", "inside the FlatBuffer, and a zero byte", end)
 		f.SetString(string(t.b[to+4 : end]))
@@ -89,26 +84,14 @@ func (t table) fill(into any) {
 
 // column reads a vector of numbers or structs. Go's structs have the schema's layout, since that names all padding.
 func (t table) column(p uint64, typ reflect.Type) reflect.Value {
-	n, size := uint64(le.Uint32(t.b[p:])), uint64(typ.Elem().Size())
+	n, size, to := uint64(le.Uint32(t.b[p:])), uint64(typ.Elem().Size()), uint64(typ.Elem().Align())
 	p += 4
-	rule(n <= (uint64(len(t.b))-p)/size && (n == 0 || p%uint64(typ.Elem().Align()) == 0), t.where, "a vector",
-		"inside the FlatBuffer, aligned", n)
+	rule(n <= (uint64(len(t.b))-p)/size && (n == 0 || p%to == 0), t.where, "a vector", "inside, aligned", n)
 	b, out := t.b[p:p+n*size], reflect.MakeSlice(typ, int(n), int(n))
-	checkPads(b, typ.Elem(), 0, uintptr(size), t.where)
 	binary.Decode(b, le, out.Interface())
+	again, _ := binary.Append(nil, le, out.Interface()) // with zeros for each _
+	rule(bytes.Equal(b, again), t.where, "pads of a vector of "+typ.Elem().Name(), 0, "another byte")
 	return out
-}
-
-func checkPads(b []byte, typ reflect.Type, at, step uintptr, where string) {
-	for i := 0; typ.Kind() == reflect.Struct && i < typ.NumField(); i++ {
-		f := typ.Field(i)
-		checkPads(b, f.Type, at+f.Offset, step, where)
-		for k := at + f.Offset; strings.HasPrefix(f.Name, "Pad") && k < uintptr(len(b)); k += step {
-			for _, v := range b[k : k+f.Type.Size()] {
-				equal(where, "a pad of a "+typ.Name(), 0, v)
-			}
-		}
-	}
 }
 
 // The structs and tables of schemas/ckpt.fbs, with the same fields in the same order.
@@ -131,20 +114,20 @@ type (
 		Segments, Layout uint32
 	}
 	Region struct {
-		Kind, Pad uint8
-		Pad2      uint16
-		Geometry  uint32
-		Segments  Span
+		Kind, _  uint8
+		_        uint16
+		Geometry uint32
+		Segments Span
 	}
 	Segment struct {
-		Start, Count              uint64
-		Chunks                    Span
-		Codec, Filter, Width, Pad uint8
-		Pad2                      uint32
+		Start, Count            uint64
+		Chunks                  Span
+		Codec, Filter, Width, _ uint8
+		_                       uint32
 	}
 	Alias struct {
 		Name, Target Text
-		IsView, Pad  uint8
+		IsView, _    uint8
 		Ndim         uint16
 		View         uint32
 	}
@@ -153,19 +136,18 @@ type (
 		Size                 uint64
 		Digest               Digest
 		Scope, Placement     uint8
-		Pad                  uint16
+		_                    uint16
 		Layout, InlineOffset uint32
 		Chunks               Span
-		Pad2                 uint32
+		_                    uint32
 	}
 	Attr struct{ Owner, Key, Value Text }
 	Part struct {
 		Size, IndexOffset, IndexSize, CopyOffset uint64
 		Root, SaveID                             Digest
 		RootSize, Rank                           uint32
-		Kind, Pad                                uint8
-		Pad2                                     uint16
-		Pad3                                     uint32
+		Kind                                     uint8
+		_                                        [7]uint8
 	}
 	Base struct {
 		Part Part
@@ -175,10 +157,10 @@ type (
 		Offset, NameFirst, ObjectFirst uint64
 		Digest                         Digest
 		First                          Text
-		Size, Pad                      uint32
+		Size, _                        uint32
 	}
 	Layout struct {
-		Kind, Pad      uint8
+		Kind, _        uint8
 		Ndim           uint16
 		Cells, PerCell uint32
 		Runs           Span

@@ -30,6 +30,7 @@ type (
 	segment struct {
 		Segment
 		chunks []placed
+		stored uint64    // bytes of its chunks
 		part   *partFile // that has it
 	}
 	placed struct {
@@ -77,10 +78,9 @@ func readIndex(where string, raw []byte, rootSize uint32, digest Digest, manifes
 	flat(raw[rootAt:], "CKPR", where).fill(&x.Root)
 	rule(x.Summary != nil && x.Names != nil && len(x.Pages) > 0, where, "summary, names and pages", "present", "absent")
 	x.checkRoot(where)
-	at, refs, first := uint64(0), append(slices.Clone(x.Pages), x.PartPages...),
-		make([]string, len(x.Pages)+len(x.PartPages))
+	at, refs, first := uint64(0), append(slices.Clone(x.Pages), x.PartPages...), []string{}
 	for i, r := range refs {
-		first[i] = textOf(*x.Names, r.First, where)
+		first = append(first, textOf(*x.Names, r.First, where))
 		rule((i == 0 || i >= len(x.Pages)) == (first[i] == "") && (first[i] == "" || first[i] > first[i-1]), where,
 			"first names of pages", "empty, then ascending", quoted(first[i]))
 	}
@@ -95,16 +95,14 @@ func readIndex(where string, raw []byte, rootSize uint32, digest Digest, manifes
 		rule(p.Names != nil, w, "names", "present", "absent")
 		need(len(p.Parity) == 0, unsupported, w, "parity", "none", "some")
 		if i < len(x.Pages) {
-			rule(r.NameFirst == x.names() && r.ObjectFirst == x.count, w, "name_first and object_first",
-				fmt.Sprint(x.names(), x.count), fmt.Sprint(r.NameFirst, r.ObjectFirst))
+			equal(w, "name_first and object_first", fmt.Sprint(x.names(), x.count), fmt.Sprint(r.NameFirst, r.ObjectFirst))
 			(&pageReader{Page: p, x: x, where: w, first: first[i], last: i+1 == len(x.Pages)}).read(append(first, "")[i+1])
 		} else {
 			equal(w, "name_first and object_first of a page of parts", 0, r.NameFirst+r.ObjectFirst)
 			x.readParts(p, w, i+1 == len(refs))
 		}
 	}
-	rule(at == rootAt && x.NameCount == x.names(), where, "offset in the index and name_count", fmt.Sprint(at, x.names()),
-		fmt.Sprint(rootAt, x.NameCount))
+	equal(where, "its place, name_count", fmt.Sprint(at, x.names()), fmt.Sprint(rootAt, x.NameCount))
 	x.checkCounts(where)
 	return x
 }
@@ -147,14 +145,12 @@ func (x *Index) checkRoot(where string) {
 		}
 		rule(l.Kind <= 2, w, "kind", "0, 1 or 2", l.Kind)
 		rule(l.Kind == 1 || l.Cells == 0 && l.Ndim == 0 && (l.Kind == 0 || l.PerCell >= 1), w, "cells", "0, some", l.Ndim)
-		if l.Kind == 1 {
-			rule(l.Ndim >= 1 && l.Ndim <= 16 && l.PerCell >= 1 && int64(l.PerCell) <= world, w,
-				"dimensions and parts of a cell", "1 to 16 and to world_size", l)
-			for _, m := range numbersAt(x.Numbers, l.Cells, uint64(l.Ndim), w) {
-				hi, lo := bits.Mul64(cells, m)
-				rule(m >= 1 && hi == 0 && lo <= uint64(len(parts)), w, "number of cells", "1 to that of its parts", m)
-				cells = lo
-			}
+		rule(l.Kind != 1 || l.Ndim >= 1 && l.Ndim <= 16 && l.PerCell >= 1 && int64(l.PerCell) <= world, w,
+			"dimensions and parts of a cell", "1 to 16 and to world_size", l)
+		for _, m := range numbersAt(x.Numbers, l.Cells, uint64(l.Ndim), w) { // none but of a grid
+			hi, lo := bits.Mul64(cells, m)
+			rule(m >= 1 && hi == 0 && lo <= uint64(len(parts)), w, "number of cells", "1 to that of its parts", m)
+			cells = lo
 		}
 		hi, lo := bits.Mul64(cells, uint64(l.PerCell))
 		rule(hi == 0 && lo == uint64(len(parts)), w, "parts of its runs", lo, len(parts))
@@ -164,18 +160,15 @@ func (x *Index) checkRoot(where string) {
 }
 
 func (x *Index) checkCounts(where string) {
-	c, found := x.Summary.Counts, Counts{Rebuilt: x.Summary.Rebuilt}
+	c, found, sizes := x.Summary.Counts, Counts{Rebuilt: x.Summary.Rebuilt}, [2]uint64{} // of parts, of bases
 	if x.manifest {
 		found.Parts, found.Tensors, found.Objects = x.Summary.World, uint64(len(x.tensors)), x.count
 		for i, p := range x.parts {
-			if p.Kind == 0 {
-				found.Bytes += p.Size
-			} else {
-				found.Bases++
-				found.BaseBytes += p.Size
-				found.UsedBytes += x.used[i]
-			}
+			sizes[p.Kind] += p.Size
+			found.Bases += uint32(p.Kind)
+			found.UsedBytes += x.used[i] // 0 of a rank
 		}
+		found.Bytes, found.BaseBytes = sizes[0], sizes[1]
 		equal(where, "records of parts", uint64(found.Parts)+uint64(found.Bases), uint64(len(x.parts)))
 	}
 	equal(where, "counts of the summary", found, c)
@@ -191,10 +184,9 @@ func (x *Index) sequence(layout uint32, where string) []uint32 {
 }
 
 func checkPart(p Part, where string) {
-	end := p.IndexOffset + p.IndexSize
 	rule(p.Size%4096 == 0 && p.Size >= 8192 && p.Size <= math.MaxInt64, where, "size", "a multiple of 4096", p.Size)
-	rule(p.IndexOffset >= 4096 && p.IndexOffset%64 == 0 && end >= p.IndexOffset && end <= p.Size-72, where, "its index",
-		"inside the part", p.IndexOffset)
+	at := p.IndexOffset
+	rule(at >= 4096 && at%64 == 0 && inside(at, p.IndexSize, p.Size-72), where, "its index", "inside the part", at)
 	checkSizes(p.IndexSize, uint64(p.RootSize), where)
 }
 
@@ -212,8 +204,7 @@ func (x *Index) readParts(p Page, where string, last bool) {
 	n, s := uint64(len(p.Parts)), x.Summary
 	others := len(p.Tensors) + len(p.Holdings) + len(p.Regions) + len(p.Segments) + len(p.Chunks) + len(p.Objects) +
 		len(p.Inline) + len(p.Aliases) + len(p.Attrs) + len(p.Homes)
-	rule(others == 0 && (len(p.Used) == 0 || len(p.Used) == len(p.Parts)), where, "columns of a page of parts",
-		"parts, and used of none or all", others)
+	rule(others == 0 && (len(p.Used) == 0 || len(p.Used) == len(p.Parts)), where, "columns", "parts, maybe used", others)
 	rule(n >= 1 && (n == uint64(x.PerPage) || last && n < uint64(x.PerPage)), where, "parts on a page", x.PerPage, n)
 	all := append(p.Used, make([]uint64, n)...)
 	for i, r := range p.Parts {
@@ -252,7 +243,7 @@ func own[T any](column []T, at *uint32, s Span, where string) []T {
 	return column[s.First:*at]
 }
 
-// measure gives the elements and bytes of a shape.
+// measure gives the elements and bytes of a shape. Bytes are rounded up.
 func measure(shape []uint64, width uint64, where string) (elems, bytes uint64) {
 	rule(len(shape) == 0 || slices.Max(shape) <= math.MaxInt64, where, "extents", "at most 2^63-1", shape)
 	if slices.Contains(shape, 0) {
@@ -264,16 +255,10 @@ func measure(shape []uint64, width uint64, where string) (elems, bytes uint64) {
 		rule(hi == 0 && lo <= math.MaxInt64, where, "elements", "fewer than 2^63", shape)
 		elems = lo
 	}
-	hi, _ := bits.Mul64(elems, width)
-	bytes = byteCount(elems, width)
-	rule(hi < 4 && bytes <= math.MaxInt64, where, "bytes", "at most 2^63-1", shape)
+	hi, whole := bits.Mul64(elems/8, width)
+	bytes = whole + (elems%8*width+7)/8
+	rule(hi == 0 && max(whole, bytes) <= math.MaxInt64, where, "bytes", "at most 2^63-1", shape)
 	return elems, bytes
-}
-
-// byteCount rounds up.
-func byteCount(elems, width uint64) uint64 {
-	hi, lo := bits.Mul64(elems, width)
-	return hi<<61 | lo>>3 + min(lo&7, 1)
 }
 
 func wholeBytes(elems, width uint64) bool { return elems%8*width%8 == 0 }
@@ -296,8 +281,8 @@ func (r *pageReader) read(next string) {
 		"columns", "those of MANIFEST or of a part", columns)
 	rule(len(r.Homes) == 0 || len(r.Homes) == len(r.Chunks), r.where, "homes", "none or one for each chunk", len(r.Homes))
 	homes := append(r.Homes, make([]uint16, len(r.Chunks))...)
+	holdings := append(r.Holdings, make([]Holding, len(r.Tensors))...)
 	for i, c := range r.Chunks {
-		rule(c.Stored >= 1 && c.Stored <= c.Raw && c.Raw <= 64<<20, r.where, "sizes of a chunk", "stored <= raw <= 64 MiB", c)
 		rule(int(homes[i]) <= len(x.Bases), r.where, "home of a chunk", "a base", homes[i])
 		r.chunks = append(r.chunks, placed{c, homes[i]})
 	}
@@ -311,13 +296,11 @@ func (r *pageReader) read(next string) {
 	}
 	for i, rec := range r.Tensors {
 		n, w := name(rec.Name, "tensors")
-		t := &tensor{name: n, dtype: rec.Dtype, bits: uint64(rec.Dtype & 255),
-			shape: numbersAt(r.Numbers, rec.Shape, uint64(rec.Ndim), w)}
+		shape := numbersAt(r.Numbers, rec.Shape, uint64(rec.Ndim), w)
+		t := &tensor{name: n, dtype: rec.Dtype, bits: uint64(rec.Dtype & 255), shape: shape}
 		rule(rec.Ndim <= 16 && t.bits >= 1, w, "dimensions and bits", "to 16, from 1", rec.Dtype)
 		t.elems, t.bytes = measure(t.shape, t.bits, w)
-		if x.manifest {
-			t.holding = r.Holdings[i]
-		}
+		t.holding = holdings[i]
 		for _, reg := range own(r.Regions, &r.region, rec.Regions, w) {
 			t.regions = append(t.regions, r.readRegion(t, reg, w))
 		}
@@ -373,8 +356,7 @@ func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
 			reg.elems *= e
 		}
 		rule(nd > 0 && reg.elems < t.elems, w, "a box", "less than its tensor", reg.nums)
-		rule(wholeBytes(reg.nums[nd-1], t.bits) && wholeBytes(reg.nums[2*nd-1], t.bits) && wholeBytes(t.shape[nd-1], t.bits),
-			w, "a box", "at whole bytes", reg.nums)
+		rule(wholeBytes(reg.nums[nd-1]|reg.nums[2*nd-1]|t.shape[nd-1], t.bits), w, "a box", "at whole bytes", reg.nums)
 	case 2:
 		reg.nums = numbersAt(r.Numbers, rec.Geometry, 2, w)
 		a, n := reg.nums[0], reg.nums[1]
@@ -389,15 +371,15 @@ func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
 	}
 	at := uint64(0)
 	for _, s := range own(r.Segments, &r.segment, rec.Segments, w) {
-		rule(s.Start >= at && s.Count >= 1 && s.Start <= reg.elems && s.Count <= reg.elems-s.Start, w, "segments",
-			"inside the region, ascending, without overlap", s)
+		rule(s.Start >= at && s.Count >= 1 && inside(s.Start, s.Count, reg.elems), w, "segments", "inside, ascending", s)
 		at = s.Start + s.Count
 		need(s.Codec <= 1 && s.Filter <= 2, unsupported, w, "codec and filter", "to 1 and 2", fmt.Sprint(s.Codec, s.Filter))
 		rule(s.Filter == 0 && s.Width == 0 || s.Filter > 0 && s.Codec == 1 && slices.Contains([]uint8{1, 2, 4, 8}, s.Width),
 			w, "filter and its width", "none, or 1, 2, 4, 8 with codec 1", s.Width)
 		rule(wholeBytes(s.Start, t.bits) && (at == reg.elems || wholeBytes(at, t.bits)), w, "segment", "whole bytes", s.Start)
-		g := segment{s, own(r.chunks, &r.chunk, s.Chunks, w), nil}
-		checkList(g.chunks, byteCount(s.Count, t.bits), s.Codec == 0, w)
+		g := segment{Segment: s, chunks: own(r.chunks, &r.chunk, s.Chunks, w)}
+		_, size := measure([]uint64{s.Count}, t.bits, w)
+		g.stored = checkList(g.chunks, size, s.Codec == 0, w)
 		for _, c := range g.chunks {
 			rule(t.bits%8 != 0 || uint64(c.Raw)%(t.bits/8) == 0, w, "a chunk", "whole elements", c.Raw)
 		}
@@ -408,22 +390,23 @@ func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
 }
 
 // checkList checks the chunks of a segment or object, which make `size` bytes.
-func checkList(list []placed, size uint64, raw bool, where string) {
+func checkList(list []placed, size uint64, raw bool, where string) (stored uint64) {
 	sum := uint64(0)
 	for i, c := range list {
 		rule(c.Raw == list[0].Raw || i == len(list)-1 && c.Raw < list[0].Raw, where, "raw size", "equal, but the last", c.Raw)
 		rule(!raw || c.Stored == c.Raw, where, "stored size of a raw chunk", c.Raw, c.Stored)
-		rule(c.Raw/255 <= c.Stored, where, "raw size of a chunk", "what an LZ4 block can hold", c.Raw)
-		sum += uint64(c.Raw)
+		rule(c.Stored >= 1 && c.Stored <= c.Raw && c.Raw <= 64<<20 && c.Raw/255 <= c.Stored, where, "sizes of a chunk",
+			"stored <= raw <= 64 MiB, which an LZ4 block can hold", c.Chunk)
+		sum, stored = sum+uint64(c.Raw), stored+uint64(c.Stored)
 	}
 	equal(where, "bytes of all chunks", size, sum)
+	return stored
 }
 
 func (r *pageReader) readObject(o *object, w string) {
 	o.chunks = own(r.chunks, &r.chunk, o.Chunks, w)
 	r.x.count++
-	rule(o.Scope <= 2 && (o.Placement == 1) == (len(o.chunks) > 0), w, "scope and chunks",
-		"0 to 2, some only with placement 1", o.Scope)
+	rule(o.Scope <= 2 && (o.Placement == 1) == (len(o.chunks) > 0), w, "scope, chunks", "0 to 2, some if placed", o.Scope)
 	rule(o.InlineOffset == r.inline && !strings.Contains(o.media, "\x00"), w, "inline_offset", r.inline, o.InlineOffset)
 	if r.x.manifest {
 		parts := r.x.sequence(o.Layout, w)

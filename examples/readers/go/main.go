@@ -16,20 +16,17 @@ var dtypes = map[uint16]string{0x004: "i4", 0x008: "i8", 0x010: "i16", 0x020: "i
 	0x908: "f8_e4m3b11fnuz", 0xa08: "f8_e4m3fn", 0xb08: "f8_e4m3fnuz", 0xc08: "f8_e5m2", 0xd08: "f8_e5m2fnuz",
 	0xe08: "f8_e8m0fnu", 0xf06: "f6_e2m3fn", 0x1006: "f6_e3m2fn", 0x1104: "f4_e2m1fn"}
 
-func dtypeName(d uint16) string {
-	return cmp.Or(dtypes[d], fmt.Sprintf("opaque%d_%d", d>>8, d&255))
-}
-
 func sha(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
 // describe reads every chunk, and gives what the golden files say.
 func (c *Checkpoint) describe() map[string]any {
 	attrs, tables, objects := map[string]map[string]string{"": {}}, map[string]any{}, []any{}
-	tensors, aliases := map[string]any{}, map[string]any{}
+	tensors, aliases, s := map[string]any{}, map[string]any{}, c.Summary
 	entry := func(name string) map[string]any {
 		t, b := c.named(name)
 		attrs[name] = map[string]string{}
-		return map[string]any{"attrs": attrs[name], "dtype": dtypeName(t.dtype), "shape": t.shape, "sha256": sha(b)}
+		dtype := cmp.Or(dtypes[t.dtype], fmt.Sprintf("opaque%d_%d", t.dtype>>8, t.bits))
+		return map[string]any{"attrs": attrs[name], "dtype": dtype, "shape": t.shape, "sha256": sha(b)}
 	}
 	for n := range c.tensors {
 		tensors[n] = entry(n)
@@ -56,7 +53,6 @@ func (c *Checkpoint) describe() map[string]any {
 				"sha256": sha(b)})
 		}
 	}
-	s := c.Summary
 	out := map[string]any{"aliases": aliases, "attrs": attrs[""], "objects": objects, "tensors": tensors,
 		"identity": map[string]any{"label": s.Label, "run": s.Run, "step": s.Step, "world_size": s.World}}
 	if len(tables) > 0 {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,12 +22,10 @@ type (
 
 const runsKey = "ckpt.table.runs"
 
-var decimal = regexp.MustCompile(`^[1-9][0-9]*$`)
-
 // readTable gives what the golden files say of a table.
 func (c *Checkpoint) readTable(name, attr string) map[string]any {
 	t := &sparse{c, "table " + quoted(name), 0, strings.Split(attr, "\n")}
-	w, listed := t.where, []string{}
+	w := t.where
 	word, number, blank := strings.Cut(t.columns[0], " ")
 	need(word == "mod" && blank, unsupported, w, "placement", "mod", quoted(word))
 	buckets, err := strconv.ParseUint(number, 10, 32)
@@ -39,7 +36,6 @@ func (c *Checkpoint) readTable(name, attr string) map[string]any {
 	for i, col := range t.columns[1:] {
 		rule(legal(col) && col != "buckets" && !slices.Contains(t.columns[:i+1], col) && !strings.HasPrefix(col, "run-"), w,
 			"a column", "legal, once, without run-", quoted(col))
-		listed = append(listed, col)
 	}
 	newest := t.layer(name, name, t.columns)
 	if by, ok := c.attrs[attrKey{name, runsKey}]; ok {
@@ -56,7 +52,7 @@ func (c *Checkpoint) readTable(name, attr string) map[string]any {
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		sorted = append(sorted, all[id]...)
 	}
-	return map[string]any{"buckets": buckets, "columns": listed, "rows": len(all), "sha256": sha(sorted)}
+	return map[string]any{"buckets": buckets, "columns": t.columns[1:], "rows": len(all), "sha256": sha(sorted)}
 }
 
 // addRuns puts the rows of all later runs over those of run 0.
