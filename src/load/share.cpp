@@ -440,12 +440,10 @@ Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const Ro
 static void take_out(PartIds& piece, std::span<const uint64_t> hidden) {
   auto* const ids = const_cast<std::byte*>(piece.ids);
   uint64_t shown = 0;
-  for (uint64_t at = 0, next = 0; at < piece.count; at++, next++) {
-    const uint64_t end = next < hidden.size() ? hidden[next] : piece.count;
-    std::memmove(ids + shown * sizeof(uint64_t), ids + at * sizeof(uint64_t), (end - at) * sizeof(uint64_t));
-    shown += end - at;
-    at = end;
-  }
+  for_shown(piece.count, hidden, [&](uint64_t first, uint64_t count) {
+    std::memmove(ids + shown * sizeof(uint64_t), ids + first * sizeof(uint64_t), count * sizeof(uint64_t));
+    shown += count;
+  });
   piece.count = shown;
 }
 

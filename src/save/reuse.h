@@ -62,8 +62,7 @@ class Reuse {
     std::vector<Chunk> chunks{};
   };
   // Once every chunk has been settled: gives such files up. The batches of at most `most_bytes`, or of one chunk, begin
-  // at
-  // `*end` of the new part, which becomes their end. `chunks` get their places there.
+  // at `*end` of the new part, which becomes their end. `chunks` get their places there.
   Result<std::vector<Batch>> give_up_dead(std::span<fb::Chunk> chunks, uint64_t most_bytes, uint64_t* end);
   // Reads and checks a batch, which `out` has room for. Any thread.
   Status read(const Batch& batch, MutableBytes out, Job& job) const;
