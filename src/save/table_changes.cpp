@@ -97,7 +97,8 @@ void Comparison::look_at_moved() {
   }
 }
 
-// By what came before, no other id can be there twice.
+// Before, no id was there twice. So an id that is there twice now has two rows that did not keep their numbers, or one
+// and one that did; then it is not among the old ones, and counts as new.
 Status Comparison::check_ids() {
   Ids said;  // to be removed
   said.swap(table_.removed);
@@ -106,6 +107,8 @@ Status Comparison::check_ids() {
     if (!std::binary_search(rows_.begin(), rows_.end(), one)) table_.removed.push_back(one.id);
   Ids asked = fresh_;
   asked.insert(asked.end(), said.begin(), said.end());
+  const auto same_id = [](const Entry& a, const Entry& b) { return a.id == b.id; };
+  if (std::ranges::adjacent_find(rows_, same_id) != rows_.end()) table_.since.clear();
   if (asked.empty()) return Ok();
   const IdSet set(std::move(asked));
   uint64_t found = 0;

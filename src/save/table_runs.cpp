@@ -21,12 +21,6 @@ struct Run {
   std::vector<Carried::Tensor> all;  // with ids, buckets and columns
 };
 
-uint64_t id_at(const std::byte* ids, uint64_t row) {
-  uint64_t id;
-  std::memcpy(&id, ids + row * sizeof id, sizeof id);
-  return id;
-}
-
 class TableCarrier {
  public:
   TableCarrier(const CarryInput& in, SaveContent* content, Carried* carried)

@@ -42,11 +42,7 @@ class TableSort {
   Status run();
 
  private:
-  uint64_t id(uint64_t row) const {
-    uint64_t id;
-    std::memcpy(&id, table_.ids + row * sizeof id, sizeof id);
-    return id;
-  }
+  uint64_t id(uint64_t row) const { return id_at(table_.ids, row); }
   // A division takes longer than all the rest.
   uint64_t bucket_of(uint64_t id) const {
     return bucket_mask_ ? id & bucket_mask_ : format::bucket_of(id, table_.bucket_count);
@@ -263,11 +259,9 @@ Status TableSort::run() {
 
 Status check_position(const SaveTable& table, uint64_t row) {
   if (!table.positions || table.positions[row] < table.capacity) return Ok();
-  uint64_t id;
-  std::memcpy(&id, table.ids + row * sizeof id, sizeof id);
   return error_about(CKPT_INVALID, table.name,
                      strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows", quoted(table.name),
-                               row, id, table.positions[row], table.capacity));
+                               row, id_at(table.ids, row), table.positions[row], table.capacity));
 }
 
 Status sort_tables(SaveContent& content, unsigned threads, const Job& job) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/job.h"
 #include "save/content.h"
@@ -26,6 +27,12 @@ inline uint64_t entries_of(uint64_t bucket_count, uint64_t rows) {
 // A table that is in order and lies in one block is saved from where it is. MISMATCH names an id that is there twice,
 // INVALID a position beyond the blocks.
 Status sort_tables(SaveContent& content, unsigned threads, const Job& job);
+
+inline uint64_t id_at(const std::byte* ids, uint64_t row) {
+  uint64_t id;
+  std::memcpy(&id, ids + row * sizeof id, sizeof id);
+  return id;
+}
 
 // INVALID unless a row lies in the blocks.
 Status check_position(const SaveTable& table, uint64_t row);

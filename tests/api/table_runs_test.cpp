@@ -414,6 +414,29 @@ TEST_P(TableRuns, NewAndGoneIdsNeedNoList) {
   EXPECT_EQ(load(reader, open_share(reader, share_desc(CKPT_SHARE_ALL))), table.rows);
 }
 
+// Its other row only moved, so nothing else says that it is there twice.
+TEST_P(TableRuns, AnIdThatTakesTheRowsOfOthersIsRefused) {
+  const StorePlace place(GetParam());
+  World world(place.uri(), 1);
+  RankTable table;
+  for (uint64_t id = 1; id <= 40; id++) table.put(id, 0);
+  Given given(table);
+  const auto save_it = [&](const std::string& label) {
+    return world.save(label, {kOn}, [&](uint32_t, ckpt_save* to) {
+      Error error;
+      EXPECT_EQ(given.add(to, error), CKPT_OK) << error.text();
+    })[0];
+  };
+  given.changed.clear();
+  EXPECT_EQ(save_it("s1").status, CKPT_OK);
+  const Ids before = given.ids;
+  given.ids = {before.begin(), before.end()};
+  std::swap(given.ids[0], given.ids[1]);
+  given.ids[2] = before[0];
+  const Outcome twice = save_it("s2");
+  EXPECT_EQ(twice.status, CKPT_MISMATCH) << twice.text;
+}
+
 // Rows that move, and ids that come and go, among those that change.
 TEST_P(TableRuns, ByDigestsNoListIsNeeded) {
   const StorePlace place(GetParam());
