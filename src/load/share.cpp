@@ -165,7 +165,7 @@ static Result<std::map<uint32_t, uint64_t>> rows_by_part(const std::shared_ptr<c
   return rows;
 }
 
-// Whether there are as many rows as each rank had. Nobody else finds what a list of changes lacked.
+// Whether there are as many rows as each rank had. Nobody else finds what a writer left out.
 Status Share::check_count() const {
   std::vector<uint64_t> found(parts_.size());
   for (const Step& step : overlaid_) {
