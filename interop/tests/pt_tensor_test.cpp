@@ -25,7 +25,7 @@ struct Opened {
 
 const std::string kTen = "0123456789";
 
-void expect_refused(const std::string& value, const char* reason, ckpt_status code = CKPT_FORMAT) {
+void expect_tensor_refused(const std::string& value, const char* reason, ckpt_status code = CKPT_FORMAT) {
   const Opened opened(pt_of(value, {{"0", kTen}}));
   const Status status = opened.tensor().status();
   EXPECT_EQ(status.code(), code) << reason << "\n" << status.message();
@@ -62,31 +62,32 @@ TEST(PtTensor, ScalarsAndEmptyTensorsAreTensors) {
 
 TEST(PtTensor, NumbersThatReachPastTheStorageAreRefused) {
   const std::string ten = storage("0", "ByteStorage", 10);
-  expect_refused(tensor(ten, 0, {11}, {1}), "shape [11] at element 0 reaches past its 10 elements");
-  expect_refused(tensor(ten, 10, {1}, {1}), "reaches past its 10 elements");
-  expect_refused(tensor(ten, 0, {2, 2}, {9, 1}), "reaches past");
-  expect_refused(tensor(ten, INT64_MAX, {1}, {1}), "reaches past");
-  expect_refused(tensor(ten, 0, {3, 3}, {INT64_MAX, INT64_MAX}), "reaches past");
-  expect_refused(tensor(ten, 0, {INT64_MAX, 2}, {0, 0}), "more elements than fit 63 bits");
-  expect_refused(tensor(ten, -1, {1}, {1}), "its offset is no number");
-  expect_refused(tensor(ten, 0, {-1}, {1}), "extent -1");
-  expect_refused(tensor(ten, 0, {2}, {-1}), "stride -1");
-  expect_refused(tensor(ten, 0, {2}, {1, 1}), "1 dimensions, but 2 strides");
-  expect_refused(tensor(ten, 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1)), "17 dimensions",
-                 CKPT_UNSUPPORTED);
+  expect_tensor_refused(tensor(ten, 0, {11}, {1}), "shape [11] at element 0 reaches past its 10 elements");
+  expect_tensor_refused(tensor(ten, 10, {1}, {1}), "reaches past its 10 elements");
+  expect_tensor_refused(tensor(ten, 0, {2, 2}, {9, 1}), "reaches past");
+  expect_tensor_refused(tensor(ten, INT64_MAX, {1}, {1}), "reaches past");
+  expect_tensor_refused(tensor(ten, 0, {3, 3}, {INT64_MAX, INT64_MAX}), "reaches past");
+  expect_tensor_refused(tensor(ten, 0, {INT64_MAX, 2}, {0, 0}), "more elements than fit 63 bits");
+  expect_tensor_refused(tensor(ten, -1, {1}, {1}), "its offset is no number");
+  expect_tensor_refused(tensor(ten, 0, {-1}, {1}), "extent -1");
+  expect_tensor_refused(tensor(ten, 0, {2}, {-1}), "stride -1");
+  expect_tensor_refused(tensor(ten, 0, {2}, {1, 1}), "1 dimensions, but 2 strides");
+  expect_tensor_refused(tensor(ten, 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1)), "17 dimensions",
+                        CKPT_UNSUPPORTED);
 }
 
 TEST(PtTensor, AStorageSmallerThanItIsSaidToBeIsRefused) {
-  expect_refused(tensor(storage("0", "ByteStorage", 11), 0, {1}, {1}), "expected 11 elements");
-  expect_refused(tensor(storage("0", "FloatStorage", INT64_MAX), 0, {1}, {1}), "elements of 4");
-  expect_refused(tensor(storage("1", "ByteStorage", 10), 0, {1}, {1}), "the file has no such storage");
-  expect_refused(tensor(storage("0", "OddStorage", 10), 0, {1}, {1}), "unknown type of storage", CKPT_UNSUPPORTED);
-  expect_refused(tensor(storage("0", "ByteStorage", 10, "meta"), 0, {1}, {1}), "device meta", CKPT_UNSUPPORTED);
+  expect_tensor_refused(tensor(storage("0", "ByteStorage", 11), 0, {1}, {1}), "expected 11 elements");
+  expect_tensor_refused(tensor(storage("0", "FloatStorage", INT64_MAX), 0, {1}, {1}), "elements of 4");
+  expect_tensor_refused(tensor(storage("1", "ByteStorage", 10), 0, {1}, {1}), "the file has no such storage");
+  expect_tensor_refused(tensor(storage("0", "OddStorage", 10), 0, {1}, {1}), "unknown type of storage",
+                        CKPT_UNSUPPORTED);
+  expect_tensor_refused(tensor(storage("0", "ByteStorage", 10, "meta"), 0, {1}, {1}), "device meta", CKPT_UNSUPPORTED);
 }
 
 TEST(PtTensor, ElementsPastThoseThatTheStorageIsSaidToHaveAreNotThere) {
-  expect_refused(tensor(storage("0", "ShortStorage", 2), 0, {3}, {1}), "reaches past its 2 elements");
-  expect_refused(tensor(storage("0", "ShortStorage", 2), 2, {1}, {1}), "reaches past its 2 elements");
+  expect_tensor_refused(tensor(storage("0", "ShortStorage", 2), 0, {3}, {1}), "reaches past its 2 elements");
+  expect_tensor_refused(tensor(storage("0", "ShortStorage", 2), 2, {1}, {1}), "reaches past its 2 elements");
   const Opened opened(pt_of(tensor(storage("0", "ShortStorage", 2), 0, {2}, {1}), {{"0", kTen}}));
   const auto two = opened.tensor();
   ASSERT_TRUE(two.ok()) << two.status().message();
@@ -100,9 +101,9 @@ TEST(PtTensor, WhatManyTensorsMayShareIsSmall) {
   auto found = Opened(pt_of(tensor(storage(longest, "ByteStorage", 10, longest), 0, {1}, {1}), {{longest, kTen}}));
   ASSERT_TRUE(found.tensor().ok()) << found.tensor().status().message();
   EXPECT_EQ(found.tensor()->location, longest);
-  expect_refused(tensor(storage(longest + "k", "ByteStorage", 10), 0, {1}, {1}), "its key is longer than 255");
-  expect_refused(tensor(storage("0", "ByteStorage", 10, longest + "k"), 0, {1}, {1}),
-                 "its location is longer than 255");
+  expect_tensor_refused(tensor(storage(longest + "k", "ByteStorage", 10), 0, {1}, {1}), "its key is longer than 255");
+  expect_tensor_refused(tensor(storage("0", "ByteStorage", 10, longest + "k"), 0, {1}, {1}),
+                        "its location is longer than 255");
   auto with_metadata = [](size_t entries) {
     Items metadata = {text("conj"), boolean(true)};
     while (metadata.size() < 2 * entries) metadata.insert(metadata.end(), {text("other"), boolean(false)});
@@ -112,7 +113,7 @@ TEST(PtTensor, WhatManyTensorsMayShareIsSmall) {
   const Opened most(pt_of(with_metadata(16), {{"0", kTen}}));
   ASSERT_TRUE(most.tensor().ok()) << most.tensor().status().message();
   EXPECT_TRUE(most.tensor()->conj);
-  expect_refused(with_metadata(17), "metadata of 17 entries, at most 16", CKPT_UNSUPPORTED);
+  expect_tensor_refused(with_metadata(17), "metadata of 17 entries, at most 16", CKPT_UNSUPPORTED);
 }
 
 std::string rebuilt_v3(const std::string& dtype, int64_t offset, const std::vector<int64_t>& size,
@@ -123,7 +124,7 @@ std::string rebuilt_v3(const std::string& dtype, int64_t offset, const std::vect
 }
 
 TEST(PtTensor, ADtypeThatNobodyKnowsIsRefused) {
-  expect_refused(rebuilt_v3("uint99", 0, {2}, {2}), "unknown dtype \"torch uint99\"", CKPT_UNSUPPORTED);
+  expect_tensor_refused(rebuilt_v3("uint99", 0, {2}, {2}), "unknown dtype \"torch uint99\"", CKPT_UNSUPPORTED);
 }
 
 TEST(PtTensor, IntegersOfFewBitsAreBytesWithTorchsName) {
@@ -156,7 +157,7 @@ TEST(PtTensor, PairsOfFourBitsAreElementsOfTheLastDimension) {
     EXPECT_STREQ(bytes->torch_dtype, "float4_e2m1fn_x2");
     EXPECT_EQ(bytes->shape.ndim, static_cast<int>(size.size()));
   }
-  expect_refused(rebuilt_v3("float4_e2m1fn_x2", 0, {11}, {1}), "past its 10 elements");
+  expect_tensor_refused(rebuilt_v3("float4_e2m1fn_x2", 0, {11}, {1}), "past its 10 elements");
 }
 
 TEST(PtTensor, DtypesThatAreTorchsOnlyKeepTheirNames) {
@@ -177,22 +178,23 @@ TEST(PtTensor, PackedElementsMustLieInARow) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found->dtype, CKPT_DTYPE_U4);
   EXPECT_EQ(found->bytes().size(), 10u);
-  expect_refused(tensor(four, 0, {5, 4}, {1, 5}), "packed", CKPT_UNSUPPORTED);
-  expect_refused(tensor(four, 1, {2}, {1}), "packed", CKPT_UNSUPPORTED);
-  expect_refused(tensor(four, 0, {21}, {1}), "past its 20 elements");
+  expect_tensor_refused(tensor(four, 0, {5, 4}, {1, 5}), "packed", CKPT_UNSUPPORTED);
+  expect_tensor_refused(tensor(four, 1, {2}, {1}), "packed", CKPT_UNSUPPORTED);
+  expect_tensor_refused(tensor(four, 0, {21}, {1}), "past its 20 elements");
 }
 
 TEST(PtTensor, ArgumentsThatAreMissingOrOfAnotherKindAreRefused) {
-  expect_refused(call(torch_util("_rebuild_tensor_v2"), {storage("0", "ByteStorage", 10)}), "expected 6 arguments");
-  expect_refused(tensor(text("no"), 0, {1}, {1}), "a persistent id that is no storage");
-  expect_refused(
+  expect_tensor_refused(call(torch_util("_rebuild_tensor_v2"), {storage("0", "ByteStorage", 10)}),
+                        "expected 6 arguments");
+  expect_tensor_refused(tensor(text("no"), 0, {1}, {1}), "a persistent id that is no storage");
+  expect_tensor_refused(
       call(torch_util("_rebuild_tensor"), {storage("0", "ByteStorage", 10), integer(0), text("2"), integers({})}),
       "expected a tuple of numbers");
-  expect_refused(call(torch_util("_rebuild_tensor"),
-                      {storage("0", "ByteStorage", 10), integer(0), tuple({text("2")}), integers({})}),
-                 "expected a tuple of numbers");
-  expect_refused(call(torch_util("_rebuild_parameter"), {text("no"), boolean(true), none}), "no plain tensor",
-                 CKPT_UNSUPPORTED);
+  expect_tensor_refused(call(torch_util("_rebuild_tensor"),
+                             {storage("0", "ByteStorage", 10), integer(0), tuple({text("2")}), integers({})}),
+                        "expected a tuple of numbers");
+  expect_tensor_refused(call(torch_util("_rebuild_parameter"), {text("no"), boolean(true), none}), "no plain tensor",
+                        CKPT_UNSUPPORTED);
 }
 
 // ---- numpy ----
@@ -224,9 +226,9 @@ TEST(PtTensor, NumpyArraysAreTensors) {
 }
 
 TEST(PtTensor, NumpyArraysThatLieAreRefused) {
-  expect_refused(array(numpy_dtype("i2"), {2, 3}, bytes("01234567")), "shape [2, 3] in 8 bytes");
-  expect_refused(array(numpy_dtype("i2"), {INT64_MAX, 4}, bytes("01234567")), "numpy: an array of shape");
-  expect_refused(array(numpy_dtype("i2"), {-4}, bytes("01234567")), "negative extent");
+  expect_tensor_refused(array(numpy_dtype("i2"), {2, 3}, bytes("01234567")), "shape [2, 3] in 8 bytes");
+  expect_tensor_refused(array(numpy_dtype("i2"), {INT64_MAX, 4}, bytes("01234567")), "numpy: an array of shape");
+  expect_tensor_refused(array(numpy_dtype("i2"), {-4}, bytes("01234567")), "negative extent");
 }
 
 // _frombuffer(data, dtype, shape, order[, axes]), of protocol 5.
@@ -243,11 +245,11 @@ TEST(PtTensor, NumpyArraysOfAnyOrderOfAxesAreTensors) {
   EXPECT_EQ(transposed->strides[2], 3);
   EXPECT_EQ(Opened(pt_of(from_buffer("F"))).tensor()->strides[2], 2);
   EXPECT_EQ(Opened(pt_of(from_buffer("C"))).tensor()->strides[2], 1);
-  expect_refused(from_buffer("K"), "none of C, F and K");
-  expect_refused(from_buffer("A"), "none of C, F and K");
-  expect_refused(from_buffer("K", {integers({0, 1})}), "no order of 3 dimensions");
-  expect_refused(from_buffer("K", {integers({0, 1, 1})}), "no order of 3 dimensions");
-  expect_refused(from_buffer("K", {integers({0, 1, 3})}), "no order of 3 dimensions");
+  expect_tensor_refused(from_buffer("K"), "none of C, F and K");
+  expect_tensor_refused(from_buffer("A"), "none of C, F and K");
+  expect_tensor_refused(from_buffer("K", {integers({0, 1})}), "no order of 3 dimensions");
+  expect_tensor_refused(from_buffer("K", {integers({0, 1, 1})}), "no order of 3 dimensions");
+  expect_tensor_refused(from_buffer("K", {integers({0, 1, 3})}), "no order of 3 dimensions");
 }
 
 TEST(PtTensor, NumpyArraysOfOtherThingsAreNotTensors) {
@@ -262,8 +264,8 @@ TEST(PtTensor, NumpyScalarsAreNumbersOfTheirWidth) {
   const Opened opened(pt_of(scalar));
   ASSERT_EQ(opened.kind(), PtObjectKind::kNumpyScalar);
   EXPECT_EQ(opened.tensor()->dtype, CKPT_DTYPE_F32);
-  expect_refused(call(global("numpy.core.multiarray", "scalar"), {numpy_dtype("f4"), bytes("abcde")}),
-                 "a scalar of 32 bits in 5 bytes");
+  expect_tensor_refused(call(global("numpy.core.multiarray", "scalar"), {numpy_dtype("f4"), bytes("abcde")}),
+                        "a scalar of 32 bits in 5 bytes");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ std::string repeated(const std::string& bytes, size_t count) {
 
 std::string bytes_storage() { return storage("0", "ByteStorage", 16); }
 std::string some_tensor(bool grad = false) { return tensor(bytes_storage(), 0, {2}, {1}, grad); }
-std::string leaf(const std::string& name) { return R"({"$":"tensor","name":")" + name + "\"}"; }
+std::string tensor_leaf(const std::string& name) { return R"({"$":"tensor","name":")" + name + "\"}"; }
 std::string record(const std::string& cls, const std::string& items) {
   return R"({"$":"record","class":")" + cls + R"(","items":{)" + items + "}}";
 }
@@ -77,8 +77,8 @@ TEST(PtTree, ModulesOfLibTorchAreNestedRecords) {
   ASSERT_TRUE(made.status.ok()) << made.status.message();
   EXPECT_EQ(made.names, std::vector<std::string>{"~s0/weight"});
   EXPECT_EQ(made.json,
-            record("__torch__.Module",
-                   "\"0\":" + record("__torch__.Module", "\"weight\":" + leaf("~s0/weight") + ",\"training\":true")));
+            record("__torch__.Module", "\"0\":" + record("__torch__.Module", "\"weight\":" + tensor_leaf("~s0/weight") +
+                                                                                 ",\"training\":true")));
 }
 
 TEST(PtTree, DtypesWithoutElementsAreDtypesAllTheSame) {
@@ -91,10 +91,10 @@ TEST(PtTree, TheMemoryFormatOfATensorIsKept) {
     return make_of(dict({text("w"), tensor(bytes_storage(), 0, size, stride)})).json;
   };
   const auto formatted = [](const char* format) {
-    return "{\"w\":" + record("torch.Tensor", "\"data\":" + leaf("w") + R"(,"memory_format":"torch.)" + format + "\"") +
-           "}";
+    return "{\"w\":" +
+           record("torch.Tensor", "\"data\":" + tensor_leaf("w") + R"(,"memory_format":"torch.)" + format + "\"") + "}";
   };
-  const std::string plain = "{\"w\":" + leaf("w") + "}";
+  const std::string plain = "{\"w\":" + tensor_leaf("w") + "}";
   EXPECT_EQ(image({1, 2, 2, 3}, {12, 1, 6, 2}), formatted("channels_last"));
   EXPECT_EQ(image({1, 2, 1, 2, 3}, {12, 1, 12, 6, 2}), formatted("channels_last_3d"));
   EXPECT_EQ(image({1, 2, 2, 3}, {12, 6, 3, 1}), plain);

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 const std::string kGolden = std::string(CKPT_SOURCE_DIR) + "/tests/golden/";
 
-std::vector<std::string> names_in(const std::string& directory, const std::string& ending) {
+std::vector<std::string> stems_in(const std::string& directory, const std::string& ending) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory))
     if (std::string name = entry.path().filename(); name.ends_with(ending))
@@ -182,7 +182,7 @@ TEST(Golden, EveryCommittedCheckpointHoldsWhatItHeld) {
     const std::string folder = revision.path().filename();
     if (!revision.is_directory() || folder[0] != 'r') continue;
     Store store = open_store(revision.path());
-    for (const std::string& name : names_in(revision.path(), ".json")) {
+    for (const std::string& name : stems_in(revision.path(), ".json")) {
       SCOPED_TRACE(revision.path().string() + "/" + name);
       json expected = json::parse(read_file(revision.path().string() + "/" + name + ".json"));
       for (auto& alias : expected["aliases"]) alias.erase("view");  // ckpt.h does not tell it
@@ -263,7 +263,7 @@ TEST(Golden, ATreeThatNamesWhatNobodyAddedIsIncompleteAndCanStillBeRepaired) {
 
 TEST(Golden, EveryHostileCheckpointIsRefusedForItsReason) {
   Store store = open_store(kGolden + "bad");
-  auto names = names_in(kGolden + "bad", "");
+  auto names = stems_in(kGolden + "bad", "");
   EXPECT_GE(names.size(), 15u);
   for (const std::string& name : names) {
     std::string expected = name.substr(0, name.find('-'));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "api/process.h"
 #include "api/sample.h"
 
 namespace ckpt_test {
@@ -31,13 +32,6 @@ Repaired repair(const Sample& sample, const std::vector<Setting>& settings, cons
 }
 Repaired repair(const Sample& sample, const std::vector<Setting>& settings) {
   return repair(sample, settings, sample.id());
-}
-
-std::vector<std::string> names_in(const std::string& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 ckpt_checkpoint_info info_of(const Sample& sample, const std::string& id) {

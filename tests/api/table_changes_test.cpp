@@ -5,6 +5,7 @@
 using namespace ckpt_test;
 
 namespace {
+namespace since {  // api/table_runs_test.cpp has other tables
 
 constexpr uint64_t kBuckets = 64;
 constexpr size_t kValue = 100;  // bytes, so that chunks of 4 KiB begin within rows
@@ -253,4 +254,5 @@ TEST_P(TableChanges, OfOtherTablesAreRefusedAndOfANewOneAreAll) {
   EXPECT_EQ(try_since(without, first, share_desc(CKPT_SHARE_ALL), &share).status, CKPT_NOT_FOUND);
 }
 
+}  // namespace since
 }  // namespace

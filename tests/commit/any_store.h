@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "checkpoint/engine.h"
+#include "maintain/copy.h"
 #include "s3/server.h"
 #include "store/remote_store.h"
+#include "store/shell_store.h"
 #include "store/weak_store.h"
 
 namespace ckpt::commit {
@@ -145,6 +147,29 @@ inline std::map<std::string, std::vector<std::byte>> files_of(const store::Store
 inline bool is_committed(const store::Store& store, const std::string& id) {
   auto slot = checkpoint::peek_slot(store, id);
   return slot.ok() && slot->committed;
+}
+
+// A store with one checkpoint.
+inline std::shared_ptr<store::Store> small_source(uint32_t world = 2) {
+  const Handles handles = memory_store();
+  Start start(handles, world);
+  const Status saved = all_ok(start.save(1));
+  EXPECT_TRUE(saved.ok()) << saved.message();
+  return handles();
+}
+
+// Leaves a copy that ends before the file `last`.
+inline void copy_in_part(const std::shared_ptr<store::Store>& source, const std::shared_ptr<store::Store>& to,
+                         const std::string& last) {
+  auto target = std::make_shared<store::ShellStore>(to);
+  target->before([&](std::string_view operation, std::string_view key) {
+    return operation == "create" && key == last ? Status(CKPT_IO, "the cable") : Ok();
+  });
+  auto from = checkpoint::Checkpoint::open(source, {"latest", "main"});
+  ASSERT_TRUE(from.ok()) << from.status().message();
+  Report report;
+  Job job;
+  ASSERT_EQ(maintain::copy_checkpoint(**from, *target, {.threads = 1}, &report, job).code(), CKPT_IO);
 }
 
 // Changes one byte of a file in place, as a disk does it: whoever has the file open sees it.

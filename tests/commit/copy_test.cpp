@@ -61,14 +61,6 @@ std::shared_ptr<store::Store> large_source(uint64_t mib, int64_t chunk_bytes = 1
   return store;
 }
 
-std::shared_ptr<store::Store> small_source(uint32_t world = 2) {
-  const Handles handles = memory_store();
-  Start start(handles, world);
-  const Status saved = all_ok(start.save(1));
-  EXPECT_TRUE(saved.ok()) << saved.message();
-  return handles();
-}
-
 // ---- between stores ----
 
 struct Pair {
@@ -472,16 +464,6 @@ TEST(CopyTarget, ThatLosesItsDirectoryIsAbortedAndCanBeCopiedToAgain) {
 }
 
 // ---- living together with sessions ----
-
-// Leaves a copy that lacks its last part.
-void copy_in_part(const std::shared_ptr<store::Store>& source, const std::shared_ptr<store::Store>& to,
-                  const std::string& last) {
-  auto target = std::make_shared<store::ShellStore>(to);
-  target->before([&](std::string_view operation, std::string_view key) {
-    return operation == "create" && key == last ? Status(CKPT_IO, "the cable") : Ok();
-  });
-  ASSERT_EQ(copy(*open(source), *target, {.threads = 1}).status.code(), CKPT_IO);
-}
 
 class CopyAmongSessions : public ::testing::TestWithParam<Kind> {
  protected:

@@ -9,29 +9,11 @@
 namespace ckpt::commit {
 namespace {
 
-std::shared_ptr<store::Store> small_source() {
-  const Handles handles = memory_store();
-  Start start(handles, 2);
-  const Status saved = all_ok(start.save(1));
-  EXPECT_TRUE(saved.ok()) << saved.message();
-  return handles();
-}
-
 Status copy(const std::shared_ptr<store::Store>& source, const std::shared_ptr<store::Store>& to) {
   CKPT_ASSIGN(const auto from, checkpoint::Checkpoint::open(source, {"latest", "main"}));
   Report report;
   Job job;
   return maintain::copy_checkpoint(*from, *to, {.threads = 1}, &report, job);
-}
-
-// A copy that ends before this file.
-void copy_in_part(const std::shared_ptr<store::Store>& source, const std::shared_ptr<store::Store>& to,
-                  const std::string& last) {
-  auto target = std::make_shared<store::ShellStore>(to);
-  target->before([&](std::string_view operation, std::string_view key) {
-    return operation == "create" && key == last ? Status(CKPT_IO, "the cable") : Ok();
-  });
-  ASSERT_EQ(copy(source, target).code(), CKPT_IO);
 }
 
 constexpr int64_t kDay = int64_t{24} * 3600 * 1000;

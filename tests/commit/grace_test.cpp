@@ -104,11 +104,11 @@ TEST_P(Grace, TheSameOfACheckpointWithALargeManifest) {
   Start start(place.handles, 1);
   auto save = *save::Save::make(start.rank(0), "s1", 1, {});
   std::vector<float> values(kTensors);
-  auto name_of = [](int i) { return strformat("a name of a tensor that takes some room in the index {}", i); };
+  auto its_name = [](int i) { return strformat("a name of a tensor that takes some room in the index {}", i); };
   for (int i = 0; i < kTensors; i++) {
     values[static_cast<size_t>(i)] = static_cast<float>(i);
     ASSERT_TRUE(
-        save->add_tensor(name_of(i), f32_rows(1, 1, 0, 1), &values[static_cast<size_t>(i)], sizeof(float)).ok());
+        save->add_tensor(its_name(i), f32_rows(1, 1, 0, 1), &values[static_cast<size_t>(i)], sizeof(float)).ok());
   }
   ASSERT_TRUE(run_whole(*save).ok());
   ASSERT_GT((*place.handles()->open("s1.1.1/MANIFEST"))->size(), 4u << 20) << "too small to be read by pages";
@@ -117,7 +117,7 @@ TEST_P(Grace, TheSameOfACheckpointWithALargeManifest) {
   auto load = *load::Load::make(before, {});
   for (const int i : {7, kTensors / 2, kTensors - 1}) {
     float found = 0;
-    ASSERT_TRUE(load->add_tensor(name_of(i), f32_rows(1, 1, 0, 1), &found, sizeof found).ok()) << i;
+    ASSERT_TRUE(load->add_tensor(its_name(i), f32_rows(1, 1, 0, 1), &found, sizeof found).ok()) << i;
     const Status loaded = run_whole(*load);
     EXPECT_TRUE(loaded.ok()) << loaded.message();
     EXPECT_EQ(found, static_cast<float>(i));

@@ -181,9 +181,9 @@ TEST(MergeRows, OfMoreThan2To63BytesTogetherAreUnsupported) {
   ASSERT_TRUE(gathered.ok());
   uint64_t* run = gathered->numbers.data() + gathered->tensors[0].pieces.first;
   ASSERT_EQ(run[0], 2u) << "two rows that differ by a step";
-  constexpr size_t kRows = 1 + 1, kCount = 1 + 6, kStep = 8;
+  constexpr size_t kRowsAt = 1 + 1, kCountAt = 1 + 6, kStep = 8;
   for (const uint64_t first : {uint64_t{1} << 62, uint64_t{3} << 61}) {
-    for (const size_t at : {kRows, kCount}) run[at] = run[at + kStep] = first;
+    for (const size_t at : {kRowsAt, kCountAt}) run[at] = run[at + kStep] = first;
     auto decoded = Gathered::decode(Bytes(gathered->encode()), gathered->summary.save_id, 1, 2);
     ASSERT_TRUE(decoded.ok()) << decoded.status().message();
     auto merged = merge_parts(all.first(1), {&*decoded, 1}, *drafted.inner, "c", false);
@@ -191,7 +191,7 @@ TEST(MergeRows, OfMoreThan2To63BytesTogetherAreUnsupported) {
     EXPECT_EQ(*merged.status().detail("tensor"), "t");
   }
   // What does not fit together is refused, too.
-  run[kCount] = 7;
+  run[kCountAt] = 7;
   auto decoded = Gathered::decode(Bytes(gathered->encode()), gathered->summary.save_id, 1, 2);
   auto merged = merge_parts(all.first(1), {&*decoded, 1}, *drafted.inner, "c", false);
   EXPECT_EQ(merged.status().code(), CKPT_MISMATCH) << merged.status().message();

@@ -126,17 +126,17 @@ TEST_P(S3Requests, OfALoadFromACacheAreNoneOnceAllOfItIsThere) {
 
 // 9.6 MB, in two parts of an upload.
 TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion) {
-  constexpr uint64_t kWide = 200000;
+  constexpr uint64_t kMany = 200000;
   auto store = through_proxy();
   auto session = open_session(store);
-  const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); });
+  const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kMany, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
   EXPECT_EQ(saved.requests, "5 GET 6 PUT 5 LIST 1 DELETE 0 again") << "begin, two parts, completion";
-  EXPECT_GT(saved.sent, kRows * kWide * sizeof(float));
+  EXPECT_GT(saved.sent, kRows * kMany * sizeof(float));
   auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
 
   proxy_->arm(Fault::kNone, 0);
-  const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, kWide, job); });
+  const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, kMany, job); });
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
   EXPECT_EQ(loaded.requests, "2 GET 0 PUT 0 LIST 0 DELETE 0 again") << "the part's end, up to 16 MiB";
   EXPECT_EQ(proxy_->requests(), 2u);
@@ -197,13 +197,13 @@ TEST_P(S3Requests, OfAPartAreNoMoreThanTheStoreTakesBlocks) {
 }
 
 TEST_P(S3Requests, OfTwoJobsOfOneHandleAreToldApart) {
-  constexpr uint64_t kWide = 200000;
+  constexpr uint64_t kMany = 200000;
   auto store = through_proxy();
   auto session = open_session(store);
-  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kWide, job); }).status.ok());
+  ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kMany, job); }).status.ok());
   const auto load = [&](Job& job) -> Status {
     CKPT_ASSIGN(auto opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));
-    return load_numbers(opened, kWide, job);
+    return load_numbers(opened, kMany, job);
   };
   const auto verify = [&](Job& job) -> Status {
     CKPT_ASSIGN(auto opened, checkpoint::Checkpoint::open(store, {"s1.1.1", "main"}));

@@ -38,7 +38,8 @@ struct Place {
   const std::string uri = store::fresh_s3_uri();
 };
 
-Status save_step(const std::shared_ptr<session::Session>& session, int64_t step, const SaveOptions& options, Job& job) {
+Status save_under(const std::shared_ptr<session::Session>& session, int64_t step, const SaveOptions& options,
+                  Job& job) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
   const std::vector<float> values = values_of(step, 0, 1);
   CKPT_TRY(save->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)));
@@ -54,7 +55,7 @@ struct Stalled {
 };
 
 std::function<Status(Job&)> prepare_save(const Place& place) {
-  return [session = open_session(place.open(true))](Job& job) { return save_step(session, 2, kSoon, job); };
+  return [session = open_session(place.open(true))](Job& job) { return save_under(session, 2, kSoon, job); };
 }
 
 std::function<Status(Job&)> prepare_load(const Place& place) {
@@ -86,7 +87,7 @@ std::function<Status(Job&)> prepare_copy(const Place& place) {
 std::function<Status(Job&)> prepare_prune(const Place& place) {
   Job job;
   const auto session = open_session(place.open(false));
-  for (int64_t step : {2, 3}) EXPECT_TRUE(save_step(session, step, {}, job).ok());
+  for (int64_t step : {2, 3}) EXPECT_TRUE(save_under(session, step, {}, job).ok());
   return [store = place.open(true)](Job& pruning) {
     pruning.call->bound(kTimeMs);
     Report report;
@@ -105,7 +106,7 @@ std::function<Status(Job&)> prepare_session(const Place& place) {
 uint64_t stall_at(const Stalled& call, uint64_t number) {
   const Place place;
   Job saving;
-  EXPECT_TRUE(save_step(open_session(place.open(false)), 1, {}, saving).ok());
+  EXPECT_TRUE(save_under(open_session(place.open(false)), 1, {}, saving).ok());
   place.proxy->arm(Fault::kNone, 0);
   const auto work = call.prepare(place);
   place.proxy->arm(number == 0 ? Fault::kNone : Fault::kStall, number);

@@ -11,7 +11,7 @@
 
 namespace {
 
-ckpt::Reader saved(const std::string& name) {
+ckpt::Reader saved_tree(const std::string& name) {
   auto session = ckpt::Session::open(ckpt::Store::open("mem:cpp-walking-" + name));
   const std::vector<float> w = {1, 2, 3, 4, 5, 6};
   const std::array<std::complex<double>, 1> c = {{{1, 2}}};
@@ -27,7 +27,7 @@ ckpt::Reader saved(const std::string& name) {
 }
 
 TEST(CppWalking, AContainerSaysItsDtypeAndIsReadAgain) {
-  const auto reader = saved("typed");
+  const auto reader = saved_tree("typed");
   EXPECT_EQ(reader.tensor("w").dtype, CKPT_DTYPE_F32);
   EXPECT_EQ(reader.tensor("c").dtype, CKPT_DTYPE_C128);
   EXPECT_EQ(ckpt::shape_of(reader.tensor("w")), (ckpt::Extents{2, 3}));
@@ -45,7 +45,7 @@ TEST(CppWalking, AContainerSaysItsDtypeAndIsReadAgain) {
 }
 
 TEST(CppWalking, ReadingAsAnotherDtypeIsRefusedWithTheFacts) {
-  const auto reader = saved("refused");
+  const auto reader = saved_tree("refused");
   try {
     reader.read<double>("w");
     FAIL() << "f32 was read as f64";
@@ -61,7 +61,7 @@ TEST(CppWalking, ReadingAsAnotherDtypeIsRefusedWithTheFacts) {
 }
 
 TEST(CppWalking, TensorsObjectsAndFindingsAreRanges) {
-  const auto reader = saved("ranges");
+  const auto reader = saved_tree("ranges");
   std::string names;
   for (const ckpt::TensorInfo& tensor : reader.tensors()) names += std::string(tensor.name) + " ";
   for (const ckpt::ObjectInfo& object : reader.objects()) names += std::string(object.name) + " ";
@@ -74,7 +74,7 @@ TEST(CppWalking, TensorsObjectsAndFindingsAreRanges) {
   EXPECT_TRUE(reader.has_tensor("w") && reader.has_object("rng") && reader.has_object("note", 5));
   EXPECT_FALSE(reader.has_tensor("x") || reader.has_object("w") || reader.has_object("rng", 1));
   EXPECT_FALSE(reader.has_tensor(std::string("w\0", 2)));
-  const ckpt::Report differences = reader.diff(saved("ranges-same"));
+  const ckpt::Report differences = reader.diff(saved_tree("ranges-same"));
   EXPECT_EQ(differences.begin(), differences.end());
 }
 

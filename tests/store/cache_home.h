@@ -16,8 +16,6 @@
 
 namespace ckpt::store {
 
-constexpr uint64_t kMiB = 1 << 20;
-
 struct Cache : testing::Test {
   static constexpr const char* kKey = "s1.1.1/PART_000";
   Scratch scratch;

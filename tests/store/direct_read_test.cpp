@@ -14,8 +14,6 @@
 namespace ckpt::store {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-
 class DirectRead : public testing::Test {
  protected:
   void SetUp() override { open_at(scratch_ / "store"); }
@@ -42,8 +40,6 @@ class DirectRead : public testing::Test {
 MutableBytes room_of(const Pattern& pattern) {
   return {const_cast<std::byte*>(pattern.bytes().data()), pattern.bytes().size()};
 }
-
-bool same(Bytes a, Bytes b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 TEST_F(DirectRead, GivesWhatOtherReadsGive) {
   Pattern data(8 * kMiB, 1), room(8 * kMiB, 2);

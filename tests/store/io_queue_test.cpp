@@ -21,8 +21,6 @@
 namespace ckpt::store {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-
 std::unique_ptr<IoQueue> make(unsigned depth, IoEngine engine) {
   auto queue = IoQueue::make(depth, engine == IoEngine::kUring);
   EXPECT_EQ(code(queue.status()), "OK");
@@ -113,8 +111,6 @@ std::vector<Range> cut(uint64_t size, unsigned seed) {
   std::shuffle(ranges.begin(), ranges.end(), random);
   return ranges;
 }
-
-bool same(Bytes a, Bytes b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 void QueueTest::write_and_read_back(IoQueue& queue, uint64_t size) {
   Pattern data(size, 1), room(size, 2);

@@ -22,8 +22,6 @@
 namespace ckpt::store {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-
 class Recycle : public testing::Test {
  protected:
   void SetUp() override { open_at(scratch_ / "store"); }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -13,6 +14,8 @@
 #include "store/store.h"
 
 namespace ckpt::store {
+
+constexpr uint64_t kMiB = 1 << 20;
 
 // A place for one store. Each open() returns one more handle of that store.
 class Home {
@@ -61,5 +64,7 @@ class Pattern {
   std::unique_ptr<std::byte, Free> data_;
   size_t size_;
 };
+
+inline bool same(Bytes a, Bytes b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 }  // namespace ckpt::store
