@@ -174,7 +174,7 @@ TEST_P(TableChanges, BetweenAnyTwoCheckpointsAreWhatAComparisonGives) {
   const World first(place.uri(), 1);  // keeps a store in memory
   std::vector<Rows> saved;
   Rows rows;
-  for (uint64_t id = 0; id < 400; id++) rows[id * 2] = 0;
+  for (uint64_t id = 0; id < 150; id++) rows[id * 2] = 0;
   for (uint32_t size : {2, 1, 3}) {  // each world writes all rows first, as other ranks; then runs
     World world(place.uri(), size, {{"chunk_bytes", 4096}});
     std::vector<RankTable> ranks(size);
