@@ -117,7 +117,8 @@ CKPT_API ckpt_status ckpt_keeper_find(ckpt_keeper* keeper, const char* selector,
  * for, or on_damaged is error. */
 CKPT_API ckpt_status ckpt_keeper_pass_over(ckpt_keeper* keeper, ckpt_status status, const char* message,
                                            ckpt_error** err);
-/* The training goes on from this checkpoint. What the run has of later steps stays, until a save has its label.
+/* The training goes on from this checkpoint. What the run has of later steps stays, until a save has its label. A load
+ * of what _find gave after which this is not called counts for nothing: retention leaves what it did not go on from.
  * Statuses: IO, … of the store. */
 CKPT_API ckpt_status ckpt_keeper_restored(ckpt_keeper* keeper, const ckpt_reader* reader, ckpt_error** err);
 /* A number that was told with the checkpoint of ckpt_keeper_restored, in the order of names. NULL past the last one.

@@ -3,6 +3,7 @@
 
 #include "api/handles.h"
 #include "base/strformat.h"
+#include "checkpoint/line.h"
 #include "keeper/keeper.h"
 
 using namespace ckpt;
@@ -103,6 +104,11 @@ static Status set_option(Options* bag, const std::string& key, const std::string
   return bag->set_str(key, value);
 }
 
+// The reader of a state has loaded some of it, the tree at least, before it can tell that it does not fit.
+static void note_unused(Keeper& keeper, const session::SessionPlan& plan) {
+  for (const std::string& id : keeper.unrestored()) checkpoint::note_unused(plan.store_id, plan.run, id);
+}
+
 ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_session* session, const char* plan,
                               const ckpt_options* options, ckpt_error** err) {
   return guard(err, [&]() -> Status {
@@ -118,6 +124,7 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
     CKPT_TRY(keeper->keeper->check_step(how));
     CKPT_TRY(keeper->keeper->check_session(session->session->plan().run, session->session->rank(),
                                            session->session->plan().world_size));
+    note_unused(*keeper->keeper, session->session->plan());
     Options bag = options_of(options);
     for (const auto& [key, value] : how.options) CKPT_TRY(set_option(&bag, key, value));
     CKPT_ASSIGN(auto made, make_save(session, how.label, how.step, bag, refuse_job(options)));

@@ -5,14 +5,20 @@
 #include <mutex>
 #include <string>
 
+#include "format/names.h"
+
 namespace ckpt::checkpoint {
 
 namespace {
 
+struct Loaded {
+  int64_t step;
+  std::string id;
+};
 struct Known {
   Line line;
-  std::optional<int64_t> saved;    // the step of the last save
-  std::map<When, int64_t> loaded;  // since then: steps
+  std::optional<int64_t> saved;   // the step of the last save
+  std::map<When, Loaded> loaded;  // since then
 };
 
 struct Table {
@@ -40,14 +46,21 @@ Line line_of(const Id& store, std::string_view run) {
 }
 
 void note_loaded(const format::Summary& summary, int64_t step) {
-  with(summary.store_id, summary.run, [&](Known& known) { known.loaded[summary.when()] = step; });
+  with(summary.store_id, summary.run, [&](Known& known) {
+    known.loaded[summary.when()] = {step, format::checkpoint_dir(summary.label, summary.token, summary.attempt)};
+  });
+}
+
+void note_unused(const Id& store, std::string_view run, std::string_view id) {
+  with(store, run,
+       [&](Known& known) { std::erase_if(known.loaded, [&](const auto& one) { return one.second.id == id; }); });
 }
 
 Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t step) {
   return with(store, run, [&](Known& known) {
     std::optional<When> from;
     for (const auto& [when, its] : known.loaded)
-      if (its <= step) from = when;
+      if (its.step <= step) from = when;
     const bool forward = known.saved && step >= *known.saved;
     const bool first = !known.line.sessions.contains(token);
     if (!forward && (from || first)) known.line = {};

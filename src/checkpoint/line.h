@@ -27,6 +27,9 @@ Line line_of(const Id& store, std::string_view run);
 // that is lower than `step` does not.
 void note_loaded(const format::Summary& summary, int64_t step);
 
+// Loads of this checkpoint, by its id, led nowhere: the process does not go on from it.
+void note_unused(const Id& store, std::string_view run, std::string_view id);
+
 // A session saves a step. It goes on from the save before, or, where that had a higher step or there was none, from the
 // latest checkpoint that was loaded since and has no higher step: then what came after that one leads nowhere. If there
 // is none either, a new session begins a line of its own.

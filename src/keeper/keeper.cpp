@@ -340,7 +340,9 @@ Keeper::Search Keeper::search(std::string_view selector) {
 const std::string* Keeper::found(std::string id, std::string warning) {
   found_ = std::move(id);
   warning_ = std::move(warning);
-  return found_.empty() ? nullptr : &found_;
+  if (found_.empty()) return nullptr;
+  tried_.insert(found_);
+  return &found_;
 }
 
 Status Keeper::pass_over(const Status& failure) {
@@ -359,6 +361,7 @@ void Keeper::restored(int64_t step, const Attributes& attributes, const std::vec
   warning_.clear();
   selector_.clear();
   passed_.clear();
+  tried_.erase(found_);
   saved_.clear();
   voting_ = false;
   then_ = {step, numbers_of(attributes, kCountersAttr, &warning_), numbers_of(attributes, kMetricsAttr, &warning_)};

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/call_options.h"
 #include "ckpt_keeper.h"
@@ -71,6 +72,8 @@ class Keeper {
   };
   Search search(std::string_view selector);
   const std::string* found(std::string id, std::string warning);  // null for ""
+  // What was found since the last call, and not restored.
+  std::set<std::string> unrestored() { return std::exchange(tried_, {}); }
   Status pass_over(const Status& failure);
   // The training goes on from a checkpoint with these attributes. `later`: labels of the run's later steps.
   void restored(int64_t step, const Attributes& attributes, const std::vector<std::string>& later);
@@ -134,6 +137,7 @@ class Keeper {
 
   std::string selector_, found_;
   std::vector<std::string> passed_;  // ids
+  std::set<std::string> tried_;      // ids that were found, and not restored since
   bool goes_on_ = false;             // the next search does, with the one before; any other begins anew
   Status damage_;
   Moment then_;  // of what was restored

@@ -68,6 +68,12 @@ class Trainer {
     if (ckpt_keeper_find(keeper_, selector, &id, e_) != CKPT_OK) return e_.text();
     return id ? id : "";
   }
+  // Loads what is found, as a trainer whose state does not fit it, and does not go on from it.
+  void restore_in_vain(const char* selector) {
+    const Reader reader = open_reader(store_, find(selector));
+    int64_t step = -1;
+    EXPECT_EQ(load(reader, &step), CKPT_OK) << e_.text();
+  }
   // As a trainer does: loads what is found, and goes on from it.
   int64_t restore() {
     for (std::string id = find("latest"); !id.empty(); id = find("latest")) {
@@ -320,6 +326,16 @@ TEST(Keeper, ALoopThatOnlySavesStops) {
   }
   EXPECT_EQ(saved, 3);
   EXPECT_STREQ(ckpt_keeper_stopping(*trainer), "SIGTERM");
+}
+
+TEST(Keeper, ALoadAfterWhichNothingWasRestoredCountsForNothing) {
+  const Store store = open_store("mem:keeper-in-vain");
+  Trainer first(store, {{"every", "1 step"}});
+  for (int64_t n = 1; n <= 3; n++) first.step(n);
+  Trainer second(store, {{"every", "1 step"}, {"keep_last", 1}, {"label", "anew-{step}"}});
+  second.restore_in_vain("step:1");
+  second.step(2);
+  EXPECT_EQ(labels(store), (Labels{"step-1", "step-2", "step-3", "anew-2"})) << "it goes on from nothing";
 }
 
 TEST(Keeper, ATrainingThatGoesBackReplacesLaterStepsAndRetentionLeavesThem) {
