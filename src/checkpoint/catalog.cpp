@@ -173,10 +173,23 @@ void await_listings(const store::Store& store) {
     std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
 }
 
+static Status own_directory(const store::Store& store) {
+  return Status(CKPT_INVALID,
+                strformat("{}: a checkpoint's own directory; its store is the directory that holds it", store.uri()))
+      .with("path", store.uri());
+}
+
+Status check_is_store(const store::Store& store) {
+  const Result<bool> found = store.traits().directories ? store.exists(format::kManifestName) : false;
+  return found.ok() && *found ? own_directory(store) : Ok();
+}
+
 Result<std::vector<std::string>> list_ids(const store::Store& store) {
   await_listings(store);
   CKPT_ASSIGN(auto directories, store.list(""));
   std::vector<std::string> names;
+  for (auto& directory : directories)
+    if (!directory.directory && directory.name == format::kManifestName) return own_directory(store);
   for (auto& directory : directories)
     if (directory.directory && !directory.name.starts_with('.')) names.push_back(std::move(directory.name));
   return names;

@@ -110,9 +110,7 @@ class NotFound {
 
   Status nothing_there(const std::vector<store::Entry>& files) const {
     auto has = [&](auto&& fits) { return std::any_of(files.begin(), files.end(), fits); };
-    const bool own = has([](const auto& file) {
-      return !file.directory && (file.name == format::kManifestName || format::parse_part_name(file.name));
-    });
+    const bool own = has([](const auto& file) { return !file.directory && format::parse_part_name(file.name); });
     if (own) return say("a checkpoint's own directory; its store is the directory that holds it", "a checkpoint");
     const bool store = files.empty() || has([](const auto& file) { return file.name == format::kControlDir; });
     if (!store) return say("no store: this directory holds neither .ckpt nor a checkpoint");

@@ -134,8 +134,9 @@ void print_report(const Report& report) {
 std::string make_folder(const std::string& directory) {
   std::string path = directory + "/" + kPrefix + make_id();
   if (mkdir(path.c_str(), 0700) == 0) return path;
-  if (errno == ENOENT) fail(CKPT_NOT_FOUND, "no such directory: " + directory);
-  fail(CKPT_IO, "cannot make a folder in " + directory + ": " + std::generic_category().message(errno));
+  const int error = errno;
+  if (error == ENOENT && access(directory.c_str(), F_OK) != 0) fail(CKPT_NOT_FOUND, "no such directory: " + directory);
+  fail(CKPT_IO, "cannot make a folder in " + directory + ": " + std::generic_category().message(error));
 }
 
 void meet(const Args& args, Report& report, Watch& watch) try {

@@ -43,7 +43,14 @@ fs::file_status status_of(const std::string& path) {
 
 void need_directory(const std::string& path) {
   const fs::file_status status = status_of(path);
-  if (!fs::exists(status)) fail(CKPT_NOT_FOUND, "no such directory: " + path);
+  if (!fs::exists(status)) {
+    try {
+      (void)ckpt::Store::open(path).list();
+    } catch (const ckpt::Error& error) {
+      if (error.status() != CKPT_NOT_FOUND) throw;  // it may be there
+    }
+    fail(CKPT_NOT_FOUND, "no such directory: " + path);
+  }
   if (!fs::is_directory(status)) invalid("a file is neither a store nor a checkpoint: " + path);
 }
 

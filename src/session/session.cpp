@@ -39,6 +39,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
   const ContextScope working = job.enter(options.timeout_ms);
   CKPT_TRY(job.check());
   // One rank proves that the store is fit, and tidies up. The others only need the root.
+  if (rank == 0) CKPT_TRY(checkpoint::check_is_store(*store));
   CKPT_TRY(rank == 0 ? store->prepare() : store->make_root());
   std::shared_ptr<Session> session(new Session(std::move(store), rank));
   if (rank == 0) session->mirror_ = std::move(mirror);

@@ -36,7 +36,7 @@ static Status make_path(const std::string& path) {
     made = retry([&] { return mkdir(path.c_str(), 0777); });
   }
   if (made == 0) return sync_parent_of(path);
-  return errno == EEXIST ? Ok() : fail(errno, "make directory", path);
+  return errno == EEXIST ? Ok() : no_root(path, errno, "make directory");
 }
 
 Status make_root(const Root& root) {
@@ -46,7 +46,7 @@ Status make_root(const Root& root) {
   bool there = stat(root.path().c_str(), &found) == 0;
   if (there && !S_ISDIR(found.st_mode)) return not_a_store(root.path());
   if (!status.ok()) return status;
-  if (!there) return fail(errno, "open", root.path());
+  if (!there) return no_root(root.path(), errno, "open");
   // Another rank may have made the root a moment ago without syncing it yet. That a parent cannot be opened or synced
   // is ignored: "/" may be unreadable, or read-only. That its disk fails is not.
   const std::string parent = parent_of(root.path());

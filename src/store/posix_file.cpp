@@ -15,6 +15,7 @@
 
 #include "store/keys.h"
 #include "store/mount.h"
+#include "store/posix_directory.h"
 
 namespace ckpt::store {
 
@@ -180,6 +181,19 @@ Status not_a_store(const std::string& path) {
       .with("path", path);
 }
 
+Status no_root(const std::string& path, int error, const char* action) {
+  struct stat found;
+  for (std::string part = path; error == ENOENT; part = parent_of(part)) {
+    if (lstat(part.c_str(), &found) == 0) {
+      if (!S_ISLNK(found.st_mode) || stat(part.c_str(), &found) == 0) break;
+      return Status(CKPT_IO, strformat("store {}: {} is a link to what is not there: is its disk mounted?", path, part))
+          .with("path", path);
+    }
+    if (part == "/") break;
+  }
+  return fail(error, action, path);
+}
+
 Result<Fd> Root::open_once(std::string_view key, int flags, Links links) const {
   const Busy busy("open", path_, key);
   int how = key.empty() ? flags : O_PATH | O_DIRECTORY;
@@ -187,7 +201,7 @@ Result<Fd> Root::open_once(std::string_view key, int flags, Links links) const {
   if (!root) {
     const int error = errno;  // "none" would be no answer: no store can be there
     if (error == ENOTDIR) return not_a_store(path_);
-    return fail(error, "open", path_);
+    return no_root(path_, error, "open");
   }
   if (key.empty()) return root;
   Fd found(open_beneath(root.get(), key, flags));

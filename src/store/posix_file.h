@@ -59,6 +59,8 @@ bool is_local(int fd);
 bool same_file(const struct stat& a, const struct stat& b);
 bool is_symlink(int directory, const char* name);
 Status not_a_store(const std::string& path);  // INVALID: a file lies there
+// What a path that cannot be had is: IO where a link in it leads to nothing, which hides what may be there.
+Status no_root(const std::string& path, int error, const char* action);
 
 // Renames within a directory, unless `to` exists. Returns 0 or errno; EOPNOTSUPP if the file system has no such step.
 // Sets `*from_stays` if `from` may still exist afterwards, even after success: then both are names of the file.

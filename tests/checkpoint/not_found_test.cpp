@@ -75,8 +75,30 @@ TEST_F(NotFound, SaysWhatIsWrongWithThePlace) {
   EXPECT_EQ(said("latest"), "the store is empty: no checkpoint was saved here yet");
   auto store = *store::open_posix((folder / "store").string(), {});
   ASSERT_TRUE(save_step(open_session(store), 1).ok());
-  EXPECT_EQ(said_of(folder / "store" / "s1.1.1"),
-            "a checkpoint's own directory; its store is the directory that holds it");
+}
+
+// "None" of such a place would let a training begin anew, and save there.
+TEST_F(NotFound, OfAPlaceThatIsNoStoreIsNoAnswer) {
+  auto store = *store::open_posix((folder / "store").string(), {});
+  ASSERT_TRUE(save_step(open_session(store), 1).ok());
+  fs::create_directory_symlink(folder / "disk" / "run", folder / "link");
+  const struct {
+    fs::path path;
+    ckpt_status code;
+    const char* text;
+  } places[] = {{folder / "store" / "s1.1.1", CKPT_INVALID, "a checkpoint's own directory; its store is the directory"},
+                {folder / "link", CKPT_IO, "is a link to what is not there: is its disk mounted?"},
+                {folder / "link" / "below", CKPT_IO, "is a link to what is not there: is its disk mounted?"}};
+  for (const auto& [path, code, text] : places) {
+    const auto opened = *store::open_posix(path.string(), {});
+    const Status told[] = {find_checkpoint(*opened, {"latest", "main"}).status(), list_checkpoints(*opened).status(),
+                           session::Session::open(opened, 0, 1, nullptr, {}).status()};
+    for (const Status& status : told) {
+      EXPECT_EQ(status.code(), code) << path;
+      EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder / "store" / "s1.1.1" / ".ckpt"));
 }
 
 TEST_F(NotFound, NamesTheOnlyOtherRunAndHowToAskForIt) {
