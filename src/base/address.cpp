@@ -9,7 +9,7 @@ namespace ckpt {
 
 static bool is_scheme_char(char c) {
   c = to_lower(c);
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-' || c == '_';
 }
 
 // How many bytes of an address are scheme, colon and slashes; 0 if it is none.
@@ -36,8 +36,8 @@ static std::string_view shown_rest(std::string_view rest, bool s3, bool alone, b
   const size_t last = authority.starts_with('[') ? authority.rfind("]:") + 1 : authority.rfind(':');
   const bool odd_port = colon != authority.npos && !authority.ends_with(']') &&
                         authority.find_first_not_of("0123456789", last + 1) != authority.npos;
-  // In "s3://bucket@label:x" it begins a selector.
-  if (at != authority.npos && (!s3 || colon < at))
+  // In "s3://bucket@label:x" it begins a selector, which has no slash.
+  if (at != authority.npos && (!s3 || colon < at || rest.size() > authority.size()))
     rest.remove_prefix(at + 1);
   else if (odd_port && rest.rfind('@') != rest.npos && !(s3 && colon > at))  // a password may have a slash
     rest.remove_prefix(rest.rfind('@') + 1);

@@ -30,6 +30,8 @@ TEST(Address, UserPasswordQueryAndFragmentAreNotShownHoweverItIsMistyped) {
            std::pair("s3://KEY:SECRET", "s3://KEY:…"),
            std::pair("s3://b/x?X-Amz-Signature=SECRET", "s3://b/x"),
            std::pair("S3://KEY:SECRET@b/x", "S3://b/x"),
+           std::pair("s3://SECRET@b/x", "s3://b/x"),
+           std::pair("http_s://u:SECRET@h/x", "http_s://h/x"),
        })
     EXPECT_EQ(shown_url(given), shown);
 }

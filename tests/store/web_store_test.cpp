@@ -297,6 +297,15 @@ TEST_F(WebStore, ErrorsNameAddressAndStatusAndNoSecret) {
   EXPECT_NE(refused.message().find("CKPT_HTTP_TOKEN"), std::string::npos) << refused.message();
 }
 
+TEST_F(WebStore, OfAProxyThatCannotBeUsedTheSecretIsNotShown) {
+  for (const char* value : {"u:secret", "http://u:secret", "u:secret@", "u:sec:secret"}) {
+    const Variable proxy("http_proxy", value);
+    const Status refused = web("http://host.example/run7")->open("a").status();
+    EXPECT_NE(code(refused), "OK") << value;
+    EXPECT_EQ(refused.message().find("secret"), std::string::npos) << refused.message();
+  }
+}
+
 TEST_F(WebStore, WhereNobodyListensIsSaidWithWhatToDo) {
   const Status refused = web("http://127.0.0.1:1/run7")->open("a").status();
   EXPECT_EQ(code(refused), "IO");

@@ -185,13 +185,17 @@ bool is_final(CURLcode code) {
 
 }  // namespace
 
-// The user and the password in each variable that names a proxy.
+// The user and the password in each variable that names a proxy, also where the host behind them was forgotten.
 static std::vector<std::string> secrets_of_proxies() {
   std::vector<std::string> secrets;
   for (char** entry = environ; entry && *entry; entry++) {
     const std::string_view line = *entry;
-    const size_t equals = line.find('='), at = line.rfind('@');
-    if (equals == line.npos || at == line.npos || !in_lower_case(line.substr(0, equals)).ends_with("_proxy")) continue;
+    const size_t equals = line.find('='), last = line.rfind(':');
+    if (equals == line.npos || !in_lower_case(line.substr(0, equals)).ends_with("_proxy")) continue;
+    size_t at = line.rfind('@');
+    if (at == line.npos && last != line.npos && line.find_first_not_of("0123456789/", last + 1) != line.npos)
+      at = line.size();
+    if (at == line.npos) continue;
     const size_t scheme = line.find("://");
     const size_t begin = scheme == line.npos || scheme > at ? equals + 1 : scheme + 3;
     if (begin >= at) continue;
