@@ -173,7 +173,10 @@ void await_listings(const store::Store& store) {
     std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
 }
 
-static Status own_directory(const store::Store& store) {
+// Unless the MANIFEST there is a stranger's file.
+static Status refuse_own_directory(const store::Store& store) {
+  auto file = store.open(format::kManifestName);
+  if (!file.ok() || read_slot_end(**file).status().code() == CKPT_FORMAT) return Ok();
   return Status(CKPT_INVALID,
                 strformat("{}: a checkpoint's own directory; its store is the directory that holds it", store.uri()))
       .with("path", store.uri());
@@ -181,17 +184,17 @@ static Status own_directory(const store::Store& store) {
 
 Status check_is_store(const store::Store& store) {
   const Result<bool> found = store.traits().directories ? store.exists(format::kManifestName) : false;
-  return found.ok() && *found ? own_directory(store) : Ok();
+  return found.ok() && *found ? refuse_own_directory(store) : Ok();
 }
 
 Result<std::vector<std::string>> list_ids(const store::Store& store) {
   await_listings(store);
-  CKPT_ASSIGN(auto directories, store.list(""));
+  CKPT_ASSIGN(auto entries, store.list(""));
   std::vector<std::string> names;
-  for (auto& directory : directories)
-    if (!directory.directory && directory.name == format::kManifestName) return own_directory(store);
-  for (auto& directory : directories)
-    if (directory.directory && !directory.name.starts_with('.')) names.push_back(std::move(directory.name));
+  for (auto& entry : entries) {
+    if (!entry.directory && entry.name == format::kManifestName) CKPT_TRY(refuse_own_directory(store));
+    if (entry.directory && !entry.name.starts_with('.')) names.push_back(std::move(entry.name));
+  }
   return names;
 }
 

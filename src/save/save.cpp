@@ -130,6 +130,8 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
   const bool given = desc.replica_count != 0;
   if (desc.region_kind == CKPT_REGION_ROWS && (given || (desc.flags & CKPT_TENSOR_FIRST_REPLICA)))
     return tensor_error(CKPT_INVALID, name, "rows are of one rank only, and have no replicas");
+  if (!given && desc.replica_index != 0)
+    return tensor_error(CKPT_INVALID, name, strformat("replica_index {} without replica_count", desc.replica_index));
   Replica replica{
       .group = desc.replica_group,
       .index = given ? desc.replica_index : 0,

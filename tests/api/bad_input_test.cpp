@@ -156,6 +156,8 @@ TEST_P(BadInput, DescriptorsThatCannotBeAreInvalidAndNameTheTensor) {
   refuse(desc);
   desc.replica_count = 3;
   refuse(desc);
+  desc.replica_count = 0;
+  refuse(desc);
   refuse(box(CKPT_DTYPE_F32, {4}, {2}, {3}));
   refuse(box(CKPT_DTYPE_F32, {4}, {-1}, {1}));
   refuse(flat(CKPT_DTYPE_F32, {4}, 5, 0));
