@@ -14,7 +14,8 @@ setup() {
   for mount in A B; do
     mkdir "$WORK/$mount"
     # Not -d: that gives up after ten seconds.
-    "$JUICEFS" mount "$meta" "$WORK/$mount" --cache-dir "$WORK/cache.$mount" >"$WORK/juicefs.$mount.txt" 2>&1 </dev/null &
+    "$JUICEFS" mount "$meta" "$WORK/$mount" --cache-dir "$WORK/cache.$mount" </dev/null \
+      >"$WORK/juicefs.$mount.txt" 2>&1 &
     for _ in {1..600}; do ! mountpoint -q "$WORK/$mount" || break; sleep 0.1; done
     mountpoint -q "$WORK/$mount" || { cat "$WORK/juicefs.$mount.txt" >&2; return 1; }
     echo "$mount $mount $WORK/$mount"
