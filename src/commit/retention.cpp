@@ -299,7 +299,11 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
 
 Status retire_older(session::Session& session, const format::Summary& committed, bool replace,
                     const RetentionPolicy& policy, Report* report) {
-  if (!replace && policy.keep_last == 0) return Ok();
+  if (!replace && policy.keep_last == 0) {
+    // A directory knows without a question whether its session left something.
+    if (session.store().traits().directories) finish_removals(session.store(), report);
+    return Ok();
+  }
   CKPT_ASSIGN(auto entries, candidates(session.store(), policy.run));
   // What was copied here from a later session must not make the checkpoint that was just committed an old one.
   std::erase_if(entries, [&](const auto& entry) { return entry.summary.when() > committed.when(); });

@@ -50,6 +50,20 @@ TEST_F(Retention, SaysNothingOfWhatARivalRemovedMeanwhile) {
   EXPECT_EQ(ids(), std::vector<std::string>{"s3.1.1"});
 }
 
+// A session that finds trash which cannot go begins all the same; without retention, too, somebody has to hear of it.
+TEST_F(Retention, ASaveThatRemovesNothingTellsWhatStaysInTheTrash) {
+  struct Left : store::ShellStore {
+    using ShellStore::ShellStore;
+    Status finish_removals() override { return Status(CKPT_IO, "remove directory trash/s0: it is not empty"); }
+  };
+  auto save = save::Save::make(open_session(std::make_shared<Left>(inner)), "s4", 4, {}).take();
+  ASSERT_TRUE(run_whole(*save).ok());
+  const Report report = *save->report();
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].kind, CKPT_FINDING_KEPT);
+  EXPECT_NE(report.findings[0].text.find("trash/s0"), std::string::npos) << report.findings[0].text;
+}
+
 TEST_F(Retention, LeavesAloneWhatIsNamedRatherThanNumbered) {
   auto session = open_session(inner);
   const std::vector<std::pair<std::string, int64_t>> saves = {{"best", 4},   {"ep1-ba10", 10},  {"epoch-3", 30},

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 SHOWN = 12  # problems of a claim
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
 class Failed(Exception):
@@ -84,9 +85,14 @@ class Volume:
         self.random = random.Random(name)
         self.numbers = itertools.count()
         self.running = []
+        self.clocks = {}  # how much later it is, by mount
 
     def start(self, name, mount, command):
         enter = ["nsenter", "-t", self.mounts[mount][0], "-m", "-u", "--"]
+        if mount in self.clocks:
+            # The times of files are the server's, and a clock that never goes back is nobody else's.
+            enter += ["env", f"LD_PRELOAD={FAKETIME}", f"FAKETIME={self.clocks[mount]}", "NO_FAKE_STAT=1",
+                      "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"]
         running = Running(f"{name} on {mount}", enter + command, self.work / f"log.{next(self.numbers)}.txt")
         self.running.append(running)
         return running
@@ -144,7 +150,7 @@ class Volume:
         for running in self.running:
             if running.process.poll() is None:
                 running.kill()
-        self.running = []
+        self.running, self.clocks = [], {}
 
 
 def all_wrong(programs, seconds, expected=(0,)):
@@ -256,6 +262,7 @@ def kills(volume, times):
         problems += all_wrong([rank for rank in ranks if rank is not ranks[victim]], 40, (4,))
         if not problems:
             problems += leftovers(volume, mounts[1], store)
+            problems += [line for line in following[0].lines() if problems and line.startswith("KEPT")]
         yield from (f"kill {i} of rank {victim} of {mounts}: " + problem for problem in problems)
 
 
@@ -388,6 +395,68 @@ def full_disk(volume, times):
         yield from (f"full disk {i}: " + problem for problem in problems + sound(volume, store, 1, 11))
 
 
+def clocks(volume, times):
+    """The clock of one node is minutes off. Saves, fences, presence, retention and `ckpt check` do not mind."""
+    for skew in ("+420", "-420"):
+        volume.clocks = dict.fromkeys("BD", skew)
+        now = volume.start("date", "B", ["date", "+%s"])
+        now.end(10)
+        if abs(int(now.lines()[0]) - time.time() - int(skew)) > 30:
+            raise Failed(f"its clock is not {skew} s off: {now.lines()}")
+        checks = [volume.tool(mount, "check", volume.path(mount, ""), "--peers", "2", "--json") for mount in "AB"]
+        problems = all_wrong(checks, 120)
+        for check in checks if not problems else []:
+            text = check.log.read_text()
+            worst = [views["worst_ms"] for key, views in json.loads(text)["peers"].items() if "_by_" in key] \
+                if text.startswith("{") else []
+            problems += [f"ckpt check: names seen after {ms} ms" for ms in worst if ms > 60_000]
+        for claim, often in (worlds, times), (follower, 20), (fences, times), (kills, times), (late_ranks, 2):
+            problems += [f"{claim.__name__}: {problem}" for problem in claim(volume, often)]
+        yield from (f"B's clock {skew} s off: {problem}" for problem in problems)
+        volume.end_all()
+        volume.clear()
+
+
+# ---- no claim: `--only=speed` prints how fast saves and loads are beside dd ----
+def speed(volume, _):
+    """In each round all write and then read on the other node, in another order. The best counts."""
+    # User-mode Linux has little memory.
+    mib = 256 if volume.name.startswith("nfs") else int(os.environ.get("CKPT_NETFS_MIB", 1024))
+    best = {}
+    for _ in range(3):
+        ways = ["ckpt", *DD]
+        volume.random.shuffle(ways)
+        for way in ways:
+            for what, mount in ("save", "A"), ("load", "B"):
+                took = seconds(volume, way, what, mount, mib)
+                best[what, way] = min(took, best.get((what, way), took))
+        volume.clear()
+    for what in ("save", "load"):
+        rates = {way: mib / best[what, way] for way in ["ckpt", *DD]}
+        limit = max(DD, key=rates.get)
+        print(f"   {what} of {mib} MiB: {rates['ckpt'] / rates[limit]:.2f} of dd ({limit}); MiB/s: "
+              + ", ".join(f"{way} {rate:.0f}" for way, rate in rates.items()))
+    yield from ()
+
+
+DD = {"buffered": 1, "buffered twice": 2, "direct": 1, "direct twice": 2}  # how many at once
+
+
+def seconds(volume, way, what, mount, mib):
+    if way == "ckpt":
+        one = volume.run(mount, "speed", "speed", what=what, mib=mib)
+    else:
+        file, blocks = volume.path(mount, way.replace(" ", ".")) + ".$i", mib // 4 // DD[way]
+        words = f"if=/dev/zero of={file} count={blocks} conv=fsync" if what == "save" else f"if={file} of=/dev/null"
+        flag = (" oflag=direct" if what == "save" else " iflag=direct") if "direct" in way else ""
+        loop = f"for ((i = 0; i < {DD[way]}; i++)); do dd bs=4M {words}{flag} & done; wait"
+        one = volume.start("dd", mount, ["bash", "-c", f"TIMEFORMAT='TOOK %R'; time ({loop})"])
+    problems = one.wrong(300)
+    if problems:
+        raise Failed(problems[0])
+    return next(float(line.split()[1]) for line in one.lines() if line.startswith("TOOK"))
+
+
 CLAIMS = (  # name, claim, how often in the short form and in the long one
     ("worlds", worlds, 4, 50),
     ("first start", first_start, 2, 10),
@@ -400,6 +469,8 @@ CLAIMS = (  # name, claim, how often in the short form and in the long one
     ("late ranks after a restart", late_after_restart, 0, 6),
     ("restarts", restarts, 0, 6),
     ("full disk", full_disk, 0, 3),
+    ("clocks", clocks, 0, 4),
+    ("speed", speed, 0, 0),
 )
 
 
@@ -434,7 +505,7 @@ def main(name, work, build, length, only=None):
     if name in NO_FULL_DISK:
         chosen = [claim for claim in chosen if claim[1] is not full_disk]
         print(f"   NOT TESTED: a full disk, {NO_FULL_DISK[name]}")
-    results = [run(volume, title, claim, times) for title, claim, times in chosen if times]
+    results = [run(volume, title, claim, times) for title, claim, times in chosen if times or only]
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed", flush=True)
     return 0 if all(results) else 1
 

@@ -10,10 +10,14 @@ stop() { redis-cli -p 6399 shutdown nosave; }
 setup() {
   local mount
   start >&2
-  "$JUICEFS" format --storage file --bucket "$DATA/bucket/" --trash-days 0 --capacity 1 "$meta" vol >&2
+  "$JUICEFS" format --storage file --bucket "$DATA/bucket/" --trash-days 0 --capacity 4 "$meta" vol >&2
   for mount in A B; do
     mkdir "$WORK/$mount"
-    "$JUICEFS" mount -d "$meta" "$WORK/$mount" --cache-dir "$WORK/cache.$mount" --log "$WORK/juicefs.$mount.txt" >&2
+    # Not -d: that gives up after ten seconds.
+    "$JUICEFS" mount "$meta" "$WORK/$mount" --cache-dir "$WORK/cache.$mount" </dev/null \
+      >"$WORK/juicefs.$mount.txt" 2>&1 &
+    for _ in {1..600}; do ! mountpoint -q "$WORK/$mount" || break; sleep 0.1; done
+    mountpoint -q "$WORK/$mount" || { cat "$WORK/juicefs.$mount.txt" >&2; return 1; }
     echo "$mount $mount $WORK/$mount"
   done
 }

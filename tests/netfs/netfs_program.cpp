@@ -7,6 +7,7 @@
 //                                               until it has loaded step `until`
 //   netfs_program hold STORE [KEY=VALUE...]     maps a part of the latest, prints "HELD ID", waits for the file `go`,
 //                                               and then checks the map and loads all: "RIGHT"
+//   netfs_program speed STORE mib=N [what=load] saves or loads that much; prints "TOOK SECONDS"
 //
 // Exit status: 0, or 4 after "FAILED …" (a status of ckpt), 5 after "WRONG …" (bytes, or a follower's order), 2 usage.
 #include <fcntl.h>
@@ -122,6 +123,8 @@ static void save_step(const ckpt::Session& session, uint32_t rank, uint32_t worl
   save.add_tensor("all", ckpt::Tensor::of<uint32_t>({world * kElements}).flat(rank * kElements, kElements),
                   ckpt::Memory(all));
   save.run();
+  for (const ckpt::Finding& finding : save.report())
+    if (finding.kind == CKPT_FINDING_KEPT && *finding.name == 0) std::printf("KEPT %s\n", finding.text);
 }
 
 // A failed save ends it, unless `on`=1: then the next step follows, five seconds later. `go`: the second step waits for
@@ -244,11 +247,38 @@ static int hold(const ckpt::Store& store, const Settings& settings) {
   return 0;
 }
 
+// ---- speed ----
+
+// One rank with eight tensors. Memory, session and reader are there before.
+static int speed(const ckpt::Store& store, const Settings& settings) {
+  const int64_t elements = settings.number("mib", 1024) * (1 << 20) / 8 / int64_t{sizeof(uint32_t)};
+  std::vector<std::vector<uint32_t>> tensors(8);
+  for (uint32_t i = 0; i < 8; i++) fill(tensors[i] = std::vector<uint32_t>(static_cast<size_t>(elements)), i, 1, 0);
+  auto began = Clock::now();
+  const auto name = [](uint32_t i) { return "t" + std::to_string(i); };
+  if (settings.text("what") == "load") {
+    auto reader = ckpt::Reader::open(store, "latest");
+    auto load = ckpt::Load::create(reader);
+    for (uint32_t i = 0; i < 8; i++) load.add_tensor(name(i), {elements}, tensors[i]);
+    began = Clock::now();
+    load.run();
+  } else {
+    const auto session = ckpt::Session::open(store, 0, 1);
+    auto save = ckpt::Save::create(session, "speed", 1);
+    for (uint32_t i = 0; i < 8; i++)
+      save.add_tensor(name(i), ckpt::Tensor::of<uint32_t>({elements}), ckpt::Memory(tensors[i]));
+    began = Clock::now();
+    save.run();
+  }
+  std::printf("TOOK %.3f\n", std::chrono::duration<double>(Clock::now() - began).count());
+  return 0;
+}
+
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
     const std::map<std::string, int (*)(const ckpt::Store&, const Settings&)> verbs = {
-        {"save", save_steps}, {"load", load_once}, {"follow", follow}, {"hold", hold}};
+        {"save", save_steps}, {"load", load_once}, {"follow", follow}, {"hold", hold}, {"speed", speed}};
     const auto verb = verbs.find(argc > 2 ? argv[1] : "");
     if (verb == verbs.end()) return std::fputs("see the head of netfs_program.cpp\n", stderr), 2;
     const Settings settings(argc, argv);
