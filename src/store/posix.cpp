@@ -40,8 +40,7 @@ class PosixStore final : public Store {
   Status put_if_absent(std::string_view key, Bytes data) override;
   Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override {
-    // JuiceFS was read at half the speed by io_uring, so network file systems get threads (bench/RESULTS.md).
-    return IoQueue::make(depth, options_.uring && !traits().shared);
+    return IoQueue::make(depth, options_.uring);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<bool> exists(std::string_view key) const override;
