@@ -251,7 +251,7 @@ func numbersAt(numbers []uint64, at uint32, n uint64, where string) []uint64 {
 
 // own gives the range of a column that a record owns. Ranges follow each other.
 func own[T any](column []T, at *uint32, s Span, where string) []T {
-	rule(s.First == *at && uint64(s.Count) <= uint64(len(column))-uint64(*at), where, "records", fmt.Sprint(*at, len(column)), s)
+	rule(s.First == *at && int(s.Count) <= len(column)-int(*at), where, "records", fmt.Sprint(*at, len(column)), s)
 	*at += s.Count
 	return column[s.First:*at]
 }
@@ -381,7 +381,7 @@ func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
 	case 2:
 		reg.nums = numbersAt(r.Numbers, rec.Geometry, 2, w)
 		reg.elems = reg.nums[1]
-		rule(reg.elems < t.elems && t.isRange(reg.nums[0], reg.elems, t.elems), w, "a flat range", "less, whole bytes", reg.nums)
+		rule(reg.elems < t.elems && t.isRange(reg.nums[0], reg.elems, t.elems), w, "a range", "less, whole bytes", reg.nums)
 	}
 	if k := len(t.regions); k > 0 {
 		l := t.regions[k-1]
