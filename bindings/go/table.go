@@ -286,6 +286,7 @@ type Rowset struct {
 	index, count uint64
 	ids          []uint64
 	windowRows   uint64
+	since        *Reader
 }
 
 // AllRows are all rows of a table.
@@ -323,6 +324,13 @@ func (r Rowset) Window(rows uint64) Rowset {
 	return r
 }
 
+// Since asks, of these rows but not of RowsByID, for those that are new or other than in checkpoint `earlier`, of any
+// store: [Share.Missing] lists the ids that are gone.
+func (r Rowset) Since(earlier *Reader) Rowset {
+	r.since = earlier
+	return r
+}
+
 // Share is the rows of a sparse table that a rank loads, counted before memory is made for them and cut into windows.
 // [Reader.Share] makes it, [Load.AddTable] loads a window.
 type Share struct {
@@ -349,6 +357,12 @@ func (r *Reader) Share(ctx context.Context, table string, rows Rowset, options O
 		struct_size: C.sizeof_ckpt_share_desc, kind: rows.kind, bucket_first: C.uint64_t(rows.first),
 		bucket_end: C.uint64_t(rows.end), index: C.uint64_t(rows.index), count: C.uint64_t(rows.count),
 		window_rows: C.uint64_t(rows.windowRows),
+	}
+	if rows.since != nil {
+		if desc.since, err = rows.since.h.hold(); err != nil {
+			return nil, err
+		}
+		defer rows.since.h.drop()
 	}
 	open := func(reader *C.ckpt_reader, bag *C.ckpt_options, in cTexts) (*C.ckpt_share, error) {
 		var out *C.ckpt_share

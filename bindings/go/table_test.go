@@ -56,6 +56,28 @@ func TestTablesAndColumnsMayBeEmptyAndOfAnyType(t *testing.T) {
 	}
 }
 
+func TestAShareOfWhatChangedLeavesTheRestAndListsWhatIsGone(t *testing.T) {
+	rows := func(values map[int64]int32) func(*ckpt.Save) {
+		ids, x := []int64{}, []int32{}
+		for id, value := range values {
+			ids, x = append(ids, id), append(x, value)
+		}
+		return func(save *ckpt.Save) { ok(t, save.AddTable("t", ckpt.RowsOf(ids, ckpt.ColumnOf("x", x)))) }
+	}
+	earlier := saved(t, nil, rows(map[int64]int32{1: 10, 2: 20, 3: 30}))
+	reader := saved(t, nil, rows(map[int64]int32{1: 10, 2: 21, 4: 40}))
+	share, load, ids := openShare(t, reader, ckpt.AllRows().Since(earlier)), newLoad(t, reader), make([]int64, 2)
+	ok(t, load.AddTable(share, 0, ckpt.RowsOf(ids)))
+	ok(t, load.Run(t.Context()))
+	gone := need[[]uint64](t)(share.Missing())
+	if !slices.Equal(ids, []int64{2, 4}) || !slices.Equal(gone, []uint64{3}) {
+		t.Errorf("changed %v, gone %v", ids, gone)
+	}
+	ok(t, earlier.Close())
+	_, err := reader.Share(t.Context(), "t", ckpt.AllRows().Since(earlier), nil)
+	is(t, err, ckpt.ErrClosed)
+}
+
 func TestAnIDThatTwoRanksSaveIsFoundByLoadAndLookup(t *testing.T) {
 	reader := saveTables(t, func(rank int) ckpt.Rows { return ckpt.RowsOf([]int64{int64(rank), 5}) })
 	load, ids := newLoad(t, reader), make([]int64, 4)

@@ -241,7 +241,7 @@ std::string attrs_text(const ckpt::Reader& reader, const Tensors& tensors, const
   for (const ckpt::TensorInfo& tensor : tensors) add(escaped(tensor.name), reader.tensor_attrs(tensor.name));
   for (const SparseTable& sparse : tables) {
     ckpt::Attributes attrs = reader.tensor_attrs(sparse.name());
-    attrs.erase("ckpt.table");  // the line of the table says it
+    for (const char* key : {"ckpt.table", "ckpt.table.runs"}) attrs.erase(key);  // the library's own
     add(escaped(sparse.name()), attrs);
   }
   return table.empty() ? "" : "\n" + table.render(terminal_width());

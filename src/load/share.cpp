@@ -503,6 +503,7 @@ Status Share::filter(size_t number, Step* step) const {
   CKPT_ASSIGN(const auto ids, read_ids(all));
   auto pieces = ids_of(all, ids);
   CKPT_TRY(check_sorted(table_, pieces, step->from, step->to, 1));
+  CKPT_TRY(check_starts(all, pieces));
   CKPT_ASSIGN(const auto hidden, hidden_rows(all, pieces));
   step->checked = true;
   if (request_.since)

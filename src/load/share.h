@@ -24,6 +24,7 @@ struct ShareRequest {
   int64_t threads = 0;             // option threads
   // Not of IDS: only rows that this checkpoint lacks or has with other bytes; what it alone has is missing.
   std::shared_ptr<checkpoint::Checkpoint> since = nullptr;
+  bool verify = false;  // whether buckets begin exactly where T/buckets says, too
 };
 
 // Neighbouring rows [first, first + count) of a layer of the table, all of parts[part].
@@ -71,6 +72,8 @@ class Share {
   Result<Step> step(size_t number) const;
   // The runs of rows that a step is, without `extra`.
   std::vector<RowRun> in_order(const Step& step) const;
+  // FORMAT unless T/buckets tells of these rows where buckets begin. A request that does not verify is not checked.
+  Status check_starts(std::span<const RowRun> runs, std::span<const PartIds> pieces) const;
 
  private:
   // Where a range of keys begins: the rows of each part before it.

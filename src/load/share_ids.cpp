@@ -1,4 +1,4 @@
-// A share of listed ids.
+// A share of listed ids, and whether ids lie where T/buckets says.
 #include <algorithm>
 #include <numeric>
 
@@ -92,6 +92,22 @@ Status Share::find_ids(Job& job) {
     end = first + std::min(steps, all - first);
     windows_.push_back({first, end, std::min<uint64_t>(end * step, found_.size()) - first * step});
     if (all == 0) break;
+  }
+  return Ok();
+}
+
+Status Share::check_starts(std::span<const RowRun> runs, std::span<const PartIds> pieces) const {
+  for (size_t i = 0; request_.verify && i < runs.size(); i++) {
+    const TablePart& part = parts_[runs[i].part];
+    const auto& starts = entries_[runs[i].part].starts;
+    const uint64_t first = runs[i].first - part.first, end = first + runs[i].count;
+    auto bucket_at = [&](uint64_t row) { return pieces[i].key(row - first, table_.bucket_count).bucket; };
+    for (auto at = std::ranges::lower_bound(starts, first); at != starts.end() && *at <= end; ++at) {
+      const uint64_t bucket = static_cast<uint64_t>(at - starts.begin()) * part.entry_buckets;
+      if ((*at > first && bucket_at(*at - 1) >= bucket) || (*at < end && bucket_at(*at) < bucket))
+        return bad_table(table_.name, strformat("in part {} bucket {} does not begin at row {}, as its buckets say",
+                                                part.part, bucket, *at));
+    }
   }
   return Ok();
 }

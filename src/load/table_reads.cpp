@@ -98,6 +98,7 @@ Status TableReads::check(const Planned& planned, unsigned threads) {
     at += run.count * sizeof(uint64_t);
   }
   CKPT_TRY(check_sorted(share.table(), pieces, planned.step.from, planned.step.to, threads));
+  CKPT_TRY(share.check_starts(planned.step.runs, pieces));
   return check_distinct(share.table(), pieces, threads);
 }
 

@@ -147,9 +147,9 @@ static Status verify_parts(const checkpoint::Checkpoint& checkpoint, const Verif
 
 static constexpr uint64_t kTableRows = 4 << 20;  // of which the ids are in memory at once
 
-// Whether the rows of a table are sorted, and no id is in two parts.
+// Whether the rows of a table are sorted and lie where its buckets say, and no id is in two parts.
 static Status verify_table(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, std::string_view name, Job& job) {
-  CKPT_ASSIGN(const auto share, load::Share::open(checkpoint, name, {.window_rows = kTableRows}, job));
+  CKPT_ASSIGN(const auto share, load::Share::open(checkpoint, name, {.window_rows = kTableRows, .verify = true}, job));
   LargeVector<uint64_t> ids;
   for (size_t window = 0; window < share->windows().size(); window++) {
     CKPT_TRY(job.check());

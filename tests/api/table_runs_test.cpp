@@ -499,6 +499,44 @@ TEST_P(TableRuns, DescribedWronglyAreRefused) {
   EXPECT_NE(both.outcome.text.find("id 7 is in row"), std::string::npos) << both.outcome.text;
 }
 
+// Of what a copy or a mirror has, no byte is sent again.
+TEST_P(TableRuns, AreCopiedAndMirroredByTheirNews) {
+  const StorePlace place(GetParam()), mirror("dir"), copies("dir");
+  World world(place.uri(), 2, {}, {{"mirror", mirror.uri().c_str()}});
+  const Store to = open_store(copies.uri());
+  std::vector<RankTable> ranks{table_of(2000), {}};
+  for (uint64_t id = 20000; id < 22000; id++) ranks[1].put(id, 1);
+  for (const std::string label : {"s1", "s2"}) {
+    commit(world, label, ranks);
+    ckpt_job* raw = nullptr;
+    Error error;
+    ASSERT_EQ(ckpt_session_mirror(world.sessions[0].get(), &raw, error), CKPT_OK) << error.text();
+    const Job mirrored(raw);
+    EXPECT_EQ(ckpt_job_wait(mirrored.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+    ASSERT_EQ(ckpt_job_new(&raw, nullptr), CKPT_OK);
+    const Job copied(raw);
+    const Options bag = options({});
+    ASSERT_EQ(ckpt_options_set_job(bag.get(), copied.get(), nullptr), CKPT_OK);
+    const Reader reader = open_reader(world.store, "label:" + label);
+    ASSERT_EQ(ckpt_reader_copy(reader.get(), to.get(), bag.get(), nullptr, error), CKPT_OK) << error.text();
+    ckpt_checkpoint_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(ckpt_reader_info(reader.get(), &info, error), CKPT_OK) << error.text();
+    EXPECT_EQ(info.base_bytes != 0, label == "s2");
+    EXPECT_EQ(stats_of(copied).bytes_reused, info.base_bytes);
+    EXPECT_LT(stats_of(copied).bytes_written, info.bytes - info.base_bytes) << "that of MANIFEST is not counted";
+    for (const std::string& uri : {mirror.uri(), copies.uri()}) {
+      for (const auto& file : std::filesystem::directory_iterator(uri + "/" + info.id))
+        EXPECT_EQ(file.hard_link_count() == 2, label == "s2" && file.path().filename().string()[0] == 'B')
+            << file.path();
+      const Reader there = open_reader(open_store(uri), "label:" + label);
+      EXPECT_EQ(load(there, open_share(there, share_desc(CKPT_SHARE_ALL))), all_of(ranks));
+    }
+    ranks[0].put(7, 2);
+    ranks[1].remove(20001);
+  }
+}
+
 TEST_P(TableRuns, HaveTheirNamesForThemselves) {
   const StorePlace place(GetParam());
   World world(place.uri(), 1);

@@ -20,6 +20,7 @@ says '^emb +5 +i64 +4 +100 B +[0-9.]+ [KM]?i?B +3 rows, 1\.2× +emb f32 \[2\], s
 says '^w +f32'; says_not 'emb/ids'; says_not 'ckpt\.table'
 expect 0 info store --tensors 'emb/*'; says '^emb/ids +i64 +\[5\]'; says_not '^w '; says_not 'SPARSE'
 expect 0 info store --at emb; says '^emb +5'; says_not '^w '
+expect 0 info "${scenario%/*}/../golden/r1/runs"; says '^changed +119 '; says_not 'ATTRIBUTE'
 expect 0 info store --json
 json_is 'd["table_list"][0]["name"]' emb
 json_is 'd["table_list"][0]["row_count"], d["table_list"][0]["rows_of_largest_rank"]' '(5, 3)'

@@ -27,8 +27,9 @@ def replaced(data, before, after):
 
 def row(record, **fields):
     """A record of a page or root without text, before and after a change of some fields."""
-    packer = LAYOUTS[type(record).__name__].packer
-    return packer.pack(*record), packer.pack(*record._replace(**fields))
+    layout = LAYOUTS[type(record).__name__]
+    length = len(layout.row._fields)  # a chunk's home is in another column
+    return layout.packer.pack(*record[:length]), layout.packer.pack(*record._replace(**fields)[:length])
 
 
 def numbers(before, after):
@@ -105,6 +106,7 @@ def cases(golden):
     yield "FORMAT-chunk-too-large", *sound.in_part(*row(chunk, raw_size=(64 << 20) + 4))
     yield "FORMAT-empty-manifest", b"", None
     yield "FORMAT-filter-width", *sound.in_part(*row(segment, filter=2, filter_width=3))
+    yield "FORMAT-pad", *sound.in_part(*row(page.regions[0], pad2=256))
     yield "FORMAT-rows-in-a-list", *sound.in_part(*rows)
     yield "FORMAT-segment-beyond-its-region", *sound.in_part(*row(segment, start=1))
     yield "FORMAT-segment-missing-elements", *sound.in_part(*row(segment, chunk_count=0))

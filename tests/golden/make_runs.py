@@ -31,6 +31,7 @@ class Drawn:
         self.features = 2
         self.dtypes = {}  # by tensor, where it is another one
         self.live = {0: [3], 1: [2], 2: [1]}
+        self.buckets = {}  # by tensor, where they are others
         # By run: what each part has, and what it removes.
         self.runs = {0: ({0: [4, 8, 1], 1: [2, 6], 2: [3]}, None),
                      1: ({0: [8, 5]}, {0: [1, 3], 1: [4, 6]}),
@@ -46,7 +47,7 @@ class Drawn:
             for layer, held in ((name, rows), (name + "-removed", removed)):
                 if held is not None:
                     found.update({layer + "/ids": held, layer + "/buckets": {part: [0] for part in held}})
-        return dict(sorted(found.items()))
+        return dict(sorted((found | self.buckets).items()))
 
     def write(self, folder):
         identity = dict(base_summary(), world_size=WORLD, required_features=self.features)
@@ -84,7 +85,15 @@ def no_runs(table):
     table.runs, table.live = {0: table.runs[0]}, None
 
 
+def wrong_buckets(table):
+    """No runs. In part 0 buckets 2 and 3 begin after ids 4, 8 and 1."""
+    no_runs(table)
+    table.features, table.buckets = 0, {"t/buckets": {0: [0, 2], 1: [0], 2: [0]}}
+
+
 BAD = {
+    "FORMAT-buckets-before-their-place": wrong_buckets,
+    "FORMAT-runs-buckets-after-their-place": lambda table: table.buckets.update({"t/run-2/buckets": {1: [0, 1, 1, 1]}}),
     "FORMAT-runs-feature-alone": no_runs,
     "FORMAT-runs-no-feature": lambda table: setattr(table, "features", 0),
     "FORMAT-runs-none": lambda table: setattr(table, "runs", {0: table.runs[0]}),

@@ -147,7 +147,7 @@ end
 # ---- shares ----
 
 """
-    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, options…)
+    Share(reader, table; slice, buckets, mod, ids, window_rows = 0, since, options…)
 
 The rows of a sparse table that this rank wants, counted before arrays are made for them. Without a keyword these are
 all rows; or
@@ -157,6 +157,9 @@ all rows; or
 * `buckets = first:last`: these buckets; that of an id is `id mod bucket_count`, as UInt64, so they begin at 0
 * `mod = (index, count)`: ids whose value as UInt64 is `index` modulo `count`. It reads all ids of the table
 * `ids`: these ids, in their order, without those that the table lacks
+
+With `since`, a reader of an earlier checkpoint, and without `ids`, these are only the rows that are new or other than
+there, and `missing_ids` those that are gone.
 
 Rows come in windows of at most `window_rows` rows, so that a table larger than memory can be passed through; with 0 in
 one. Fields: `row_count`, `window_count` (at least 1), `most_rows` of the largest window, `missing_ids` of `ids`. Then
@@ -174,18 +177,21 @@ struct Share <: Resource
 end
 
 function Share(reader::Reader, name::AbstractString; slice = nothing, buckets = nothing, mod = nothing, ids = nothing,
-               window_rows = 0, options...)
+               window_rows = 0, since = nothing, options...)
     given = [kind for (kind, value) in [:SLICE => slice, :BUCKETS => buckets, :MOD => mod, :IDS => ids]
              if !isnothing(value)]
     length(given) < 2 || throw(ArgumentError("a share takes one of slice, buckets, mod and ids"))
     kind = number_of(SHARE_KINDS, isempty(given) ? :ALL : given[1])
     index, count = something(isnothing(slice) ? mod : slice, (0, 0))
     from, to = isnothing(buckets) ? (0, 0) : (first(buckets), last(buckets) + 1)
-    desc = Ref(ckpt_share_desc(sizeof(ckpt_share_desc), kind, from, to, index, count, window_rows, C_NULL))
     list = isnothing(ids) ? UInt64[] : id_bits(ids)
     handle = with_options(options) do bag
-        use(reader.handle) do pointer
-            made((out, err) -> ckpt_share_open(out, pointer, name, desc, list, length(list), bag, err), ckpt_share)
+        use(something(since, reader).handle) do earlier
+            desc = Ref(ckpt_share_desc(sizeof(ckpt_share_desc), kind, from, to, index, count, window_rows,
+                                       isnothing(since) ? C_NULL : earlier))
+            use(reader.handle) do pointer
+                made((out, err) -> ckpt_share_open(out, pointer, name, desc, list, length(list), bag, err), ckpt_share)
+            end
         end
     end
     out = sized(ckpt_share_info)

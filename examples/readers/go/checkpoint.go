@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 )
 
@@ -14,17 +12,16 @@ type (
 	partFile struct {
 		file
 		rec   Part
-		copy  []byte // of its index, in MANIFEST
 		x     *Index
 		bases []*partFile
-		own   map[Chunk]bool // of a base: its chunks, without their raw sizes
+		own   map[Chunk]bool // its chunks, without their raw sizes
+		used  uint64         // by parts, if it is a base
 	}
-	// A Checkpoint is open: all indexes agree. Its chunks have not been read.
+	// A Checkpoint is open: all indexes agree, its tensors have the regions of all parts, and no chunk is damaged.
 	Checkpoint struct {
 		*Index
-		parts  []*partFile
-		bases  map[string]*partFile
-		wholes map[string][]*region // of a tensor, with the segments of all parts
+		parts []*partFile
+		files []*partFile // the parts, then the bases
 	}
 )
 
@@ -46,8 +43,7 @@ func openCheckpoint(dir string) *Checkpoint {
 	index, root, copies, summary, kind := le.Uint64(t), le.Uint64(t[8:]), le.Uint64(t[16:]), le.Uint64(t[24:]),
 		le.Uint32(t[64:])
 	rule(kind == 1 || kind == 2 && root|copies|summary == 0 && index <= 1<<20, where, "kind", "1, or 2 and sizes 0", kind)
-	rule(index <= end && copies <= end && copies%64 == 0 && summary <= 1<<20, where, "sizes", "inside the file",
-		fmt.Sprint(index, copies, summary))
+	rule(max(index, copies) <= end && copies%64 == 0 && summary <= 1<<20, where, "sizes", "inside the file", t[:32])
 	copiesAt := align(index, 64)
 	summaryAt := copiesAt + copies
 	equal(where, "size by its trailer", align(summaryAt+summary, 8), end)
@@ -67,68 +63,75 @@ func openCheckpoint(dir string) *Checkpoint {
 	flat(b[summaryAt:summaryAt+summary], "CKPS", where+" summary").fill(&tail)
 	x := readIndex(where, b[:index], uint32(root), digestAt(t[32:]), true)
 	equal(where, "summary at the end", *x.Summary, tail)
-	c := &Checkpoint{Index: x, bases: map[string]*partFile{}, wholes: map[string][]*region{}}
-	c.checkManifest()
+	c := &Checkpoint{Index: x}
+	c.checkAliases()
 	c.openIndexes(dir, b[copiesAt:summaryAt])
 	for _, n := range sortedKeys(c.tensors) {
 		c.joinTensor(c.tensors[n], path("MANIFEST tensor", n))
 	}
+	for _, n := range sortedKeys(c.objects) {
+		c.joinObject(c.objects[n], path("MANIFEST object", n))
+	}
 	c.joinRest()
-	c.openFiles(dir)
+	c.checkFiles(dir)
 	return c
 }
 
 // openIndexes reads the indexes of all parts, from the copies in MANIFEST if it has some.
 func (c *Checkpoint) openIndexes(dir string, copies []byte) {
-	total, at, ranks := uint64(0), uint64(0), c.Index.parts[:c.Summary.World]
-	for _, p := range ranks {
-		total = min(total+align(p.IndexSize, 64), 1<<21)
+	total, at := uint64(0), uint64(0)
+	for _, rec := range c.Index.parts {
+		c.files = append(c.files, &partFile{file: file{where: rec.file()}, rec: rec, own: map[Chunk]bool{}})
+	}
+	c.parts = c.files[:c.Summary.World]
+	for _, p := range c.parts {
+		total = min(total+align(p.rec.IndexSize, 64), 1<<21)
 	}
 	if total > 1<<20 {
 		total = 0
 	}
 	equal(c.where, "copies of indexes", total, uint64(len(copies)))
-	for i, rec := range ranks {
-		w := fmt.Sprintf("MANIFEST, copy of part %d", i)
-		p := &partFile{file: file{where: fmt.Sprintf("PART_%03d", i)}, rec: rec}
-		equal(w, "copy_offset", at, rec.CopyOffset)
-		if total > 0 {
-			end := at + rec.IndexSize
-			p.copy, at = copies[at:end], align(end, 64)
-			zero(w, copies[end:at], end)
-			p.x = readIndex(w, p.copy, rec.RootSize, rec.Root, false)
-		} else {
+	for _, p := range c.parts {
+		w := "MANIFEST, copy of " + p.where
+		equal(w, "copy_offset", at, p.rec.CopyOffset)
+		if total == 0 {
 			p.open(dir, c.Summary)
+			continue
 		}
-		c.parts = append(c.parts, p)
+		end := at + p.rec.IndexSize
+		p.x = readIndex(w, copies[at:end], p.rec.RootSize, p.rec.Root, false)
+		at = align(end, 64)
+		zero(w, copies[end:at], end)
 	}
 	s := *c.parts[0].x.Summary
 	s.Features, s.Counts = c.Summary.Features, c.Summary.Counts
 	equal(c.where, "summary, as part 0 has it", s, *c.Summary)
 }
 
-// openFiles opens the parts whose indexes MANIFEST had, and the bases.
-func (c *Checkpoint) openFiles(dir string) {
-	used, world := map[string]uint64{}, int(c.Summary.World)
-	for _, rec := range c.Index.parts[world:] {
-		b := &partFile{file: file{where: baseName(rec)}, rec: rec}
-		b.open(dir, nil)
-		c.bases[b.where] = b
-	}
-	for _, p := range c.parts {
-		if p.copy != nil {
-			p.open(dir, c.Summary)
+// checkFiles checks all files, and which chunks of parts lie in bases.
+func (c *Checkpoint) checkFiles(dir string) {
+	bases := map[string]*partFile{}
+	for _, f := range slices.Backward(c.files) { // bases first
+		if bases[f.where] = f; f.h == nil {
+			f.open(dir, c.Summary)
 		}
-		p.linkBases(c, used)
+		if f.checkChunks(); f.rec.Kind == 0 {
+			f.linkBases(bases)
+		}
 	}
-	for i, rec := range c.Index.parts[world:] {
-		equal(c.where, "used of "+baseName(rec), used[baseName(rec)], c.used[world+i])
+	for i, f := range c.files {
+		equal(c.where, "used of "+f.where, f.used, c.used[i])
 	}
 }
 
-func baseName(p Part) string { return fmt.Sprintf("BASE_%v_%03d", p.SaveID, p.Rank) }
+func (p Part) file() string {
+	if p.Kind == 1 {
+		return fmt.Sprintf("BASE_%v_%03d", p.SaveID, p.Rank)
+	}
+	return fmt.Sprintf("PART_%03d", p.Rank)
+}
 
-// open checks everything of a part but its chunks. sum is nil for a base, which belongs to another checkpoint.
+// open checks everything of a part but its chunks. Its index has the digests of that in MANIFEST.
 func (p *partFile) open(dir string, sum *Summary) {
 	name, rec := p.where, p.rec
 	p.file = open(dir, name)
@@ -145,22 +148,22 @@ func (p *partFile) open(dir string, sum *Summary) {
 	equal(name, "save id in the trailer", rec.SaveID, digestAt(t[40:]))
 	same(corrupt, name, "rank", rec.Rank, rank)
 	rule(rank < world, name, "rank", "below world_size", rank)
-	if sum != nil {
+	if rec.Kind == 0 { // a base belongs to another checkpoint
 		want := fmt.Sprint(sum.World, sum.Store, sum.Token, sum.Attempt)
 		equal(name, "world size and ids", want, fmt.Sprint(world, digestAt(h[40:]), le.Uint64(h[56:]), le.Uint64(h[64:])))
 	}
 	want := fmt.Sprint(rec.IndexOffset, rec.IndexSize, rec.RootSize, rec.Root)
 	same(corrupt, name, "its index", want, fmt.Sprint(le.Uint64(t), le.Uint64(t[8:]), le.Uint64(t[16:]), digestAt(t[24:])))
 	p.zero(rec.IndexOffset+rec.IndexSize, p.size-72)
-	if index := p.read(rec.IndexOffset, rec.IndexSize); p.copy == nil {
-		p.x = readIndex(name, index, rec.RootSize, rec.Root, false)
-	} else {
-		need(bytes.Equal(index, p.copy), corrupt, name, "the index", "that of MANIFEST", "another")
-	}
+	p.x = readIndex(name, p.read(rec.IndexOffset, rec.IndexSize), rec.RootSize, rec.Root, false)
 	own := p.x.Summary
-	p.own = map[Chunk]bool{}
 	rule(own.Save == rec.SaveID && own.World == world, name, "save id and world size of its summary", rec.SaveID, own.Save)
-	places := []Chunk{{Offset: rec.IndexOffset, Digest: hash128(nil)}}
+}
+
+// checkChunks reads the whole file: chunks, lists of groups, and the zeros between them.
+func (p *partFile) checkChunks() {
+	name, end := p.where, p.rec.IndexOffset
+	places := []Chunk{{Offset: end, Digest: hash128(nil)}}
 	for _, c := range p.x.chunks {
 		if c.home == 0 {
 			places = append(places, c.Chunk)
@@ -172,7 +175,7 @@ func (p *partFile) open(dir string, sum *Summary) {
 		places = append(places, g.List)
 	}
 	for _, c := range places { // before gaps, where such a chunk should be
-		rule(c.Offset >= 4096 && inside(c.Offset, uint64(c.Stored), rec.IndexOffset), name, "a chunk", "before the index", c)
+		rule(c.Offset >= 4096 && inside(c.Offset, uint64(c.Stored), end), name, "a chunk", "before the index", c)
 	}
 	slices.SortFunc(places, func(a, b Chunk) int { return cmp.Compare(a.Offset, b.Offset) })
 	at := uint64(4096)
@@ -187,11 +190,11 @@ func (p *partFile) open(dir string, sum *Summary) {
 }
 
 // linkBases finds the chunks that lie in bases.
-func (p *partFile) linkBases(c *Checkpoint, used map[string]uint64) {
+func (p *partFile) linkBases(bases map[string]*partFile) {
 	sums := make([]uint64, len(p.x.Bases))
 	for _, b := range p.x.Bases {
-		f := c.bases[baseName(b.Part)]
-		rule(f != nil, p.where, "a base", "in MANIFEST", baseName(b.Part))
+		f := bases[b.Part.file()]
+		rule(f != nil, p.where, "a base", "in MANIFEST", b.Part.file())
 		same(mismatched, p.where, "record of "+f.where, f.rec, b.Part)
 		p.bases = append(p.bases, f)
 	}
@@ -204,14 +207,13 @@ func (p *partFile) linkBases(c *Checkpoint, used map[string]uint64) {
 	}
 	for i, b := range p.x.Bases {
 		equal(p.where, "used of "+p.bases[i].where, sums[i], b.Used)
-		used[p.bases[i].where] += b.Used
+		p.bases[i].used += b.Used
 	}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// checkManifest checks what MANIFEST says of aliases and tensors by itself.
-func (c *Checkpoint) checkManifest() {
+func (c *Checkpoint) checkAliases() {
 	for _, n := range sortedKeys(c.aliases) {
 		a, w := c.aliases[n], path("MANIFEST alias", n)
 		t := c.tensors[a.target]
@@ -219,73 +221,54 @@ func (c *Checkpoint) checkManifest() {
 		if measure(a.extents, t.bits, w); !a.view || slices.Contains(a.extents, 0) {
 			continue
 		}
-		rule(a.offset < t.elems, w, "offset of the view", "inside the target", a)
-		left := t.elems - 1 - a.offset
+		last := a.offset
 		for i, e := range a.extents {
-			hi, way := bits.Mul64(e-1, a.strides[i])
-			rule(hi == 0 && way <= left, w, "elements of the view", "inside the target", a)
-			left -= way
+			last = min(last, t.elems) + times(e-1, a.strides[i])
 		}
-	}
-	for _, n := range sortedKeys(c.tensors) {
-		m, w := c.tensors[n], path("MANIFEST tensor", n)
-		parts := c.sequence(m.holding.Layout, w)
-		l := c.Layouts[m.holding.Layout]
-		rule((m.elems > 0) == (len(parts) > 0), w, "parts of a tensor without elements", "none", parts)
-		rule(l.Kind != 1 || len(m.shape) == int(l.Ndim), w, "dimensions of the grid", len(m.shape), l.Ndim)
-		for i := 0; l.Kind == 1 && i < len(m.shape); i++ {
-			cells := c.Numbers[int(l.Cells)+i]
-			hi, before := bits.Mul64(cellSize(m.shape[i], cells), cells-1)
-			rule(hi == 0 && before < m.shape[i], w, "cells of the grid", "none empty", cells)
-		}
-		rule(l.Kind != 2 || len(m.shape) > 0 && m.shape[0] >= uint64(len(parts)) && wholeBytes(m.elems/m.shape[0], m.bits),
-			w, "rows", "of whole bytes, at least one of each part", m.shape)
+		rule(last < t.elems, w, "last element of the view", "inside the target", a)
 	}
 }
 
-func cellSize(extent, cells uint64) uint64  { return extent/cells + min(1, extent%cells) }
-func (c *Checkpoint) isRows(m *tensor) bool { return c.Layouts[m.holding.Layout].Kind == 2 }
-
-// joinTensor checks what MANIFEST and parts say together of a tensor.
+// joinTensor checks what MANIFEST and parts say together of a tensor, and gives it the regions of all parts.
 func (c *Checkpoint) joinTensor(m *tensor, w string) {
-	var list []*region
-	segments, stored, sum, rows, known := uint64(0), uint64(0), uint64(0), uint64(0), false
-	byKey, parts := map[string]*region{}, []uint32{}
+	found, sum, parts, byKey := Holding{Layout: m.holding.Layout}, uint64(0), []uint32{}, map[string]*region{}
+	isRows := m.layout.Kind == 2
 	for rank, p := range c.parts {
 		t := p.x.tensors[m.name]
 		if t == nil {
 			continue
 		}
-		equal(w, "dtype and dimensions in "+p.where, fmt.Sprint(m.dtype, len(m.shape)), fmt.Sprint(t.dtype, len(t.shape)))
-		own := slices.Clone(m.shape)
-		if c.isRows(m) {
-			own[0] = t.shape[0]
-			rule(len(t.regions) > 0 || own[0] == 0, w, "rows without a region in "+p.where, 0, t.shape)
+		shape := slices.Clone(m.shape)
+		if isRows && len(t.shape) > 0 {
+			shape[0] = t.shape[0]
+			rule(len(t.regions) > 0 || shape[0] == 0, w, "rows without a region in "+p.where, 0, t.shape)
 		}
-		rule(slices.Equal(own, t.shape), w, "shape in "+p.where, m.shape, t.shape)
-		if known = true; len(t.regions) > 0 {
+		equal(w, "dtype and shape in "+p.where, fmt.Sprint(m.dtype, shape), fmt.Sprint(t.dtype, t.shape))
+		if len(t.regions) > 0 {
 			parts = append(parts, uint32(rank))
 		}
 		for _, r := range t.regions {
-			rule(c.isRows(m) == (r.kind == 3), w, "kind of a region", "3 if and only if the layout is of rows", r.kind)
+			rule(isRows == (r.kind == 3), w, "kind of a region", "3 if and only if the layout is of rows", r.kind)
+			if r.kind == 3 {
+				r.nums = []uint64{sum} // where the rows of this part begin
+			}
 			key := fmt.Sprint(r.kind, r.nums)
 			reg := byKey[key]
-			if reg == nil || r.kind == 3 {
+			if reg == nil {
 				rule(r.elems <= m.elems-sum, w, "elements of its regions", m.elems, "more")
-				sum, reg = sum+r.elems, &region{kind: r.kind, nums: r.nums, elems: r.elems, rows: r.rows}
-				byKey[key], list, rows = reg, append(list, reg), rows+r.rows
+				sum, reg = sum+r.elems, &region{kind: r.kind, nums: r.nums, elems: r.elems}
+				byKey[key], m.regions = reg, append(m.regions, reg)
 			}
 			reg.ranks = append(reg.ranks, uint32(rank))
 			for _, s := range r.segs {
-				segments, stored, s.part = segments+1, stored+s.stored, p
+				found.Segments, found.Stored, s.part = found.Segments+1, found.Stored+s.stored, p
 				reg.segs = append(reg.segs, s)
 			}
 		}
 	}
-	rule(known && sum == m.elems, w, "elements of its regions in all parts", m.elems, sum)
-	rule(!c.isRows(m) || rows == m.shape[0], w, "rows of its parts", m.shape, rows)
-	equal(w, "segments and stored bytes", fmt.Sprint(segments, stored), fmt.Sprint(m.holding.Segments, m.holding.Stored))
-	for _, r := range list {
+	equal(w, "elements of its regions in all parts", m.elems, sum)
+	equal(w, "segments and stored bytes", m.holding, found)
+	for _, r := range m.regions {
 		slices.SortFunc(r.segs, func(a, b segment) int { return cmp.Compare(a.Start, b.Start) })
 		at := uint64(0)
 		for _, s := range r.segs {
@@ -294,46 +277,62 @@ func (c *Checkpoint) joinTensor(m *tensor, w string) {
 		}
 		equal(w, "elements of a region's segments", r.elems, at)
 	}
-	seq := c.sequence(m.holding.Layout, w)
-	if l := c.Layouts[m.holding.Layout]; l.Kind == 1 {
-		c.checkGrid(m, l, seq, list, w)
+	if m.layout.Kind == 1 {
+		m.checkGrid(byKey, w)
 	} else {
-		equal(w, "parts of its layout", fmt.Sprint(parts), fmt.Sprint(seq))
-	}
-	c.wholes[m.name] = list
-}
-
-func (c *Checkpoint) checkGrid(m *tensor, l Layout, seq []uint32, list []*region, w string) {
-	n, seen := len(m.shape), make([]bool, len(list))
-	equal(w, "regions, one for each cell", len(seq)/int(l.PerCell), len(list))
-	for _, r := range list {
-		rule(r.kind == 1, w, "kind of a region of a grid", 1, r.kind)
-		cell := uint64(0)
-		for i, e := range m.shape {
-			cells := c.Numbers[int(l.Cells)+i]
-			size := cellSize(e, cells)
-			k := r.nums[i] / size
-			rule(r.nums[i] == k*size && r.nums[n+i] == min(size, e-k*size), w, "a region of a grid", "a cell", r.nums)
-			cell = cell*cells + k
-		}
-		equal(w, "a cell in two regions", false, seen[cell])
-		seen[cell] = true
-		parts := slices.Clone(seq[cell*uint64(l.PerCell) : (cell+1)*uint64(l.PerCell)])
-		k := len(parts)
-		for k > 1 && parts[k-1] == parts[k-2] {
-			k--
-		}
-		slices.Sort(parts[:k])
-		equal(w, "parts of a cell", fmt.Sprint(r.ranks), fmt.Sprint(parts[:k]))
+		equal(w, "parts of its layout", fmt.Sprint(parts), fmt.Sprint(m.layout.parts))
 	}
 }
 
-// joinRest checks that MANIFEST has the objects, aliases and attributes of the parts, all tensors, and whole groups.
-func (c *Checkpoint) joinRest() {
-	seen, holders, groups := map[any]bool{}, map[string][]uint32{}, map[uint64][]Group{}
+// checkGrid checks that there is a region for each cell of a grid, from the parts that the layout names.
+func (m *tensor) checkGrid(regions map[string]*region, w string) {
+	n, per := len(m.shape), int(m.layout.PerCell)
+	equal(w, "regions, one for each cell", len(m.layout.parts)/per, len(regions))
+	for cell := range len(regions) {
+		box, k := make([]uint64, 2*n), uint64(cell)
+		for d := n - 1; d >= 0; d-- {
+			cells := m.layout.cells[d]
+			size := cellSize(m.shape[d], cells)
+			box[d], k = k%cells*size, k/cells
+			box[n+d] = min(size, m.shape[d]-box[d])
+		}
+		r, parts, own := regions[fmt.Sprint(1, box)], slices.Clone(m.layout.parts[cell*per:][:per]), per
+		rule(r != nil, w, "regions of a grid", box, "none")
+		for own > 1 && parts[own-1] == parts[own-2] {
+			own--
+		}
+		slices.Sort(parts[:own])
+		equal(w, "parts of a cell", fmt.Sprint(r.ranks), fmt.Sprint(parts[:own]))
+	}
+}
+
+// joinObject checks what MANIFEST and parts say together of an object.
+func (c *Checkpoint) joinObject(m *object, w string) {
+	parts, known := []uint32{}, map[Digest]bool{}
 	for i, p := range c.parts {
+		if o := p.x.objects[m.name]; o != nil {
+			equal(w, "scope in "+p.where, m.Scope, o.Scope)
+			rule(o.Scope != 0 || (o.Placement == 2) == (i != 0) && o.Size == m.Size && o.Digest == m.Digest, w,
+				"placement, size and digest of a shared object", "2 but on rank 0, those of MANIFEST", o.Object)
+			if o.Placement != 2 && !(o.Scope == 2 && known[o.Digest]) {
+				rule(len(parts) > 0 || o.media == m.media, w, "media type in "+p.where, m.media, o.media)
+				parts, known[o.Digest] = append(parts, uint32(i)), true
+			}
+		}
+	}
+	equal(w, "parts of the object", fmt.Sprint(parts), fmt.Sprint(m.parts))
+}
+
+// joinRest checks that MANIFEST has the names and attributes of the parts, and no others, and that groups are whole.
+func (c *Checkpoint) joinRest() {
+	seen, groups := map[any]bool{}, map[uint64][]Group{}
+	for _, p := range c.parts {
 		for n := range p.x.tensors {
 			rule(c.tensors[n] != nil, path(p.where, n), "a tensor", "in MANIFEST", "not there")
+			seen[n] = true
+		}
+		for n := range p.x.objects {
+			rule(c.objects[n] != nil, path(p.where, n), "an object", "in MANIFEST", "not there")
 		}
 		for n, a := range p.x.aliases {
 			equal(path(p.where, n), "alias", fmt.Sprint(c.aliases[n]), fmt.Sprint(a))
@@ -344,29 +343,11 @@ func (c *Checkpoint) joinRest() {
 			rule(ok && found == v, path(p.where, k.owner), "attribute "+quoted(k.key), "that of MANIFEST", "another")
 			seen[k] = true
 		}
-		for n, o := range p.x.objects {
-			m, w := c.objects[n], path(p.where, n)
-			rule(m != nil && m.Scope == o.Scope, w, "scope", "that of MANIFEST", o.Scope)
-			rule(o.Scope != 0 || (o.Placement == 2) == (i != 0) && o.Size == m.Size && o.Digest == m.Digest, w,
-				"placement, size and digest of a shared object", "2 but on rank 0, those of MANIFEST", o.Object)
-			parts, k, fresh := c.sequence(m.Layout, w), len(holders[n]), o.Placement != 2
-			for _, r := range holders[n] {
-				fresh = fresh && (o.Scope != 2 || c.parts[r].x.objects[n].Digest != o.Digest)
-			}
-			rule(!fresh || k < len(parts) && parts[k] == uint32(i) && (k > 0 || o.media == m.media), w,
-				"parts and media type in MANIFEST", fmt.Sprint(i, o.media), fmt.Sprint(parts, m.media))
-			if fresh {
-				holders[n] = append(holders[n], uint32(i))
-			}
-		}
 		for _, g := range p.x.Groups {
 			groups[g.ID] = append(groups[g.ID], g)
 		}
 	}
-	equal(c.where, "aliases and attributes of all parts", len(c.aliases)+len(c.attrs), len(seen))
-	for n, o := range c.objects {
-		equal(path(c.where, n), "parts of the object", len(holders[n]), len(c.sequence(o.Layout, n)))
-	}
+	equal(c.where, "names and attributes of all parts", int(c.NameCount)+len(c.attrs), len(seen))
 	for id, members := range groups {
 		slices.SortFunc(members, func(a, b Group) int { return cmp.Compare(a.Index, b.Index) })
 		for i, g := range members {

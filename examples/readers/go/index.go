@@ -17,7 +17,13 @@ type (
 		bits, elems, bytes uint64
 		shape              []uint64
 		holding            Holding // in MANIFEST
+		layout             layout  // in MANIFEST
 		regions            []*region
+	}
+	layout struct {
+		Layout
+		cells []uint64 // of a grid, in each dimension
+		parts []uint32
 	}
 	region struct {
 		kind  uint8
@@ -25,7 +31,6 @@ type (
 		elems uint64
 		segs  []segment
 		ranks []uint32 // that wrote it; for rows, only one
-		rows  uint64   // of kind 3
 	}
 	segment struct {
 		Segment
@@ -48,23 +53,24 @@ type (
 		name, media string
 		inline      []byte
 		chunks      []placed
+		parts       []uint32 // in MANIFEST
 	}
 	attrKey struct{ owner, key string }
 
 	// An Index is that of MANIFEST or of one part, with all that its pages say.
 	Index struct {
 		Root
-		where     string
-		manifest  bool
-		parts     []Part
-		used      []uint64
-		tensors   map[string]*tensor
-		aliases   map[string]alias
-		objects   map[string]*object
-		attrs     map[attrKey]string
-		chunks    []placed
-		sequences [][]uint32 // of layouts
-		count     uint64     // of objects, those of ranks once for each
+		where    string
+		manifest bool
+		parts    []Part
+		used     []uint64
+		tensors  map[string]*tensor
+		aliases  map[string]alias
+		objects  map[string]*object
+		attrs    map[attrKey]string
+		chunks   []placed
+		layouts  []layout
+		count    uint64 // of objects, those of ranks once for each
 	}
 )
 
@@ -76,7 +82,7 @@ func readIndex(where string, raw []byte, rootSize uint32, digest Digest, manifes
 	where += " root"
 	same(corrupt, where, "digest", digest, hash128(raw[rootAt:]))
 	flat(raw[rootAt:], "CKPR", where).fill(&x.Root)
-	rule(x.Summary != nil && x.Names != nil && len(x.Pages) > 0, where, "summary, names and pages", "present", "absent")
+	rule(len(x.Pages) > 0, where, "pages", "at least one", 0)
 	x.checkRoot(where)
 	at, refs, first := uint64(0), append(slices.Clone(x.Pages), x.PartPages...), []string{}
 	for i, r := range refs {
@@ -92,7 +98,6 @@ func readIndex(where string, raw []byte, rootSize uint32, digest Digest, manifes
 		zero(x.where+"'s index", raw[end:at], end)
 		var p Page
 		flat(raw[r.Offset:end], "CKPI", w).fill(&p)
-		rule(p.Names != nil, w, "names", "present", "absent")
 		need(len(p.Parity) == 0, unsupported, w, "parity", "none", "some")
 		if i < len(x.Pages) {
 			equal(w, "name_first and object_first", fmt.Sprint(x.names(), x.count), fmt.Sprint(r.NameFirst, r.ObjectFirst))
@@ -119,7 +124,7 @@ func (x *Index) checkRoot(where string) {
 		equal(where, "layouts, runs and pages of parts in a part", 0, len(x.Layouts)+len(x.Runs)+len(x.PartPages))
 		rule(len(x.Bases) <= 65535, where, "bases", "at most 65535", len(x.Bases))
 		for i, b := range x.Bases {
-			rule(b.Part.Kind == 1 && b.Part.CopyOffset == 0 && (i == 0 || baseLess(x.Bases[i-1].Part, b.Part)), where, "bases",
+			rule(b.Part.Kind == 1 && b.Part.CopyOffset == 0 && (i == 0 || x.Bases[i-1].Part.before(b.Part)), where, "bases",
 				"ascending, of kind 1, without copies", b.Part.SaveID)
 			checkPart(b.Part, where+" base")
 		}
@@ -132,7 +137,7 @@ func (x *Index) checkRoot(where string) {
 	at, world, expanded := uint32(0), int64(s.World), uint64(0)
 	for i, l := range x.Layouts {
 		w := fmt.Sprintf("%s layout %d", where, i)
-		last, cells, parts := int64(-1), uint64(1), []uint32{}
+		last, all, parts := int64(-1), uint64(l.PerCell), []uint32{}
 		for _, r := range own(x.Runs, &at, l.Runs, w) {
 			end := int64(r.First) + int64(r.Stride)*(int64(r.Count)-1)
 			rule(r.Count >= 1 && int64(r.First) < world && end >= 0 && end < world, w, "a run", "parts below world_size", r)
@@ -147,14 +152,12 @@ func (x *Index) checkRoot(where string) {
 		rule(l.Kind == 1 || l.Cells == 0 && l.Ndim == 0 && (l.Kind == 0 || l.PerCell >= 1), w, "cells", "0, some", l.Ndim)
 		rule(l.Kind != 1 || l.Ndim >= 1 && l.Ndim <= 16 && l.PerCell >= 1 && int64(l.PerCell) <= world, w,
 			"dimensions and parts of a cell", "1 to 16 and to world_size", l)
-		for _, m := range numbersAt(x.Numbers, l.Cells, uint64(l.Ndim), w) { // none but of a grid
-			hi, lo := bits.Mul64(cells, m)
-			rule(m >= 1 && hi == 0 && lo <= uint64(len(parts)), w, "number of cells", "1 to that of its parts", m)
-			cells = lo
+		cells := numbersAt(x.Numbers, l.Cells, uint64(l.Ndim), w) // none but of a grid
+		for _, m := range cells {
+			all = times(all, m)
 		}
-		hi, lo := bits.Mul64(cells, uint64(l.PerCell))
-		rule(hi == 0 && lo == uint64(len(parts)), w, "parts of its runs", lo, len(parts))
-		x.sequences = append(x.sequences, parts)
+		equal(w, "parts of its runs, cells times parts of a cell", all, uint64(len(parts)))
+		x.layouts = append(x.layouts, layout{l, cells, parts})
 	}
 	equal(where, "runs of all layouts", len(x.Runs), int(at))
 }
@@ -177,11 +180,24 @@ func (x *Index) checkCounts(where string) {
 	equal(where, "tables in runs, by required_features", x.Summary.Features&2 > 0, runs)
 }
 
-// sequence gives the parts of a layout.
-func (x *Index) sequence(layout uint32, where string) []uint32 {
-	rule(uint64(layout) < uint64(len(x.sequences)), where, "layout", fmt.Sprintf("below %d", len(x.sequences)), layout)
-	return x.sequences[layout]
+func (x *Index) layout(i uint32, where string) layout {
+	rule(uint64(i) < uint64(len(x.layouts)), where, "layout", fmt.Sprintf("below %d", len(x.layouts)), i)
+	return x.layouts[i]
 }
+
+// checkLayout checks that a tensor of MANIFEST can have its layout.
+func (t *tensor) checkLayout(w string) {
+	l := t.layout
+	rule((t.elems > 0) == (len(l.parts) > 0), w, "parts of a tensor without elements", "none", l.parts)
+	rule(l.Kind != 1 || len(t.shape) == len(l.cells), w, "dimensions of the grid", len(t.shape), l.Ndim)
+	for i, cells := range l.cells {
+		rule(times(cellSize(t.shape[i], cells), cells-1) < t.shape[i], w, "cells of the grid", "none empty", cells)
+	}
+	rule(l.Kind != 2 || len(t.shape) > 0 && t.shape[0] >= uint64(len(l.parts)) && wholeBytes(t.elems/t.shape[0], t.bits),
+		w, "rows", "of whole bytes, at least one of each part", t.shape)
+}
+
+func cellSize(extent, cells uint64) uint64 { return extent/cells + min(1, extent%cells) }
 
 func checkPart(p Part, where string) {
 	rule(p.Size%4096 == 0 && p.Size >= 8192 && p.Size <= math.MaxInt64, where, "size", "a multiple of 4096", p.Size)
@@ -195,10 +211,8 @@ func checkSizes(index, root uint64, where string) {
 		"to 2^31-1, at a multiple of 64 of the index", root)
 }
 
-func baseLess(a, b Part) bool {
-	return slices.Compare([]uint64{a.SaveID.Lo, a.SaveID.Hi, uint64(a.Rank)},
-		[]uint64{b.SaveID.Lo, b.SaveID.Hi, uint64(b.Rank)}) < 0
-}
+func (p Part) before(b Part) bool { return slices.Compare(p.order(), b.order()) < 0 }
+func (p Part) order() []uint64    { return []uint64{p.SaveID.Lo, p.SaveID.Hi, uint64(p.Rank)} }
 
 func (x *Index) readParts(p Page, where string, last bool) {
 	n, s := uint64(len(p.Parts)), x.Summary
@@ -216,7 +230,7 @@ func (x *Index) readParts(p Page, where string, last bool) {
 		} else {
 			rule(r.Kind == 1 && r.CopyOffset == 0 && r.SaveID != s.Save && used > 0, w, "a base",
 				"of kind 1, of another save, without a copy, used", r)
-			rule(k == uint64(s.World) || baseLess(x.parts[k-1], r), w, "bases", "ascending", r.SaveID)
+			rule(k == uint64(s.World) || x.parts[k-1].before(r), w, "bases", "ascending", r.SaveID)
 		}
 		x.parts, x.used = append(x.parts, r), append(x.used, used)
 	}
@@ -237,8 +251,7 @@ func numbersAt(numbers []uint64, at uint32, n uint64, where string) []uint64 {
 
 // own gives the range of a column that a record owns. Ranges follow each other.
 func own[T any](column []T, at *uint32, s Span, where string) []T {
-	rule(s.First == *at && uint64(s.Count) <= uint64(len(column))-uint64(*at), where, "a range of records",
-		fmt.Sprintf("from %d, inside %d", *at, len(column)), s)
+	rule(s.First == *at && int(s.Count) <= len(column)-int(*at), where, "records", fmt.Sprint(*at, len(column)), s)
 	*at += s.Count
 	return column[s.First:*at]
 }
@@ -251,17 +264,28 @@ func measure(shape []uint64, width uint64, where string) (elems, bytes uint64) {
 	}
 	elems = 1
 	for _, e := range shape {
-		hi, lo := bits.Mul64(elems, e)
-		rule(hi == 0 && lo <= math.MaxInt64, where, "elements", "fewer than 2^63", shape)
-		elems = lo
+		elems = times(elems, e)
 	}
-	hi, whole := bits.Mul64(elems/8, width)
-	bytes = whole + (elems%8*width+7)/8
-	rule(hi == 0 && max(whole, bytes) <= math.MaxInt64, where, "bytes", "at most 2^63-1", shape)
+	bytes = times(elems/8, width) + (elems%8*width+7)/8
+	rule(elems <= math.MaxInt64 && bytes <= math.MaxInt64, where, "elements and bytes", "fewer than 2^63", shape)
 	return elems, bytes
 }
 
+// times is at most 2^63, which stands for all that is too much.
+func times(a, b uint64) uint64 {
+	if hi, lo := bits.Mul64(a, b); hi == 0 {
+		return min(lo, 1<<63)
+	}
+	return 1 << 63
+}
+
 func wholeBytes(elems, width uint64) bool { return elems%8*width%8 == 0 }
+
+// isRange tells whether elements lie inside others and have bytes of their own.
+func (t *tensor) isRange(start, count, all uint64) bool {
+	return count >= 1 && inside(start, count, all) && wholeBytes(start, t.bits) &&
+		(start+count == all || wholeBytes(start+count, t.bits))
+}
 
 // A pageReader reads a page of names. It knows where the next range of each column begins.
 type pageReader struct {
@@ -281,7 +305,6 @@ func (r *pageReader) read(next string) {
 		"columns", "those of MANIFEST or of a part", columns)
 	rule(len(r.Homes) == 0 || len(r.Homes) == len(r.Chunks), r.where, "homes", "none or one for each chunk", len(r.Homes))
 	homes := append(r.Homes, make([]uint16, len(r.Chunks))...)
-	holdings := append(r.Holdings, make([]Holding, len(r.Tensors))...)
 	for i, c := range r.Chunks {
 		rule(int(homes[i]) <= len(x.Bases), r.where, "home of a chunk", "a base", homes[i])
 		r.chunks = append(r.chunks, placed{c, homes[i]})
@@ -300,7 +323,10 @@ func (r *pageReader) read(next string) {
 		t := &tensor{name: n, dtype: rec.Dtype, bits: uint64(rec.Dtype & 255), shape: shape}
 		rule(rec.Ndim <= 16 && t.bits >= 1, w, "dimensions and bits", "to 16, from 1", rec.Dtype)
 		t.elems, t.bytes = measure(t.shape, t.bits, w)
-		t.holding = holdings[i]
+		if x.manifest {
+			t.holding, t.layout = r.Holdings[i], x.layout(r.Holdings[i].Layout, w)
+			t.checkLayout(w)
+		}
 		for _, reg := range own(r.Regions, &r.region, rec.Regions, w) {
 			t.regions = append(t.regions, r.readRegion(t, reg, w))
 		}
@@ -325,8 +351,7 @@ func (r *pageReader) read(next string) {
 		x.objects[n] = o
 	}
 	rule(int(r.region) == len(r.Regions) && int(r.segment) == len(r.Segments) && int(r.chunk) == len(r.Chunks) &&
-		int(r.inline) == len(r.Inline), r.where, "records and inline data", "an owner of each",
-		"some without")
+		int(r.inline) == len(r.Inline), r.where, "records and inline data", "an owner of each", "some without")
 	for _, rec := range r.Attrs {
 		k := attrKey{textOf(*r.Names, rec.Owner, r.where), textOf(*r.Names, rec.Key, r.where)}
 		v, w := textOf(*r.Names, rec.Value, r.where), path(r.where, k.owner)+" attribute "+quoted(k.key)
@@ -340,15 +365,11 @@ func (r *pageReader) read(next string) {
 }
 
 func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
-	reg, nd := &region{kind: rec.Kind, elems: t.elems}, uint64(len(t.shape))
+	reg, nd := &region{kind: rec.Kind, nums: []uint64{0}, elems: t.elems}, uint64(len(t.shape))
 	rule(rec.Kind <= 3, w, "kind of a region", "0 to 3", rec.Kind)
 	switch rec.Kind {
 	case 0, 3:
 		rule(t.elems > 0 && rec.Geometry == 0, w, "a region of kind 0 or 3", "some elements, geometry 0", rec.Geometry)
-		if rec.Kind == 3 {
-			rule(nd >= 1 && wholeBytes(t.elems/t.shape[0], t.bits), w, "rows", "of whole bytes", t.shape)
-			reg.rows = t.shape[0]
-		}
 	case 1:
 		reg.nums, reg.elems = numbersAt(r.Numbers, rec.Geometry, 2*nd, w), 1
 		for i, e := range reg.nums[nd:] {
@@ -359,24 +380,21 @@ func (r *pageReader) readRegion(t *tensor, rec Region, w string) *region {
 		rule(wholeBytes(reg.nums[nd-1]|reg.nums[2*nd-1]|t.shape[nd-1], t.bits), w, "a box", "at whole bytes", reg.nums)
 	case 2:
 		reg.nums = numbersAt(r.Numbers, rec.Geometry, 2, w)
-		a, n := reg.nums[0], reg.nums[1]
-		rule(n >= 1 && n < t.elems && a <= t.elems-n, w, "a flat range", "inside the tensor and less", reg.nums)
-		rule(wholeBytes(a, t.bits) && (a+n == t.elems || wholeBytes(a+n, t.bits)), w, "a flat range", "whole bytes", reg.nums)
-		reg.elems = n
+		reg.elems = reg.nums[1]
+		rule(reg.elems < t.elems && t.isRange(reg.nums[0], reg.elems, t.elems), w, "a range", "less, whole bytes", reg.nums)
 	}
 	if k := len(t.regions); k > 0 {
 		l := t.regions[k-1]
-		rule(l.kind < reg.kind && reg.kind != 3 || l.kind == reg.kind && slices.Compare(l.nums, reg.nums) < 0, w, "regions",
-			"ascending, rows alone", reg.nums)
+		rule(l.kind < reg.kind && reg.kind != 3 || l.kind == reg.kind && slices.Compare(l.nums, reg.nums) < 0, w,
+			"regions", "ascending, rows alone", reg.nums)
 	}
 	at := uint64(0)
 	for _, s := range own(r.Segments, &r.segment, rec.Segments, w) {
-		rule(s.Start >= at && s.Count >= 1 && inside(s.Start, s.Count, reg.elems), w, "segments", "inside, ascending", s)
+		rule(s.Start >= at && t.isRange(s.Start, s.Count, reg.elems), w, "segments", "inside, ascending, whole bytes", s)
 		at = s.Start + s.Count
 		need(s.Codec <= 1 && s.Filter <= 2, unsupported, w, "codec and filter", "to 1 and 2", fmt.Sprint(s.Codec, s.Filter))
 		rule(s.Filter == 0 && s.Width == 0 || s.Filter > 0 && s.Codec == 1 && slices.Contains([]uint8{1, 2, 4, 8}, s.Width),
 			w, "filter and its width", "none, or 1, 2, 4, 8 with codec 1", s.Width)
-		rule(wholeBytes(s.Start, t.bits) && (at == reg.elems || wholeBytes(at, t.bits)), w, "segment", "whole bytes", s.Start)
 		g := segment{Segment: s, chunks: own(r.chunks, &r.chunk, s.Chunks, w)}
 		_, size := measure([]uint64{s.Count}, t.bits, w)
 		g.stored = checkList(g.chunks, size, s.Codec == 0, w)
@@ -409,11 +427,12 @@ func (r *pageReader) readObject(o *object, w string) {
 	rule(o.Scope <= 2 && (o.Placement == 1) == (len(o.chunks) > 0), w, "scope, chunks", "0 to 2, some if placed", o.Scope)
 	rule(o.InlineOffset == r.inline && !strings.Contains(o.media, "\x00"), w, "inline_offset", r.inline, o.InlineOffset)
 	if r.x.manifest {
-		parts := r.x.sequence(o.Layout, w)
-		rule(o.Placement == 3 && r.x.Layouts[o.Layout].Kind == 0 && len(parts) > 0, w, "place", "3, a list", o.Placement)
-		rule(o.Scope != 0 || len(parts) == 1 && parts[0] == 0, w, "parts of a shared object", 0, parts)
+		l := r.x.layout(o.Layout, w)
+		rule(o.Placement == 3 && l.Kind == 0 && len(l.parts) > 0, w, "place", "3, a list", o.Placement)
+		rule(o.Scope != 0 || len(l.parts) == 1 && l.parts[0] == 0, w, "parts of a shared object", 0, l.parts)
 		rule(o.Scope == 0 || o.Size == 0 && o.Digest == Digest{}, w, "size and digest of an object of ranks", 0, o.Size)
-		r.x.count += uint64(len(parts)) - 1
+		r.x.count += uint64(len(l.parts)) - 1
+		o.parts = l.parts
 		return
 	}
 	rule(o.Placement <= 2 && o.Layout == 0 && (o.Placement != 2 || o.Scope == 0), w, "placement", "0 to 2", o.Placement)

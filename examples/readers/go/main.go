@@ -22,19 +22,20 @@ func sha(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 func (c *Checkpoint) describe() map[string]any {
 	attrs, tables, objects := map[string]map[string]string{"": {}}, map[string]any{}, []any{}
 	tensors, aliases, s := map[string]any{}, map[string]any{}, c.Summary
-	entry := func(name string) map[string]any {
-		t, b := c.named(name)
+	entry := func(name string, t *tensor, b []byte) map[string]any {
 		attrs[name] = map[string]string{}
 		dtype := cmp.Or(dtypes[t.dtype], fmt.Sprintf("opaque%d_%d", t.dtype>>8, t.bits))
 		return map[string]any{"attrs": attrs[name], "dtype": dtype, "shape": t.shape, "sha256": sha(b)}
 	}
-	for n := range c.tensors {
-		tensors[n] = entry(n)
+	for n, t := range c.tensors {
+		tensors[n] = entry(n, t, t.data())
 	}
 	for n, a := range c.aliases {
-		e := entry(n)
+		t := c.tensors[a.target]
+		e := entry(n, t, t.data())
 		if e["target"], e["view"] = a.target, nil; a.view {
 			e["view"] = map[string]any{"extents": a.extents, "offset": a.offset, "strides": a.strides}
+			e["shape"], e["sha256"] = a.extents, sha(viewData(t.data(), t.bits, a, "alias "+quoted(n)))
 		}
 		aliases[n] = e
 	}
@@ -46,7 +47,7 @@ func (c *Checkpoint) describe() map[string]any {
 	}
 	for _, n := range sortedKeys(c.objects) {
 		o := c.objects[n]
-		for _, r := range c.sequence(o.Layout, n) {
+		for _, r := range o.parts {
 			b := c.parts[r].objectData(n)
 			rank := map[bool]any{false: r}[o.Scope == 0]
 			objects = append(objects, map[string]any{"media_type": o.media, "name": n, "rank": rank, "size": len(b),
@@ -64,7 +65,6 @@ func (c *Checkpoint) describe() map[string]any {
 // dump prints JSON with sorted keys, one value a line.
 func dump(w io.Writer, v any) {
 	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
 	e.SetIndent("", " ")
 	err := e.Encode(v)
 	need(err == nil, "IO", "the output", "JSON", "written", err)

@@ -100,15 +100,25 @@ impl Reader {
 
     /// The same with options, such as a job that cancels it. Options: those used by `share`.
     pub fn share_with(&self, table: &str, rows: &Rowset, options: &Options) -> Result<Share> {
+        self.open_share(table, rows.raw, &rows.ids, options)
+    }
+
+    /// Of these rows, but not of [`Rowset::ids`], those that are new or other than in checkpoint `earlier`, of any
+    /// store: [`Share::missing`] lists the ids that are gone. `MISMATCH` too if the table had other columns there.
+    pub fn share_since(&self, table: &str, rows: &Rowset, earlier: &Reader, options: &Options) -> Result<Share> {
+        let desc = sys::ckpt_share_desc { since: earlier.handle.get(), ..rows.raw };
+        self.open_share(table, desc, &rows.ids, options)
+    }
+
+    fn open_share(&self, table: &str, desc: sys::ckpt_share_desc, ids: &[u64], options: &Options) -> Result<Share> {
         let bag = options.bag()?;
         let columns = self.columns(table)?.iter().map(|column| (column.name().to_owned(), column.dtype())).collect();
         let id_dtype = self.table(table)?.id_dtype();
         let name = c_text(table)?;
         let handle = Handle::make(|out, err| {
-            let (reader, count) = (self.handle.get(), rows.ids.len() as u64);
-            let (desc, ids) = (&rows.raw, rows.ids.as_ptr());
+            let (reader, count) = (self.handle.get(), ids.len() as u64);
             // SAFETY: all that is pointed to lives until the call returns; the share keeps the checkpoint open.
-            unsafe { sys::ckpt_share_open(out, reader, name.as_ptr(), desc, ids, count, bag.get(), err) }
+            unsafe { sys::ckpt_share_open(out, reader, name.as_ptr(), &desc, ids.as_ptr(), count, bag.get(), err) }
         })?;
         let mut raw = sized!(ckpt_share_info);
         // SAFETY: the handle is alive; `raw` is ours and has its size set.

@@ -50,6 +50,24 @@ fn tables_and_columns_may_be_empty() {
 }
 
 #[test]
+fn a_share_of_what_changed_leaves_the_rest_and_lists_what_is_gone() {
+    let (store, session) = memory_store();
+    let readers = [("a", vec![3i64, 1, 2], [30i32, 10, 20]), ("b", vec![4, 1, 2], [40, 10, 21])].map(|(id, ids, x)| {
+        let mut save = Save::new(&session, id, None).unwrap();
+        save.add_table("t", &Rows::new(&ids).column("x", Dtype::I32, &[], &x[..])).unwrap();
+        save.run().unwrap();
+        Reader::open(&store, "latest").unwrap()
+    });
+    let share = readers[1].share_since("t", &Rowset::all(), &readers[0], &Options::new()).unwrap();
+    assert_eq!((share.row_count(), share.missing::<i64>().unwrap()), (2, vec![3]));
+    let mut ids = [0i64; 2];
+    let mut load = Load::new(&readers[1]).unwrap();
+    load.add_table(&share, 0, RowsMut::new().ids(&mut ids)).unwrap();
+    load.run().unwrap();
+    assert_eq!(ids, [2, 4]);
+}
+
+#[test]
 fn an_id_that_two_ranks_save_is_found_by_load_lookup_and_verification() {
     let (store, _) = memory_store();
     let first = Session::open_rank(&store, 0, 2, None, &Options::new()).unwrap();
