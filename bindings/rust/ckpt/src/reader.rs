@@ -149,7 +149,7 @@ impl Reader {
     /// A read-only view of a whole tensor, without a copy. `UNSUPPORTED` unless its bytes are stored raw and in one
     /// piece. Checksums are verified first unless `verify=0`. Options: those used by `map`.
     ///
-    /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`] cannot.
+    /// A mapped file on a failing disk can end the process with SIGBUS; a [`Load`](crate::Load) cannot.
     ///
     /// The view cannot outlive the reader:
     /// ```compile_fail,E0505
