@@ -212,7 +212,8 @@ class Running:
 class Turn:
     """The right to save in a session: one save at a time, by whatever thread. A signal handler may take it again."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = "") -> None:
+        self.place = place  # where the store is; "" of a session that the caller opened
         self.lock = threading.RLock()
         self.running: Running | None = None  # in flight, or with something that is not told yet
 

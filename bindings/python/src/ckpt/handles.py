@@ -26,7 +26,10 @@ class Store(_core.Store):
         super().__init__(path_of(uri), options, **keywords)
         self.uri = os.fsdecode(uri)
         """What it was opened with."""
-        self.mirror = str({**(options or {}), **keywords}.get("mirror", ""))
+        given = {**(options or {}), **keywords}
+        self.limit = {key: given[key] for key in ("timeout_ms",) if key in given}
+        """Its option timeout_ms, if it was given."""
+        self.mirror = str(given.get("mirror", ""))
         """The store that its checkpoints are copied into, as option `mirror` names it; "" if there is none."""
 
     def find(self, selector: str = "latest", options: Mapping[str, int | str] | None = None,
