@@ -184,12 +184,15 @@ class Checkpointer:
         return self._keeper.decide(self._vote(moment.step, votes) if some_ask else None) != 0
 
     def _meet(self, call: str, **same: object) -> None:
-        self._ranks.meet(f"Checkpointer.{call}", {"path": shown(self._store.uri), "run": self._run, **same},
-                         self._options.get("timeout_ms"))
+        self._ranks.meet(f"Checkpointer.{call}", self._facts(**same), self._options.get("timeout_ms"))
+
+    def _facts(self, **same: object) -> dict[str, object]:
+        """What is the same on all ranks."""
+        return {"path": shown(self._store.uri), "run": self._run, **same}
 
     def _vote(self, step: int, votes: list[int]) -> list[int]:
         """What any rank asks for, in the step that all are in."""
-        self._ranks.enter("Checkpointer.step", self._options.get("timeout_ms"))
+        self._ranks.enter("Checkpointer.step", self._options.get("timeout_ms"), **self._facts(step=step))
         if not self._ranks.ready:
             self._meet("step", step=step)
         votes = self._ranks.most(votes)
