@@ -12,7 +12,7 @@ from typing import Any
 import ckpt
 import pytest
 
-SOON: dict[str, int] = {"timeout_ms": 300}
+SOON: Any = {"timeout_ms": 300}
 CALLS: dict[str, Callable[[Path], Any]] = {
     "save": lambda path: ckpt.save(path, {"n": 2}, step=2, **SOON),
     "save_async": lambda path: ckpt.save_async(path, {"n": 2}, step=2, **SOON).result(),

@@ -11,7 +11,7 @@ from .errors import Error, NotFoundError
 from .looks import look
 
 if TYPE_CHECKING:
-    from .handles import Store
+    from ._core import Store
 
 _SHOWN = 10
 
@@ -80,7 +80,7 @@ def what_lies_at(store: Store, options: Mapping[str, Any] = {}) -> str:
     path = local_path(getattr(store, "uri", ""))
     if not path or getattr(store, "mirror", "") != "":
         return ""  # a mirror may hold what a path that is lost held
-    return look(path, {**store.limit, **options}, lambda: _what_lies_at(path))
+    return look(path, {**getattr(store, "limit", {}), **options}, lambda: _what_lies_at(path))
 
 
 def _what_lies_at(path: str) -> str:
@@ -114,4 +114,6 @@ def lookalike() -> str:
 
 def unknown_option(name: str, names: Iterable[str]) -> str:
     """What follows the name of an unknown option."""
+    if name in (names := list(names)):
+        return ", but an argument of another call: this one does not take it"
     return near(name, names) or "; ckpt.options() lists them"

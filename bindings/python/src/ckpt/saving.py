@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save, find_aliases
 from .adapt import TRANSPARENT, Leaf, odd_dict, simplify, way_out
-from .arguments import path_of, step_of, text_of
+from .arguments import checked, path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of, type_error, value_error
@@ -217,7 +217,7 @@ _turns: dict[tuple[str, str, int], Turn] = {}
 
 def _place_of(target: str | os.PathLike[str] | Store, options: Mapping[str, int | str]) -> str:
     """The path or URI, as text."""
-    uri = target.uri if isinstance(target, Store) else os.fsdecode(path_of(target))
+    uri = target.uri if isinstance(target, Store) else os.fsdecode(path_of(target, 'target'))
     path, limit = local_path(uri), target.limit if isinstance(target, Store) else {}
     return uri if path is None else look(path, {**limit, **options}, lambda: os.path.realpath(path))
 
@@ -328,6 +328,7 @@ def save_by(make: Callable[[], Save], session: Session, state: Callable[[], Any]
         make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
 
 
+@checked()
 def save_async(
     target: Target,
     state: Any,
@@ -362,6 +363,7 @@ def save_async(
         target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen, turn))
 
 
+@checked()
 def save(
     target: Target,
     state: Any,

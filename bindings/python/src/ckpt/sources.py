@@ -326,6 +326,16 @@ def _reader_of(store: _core.Store, selector: str, options: Mapping[str, int | st
 
 def open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
     """What the source names; a Reader is given back as it is."""
+    found = _open_source(source, selector, options)
+    if isinstance(found, FileReader) or not options.get("map"):
+        return found
+    if found is not source:
+        found.close()
+    raise value_error(f"map: {options['map']!r} is for files of another program, and this is a checkpoint of ckpt: "
+                      "leave it out, or rename what was loaded")
+
+
+def _open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
     if isinstance(source, _core.Reader):
         return source
     if isinstance(source, _core.Store):

@@ -10,7 +10,7 @@ from types import FunctionType, MethodType, TracebackType
 from typing import Any, cast
 
 from .._core import Keeper, Save
-from ..arguments import step_of
+from ..arguments import checked, number, step_of
 from ..background import SaveHandle, log
 from ..enums import Status
 from ..errors import Error, LaterStepsWarning, error_of, value_error, warn
@@ -68,6 +68,7 @@ class Checkpointer:
     of store, session, save and load are keywords or a dict.
     """
 
+    @checked()
     def __init__(
         self,
         path: Any,
@@ -129,6 +130,7 @@ class Checkpointer:
 
     # ---- saving ----
 
+    @checked()
     def step(self, n: int, state: Any, *, metrics: Mapping[str, Any] | None = None, **counters: float) -> str | None:
         """Says that step `n` is done. Saves `state` if that is due, in the background; returns the id then, else None.
 
@@ -143,6 +145,7 @@ class Checkpointer:
             return self._save_for_the_last_time(moment.step, state, self._keeper.stopping)
         return self._save(moment.step, state, None) if due else None
 
+    @checked()
     def save(self, n: int, state: Any, *, label: str | None = None, metrics: Mapping[str, Any] | None = None,
              **counters: float) -> str:
         """Saves `state` now, in the background, and returns the id; wait() waits for the commit. A checkpoint with a
@@ -161,10 +164,11 @@ class Checkpointer:
         step = step_of(n)
         if step is None:
             raise error_of(Status.INVALID, "a Checkpointer counts steps: expected a number from 0 on, found None")
-        moment = Moment(step, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+        moment = Moment(step, dict(counters), {name: number(f"metrics: {name}", value)
+                                               for name, value in (metrics or {}).items()})
         with wrong_values():
             for name, value in moment.counters.items():
-                self._keeper.tell_counter(name, float(value))
+                self._keeper.tell_counter(name, number(name, value))
             for name, value in moment.metrics.items():
                 self._keeper.tell_metric(name, value)
         return moment
@@ -275,6 +279,7 @@ class Checkpointer:
 
     # ---- restoring ----
 
+    @checked()
     def restore(
         self,
         state: Any = None,
