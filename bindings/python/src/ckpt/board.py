@@ -66,6 +66,7 @@ class Board:
 
     def __init__(self, store: KeyValues, rank: int, size: int) -> None:
         self._store, self._rank, self._size = store, rank, size
+        self._pause = 0.1 + size / 4000  # seconds at most between two looks
         self._round = 0
         self._oldest = 0  # whose posts are still there
         self.exchanges = 0, 0  # that this rank has ended elsewhere: in which group, and how many
@@ -86,6 +87,8 @@ class Board:
                 self._clean()
                 return told[0]  # type: ignore[no-any-return]
             if kind == "bad":
+                if self._rank == 0:  # its process holds the store, and may end now: the others read the answer first
+                    time.sleep(3 * self._pause)
                 raise error_of(*told)
 
     # ---- one round ----
@@ -159,7 +162,7 @@ class Board:
                 told = True
                 if name != "all" or self._get("0") is None:  # else rank 0 tells
                     tell(self._missing(f"{about[0]} has waited {TELL_AFTER:g} s") + whats_next(about[0]))
-            time.sleep(min(pause, until - now, 0.1 + self._size / 4000))
+            time.sleep(min(pause, until - now, self._pause))
             pause *= 2
         return loads(raw)
 
