@@ -29,6 +29,18 @@ def torch_ranks(rank: int, world: int, meet: str, path: str, mode: str) -> None:
         told(lambda: ckpt.save_async(path, {"x": 1}, step=5 + rank).result())
         with ckpt.Checkpointer(path, every=2) as keeper:
             told(lambda: keeper.step(1 + rank, {"x": 1}))
+    if mode == "pairs":  # after they have met once, a step is an exchange of votes, and no other call is one
+        calls: list[Callable[[ckpt.Checkpointer], Any]] = [
+            lambda keeper: keeper.step(3, {"x": 1}), lambda keeper: keeper.save(2, {"x": 1}),
+            lambda keeper: keeper.restore({"x": 0}), lambda keeper: keeper.check({"x": 1}),
+            lambda keeper: ckpt.save(path, {"x": 1}, step=2)]
+        for mine in range(1, len(calls)):
+            with ckpt.Checkpointer(path, every=99) as keeper:
+                keeper.step(1, {"x": 1})
+                told(lambda: calls[mine if rank == 0 else 0](keeper))
+                told(lambda: calls[mine if rank == 1 else 0](keeper))
+        with ckpt.Checkpointer(path, every=2 + rank) as keeper:
+            told(lambda: [keeper.step(n, {"x": 1}) for n in range(1, 4)])
     if mode == "alone":
         ckpt.board.TELL_AFTER = 0.2
         if rank == 0:

@@ -47,5 +47,5 @@ def test_one_that_no_call_gets_can_be_closed(store: ckpt.Store) -> None:
 
 
 def test_calls_that_do_not_work_under_one_take_none(store: ckpt.Store) -> None:
-    with pytest.raises(TypeError, match="option job"):
+    with pytest.raises(ckpt.InvalidError, match='"job", but an argument of another call'):
         store.find("latest", job=ckpt.Job())  # type: ignore[arg-type]

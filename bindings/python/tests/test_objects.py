@@ -73,7 +73,7 @@ def test_without_a_template_objects_are_records_by_name_and_are_saved_as_such(tm
 def test_a_value_that_contains_itself_is_an_error_and_as_a_template_harmless(tmp_path: Path) -> None:
     loop: list[Any] = [np.ones(2)]
     loop += [loop, loop, loop]
-    with pytest.raises(ckpt.InvalidError, match="more than 200 levels"):
+    with pytest.raises(ckpt.InvalidError, match="state at 'loop/1': a value that holds itself"):
         ckpt.save(tmp_path / "s", {"loop": loop})
     ckpt.save(tmp_path / "t", {"loop": [np.ones(2)]})
     into = {"loop": [np.zeros(2)]}

@@ -92,6 +92,18 @@ def test_what_ranks_disagree_on_is_told_at_once_with_both_values(tmp_path: Path)
 
 
 @pytest.mark.torch
+def test_no_two_collectives_wait_for_each_other(tmp_path: Path) -> None:
+    others = ["Checkpointer.save at step 2", "Checkpointer.restore", "Checkpointer.check", "ckpt.save at step 2"]
+    step = "Checkpointer.step at step 3"
+    for lines, _ in run(tmp_path, "pairs"):
+        pairs = [pair for other in others for pair in ((other, step), (step, other))]
+        for line, (first, second) in zip(lines, [*pairs, (others[0], step)], strict=False):
+            assert line.startswith(f"MismatchError: MISMATCH: rank 0 has {first}, rank 1 has {second};"), lines
+            assert line.endswith("[at once]"), lines
+        assert lines[9].startswith("'step-7."), lines
+
+
+@pytest.mark.torch
 def test_a_rank_alone_is_told_who_is_missing_and_meets_nobody_elses_barrier(tmp_path: Path) -> None:
     (first, first_err), (second, second_err) = run(tmp_path, "alone")
     assert first[0].startswith("TimeoutError: TIMEOUT: ckpt.save has waited 1 s on rank 0 for rank 1;")

@@ -16,10 +16,11 @@ from ..errors import Error, MissingWarning, error_of, value_error, warn
 from ..frameworks import framework_of
 from ..handles import Reader
 from ..hints import local_path, near
+from ..looks import look
 from ..records import TableInfo
 from ..regions import Whose
 from ..saved import AnyReader, SavedNode
-from ..sources import FileReader, FileShare, _is_foreign, is_checkpoint_directory, open_source
+from ..sources import FileReader, FileShare, open_source, what_is
 from ..tables import Rowset, Share
 from .parts import CLASSES, EXTRA, GLOBAL_STEP, IO_STATE, MODEL, SPARSE_OPTIM, TABLES, class_of_column, table_of
 
@@ -90,38 +91,43 @@ class Entry:
         """With a path such as STORE/ckpt_100 taken apart."""
         path = local_path(self.path)
         folder, label = os.path.split((path or "").rstrip("/"))
-        if path is None or self.select != "latest" or os.path.exists(path) or not os.path.isdir(
-                os.path.join(folder, ".ckpt")):
+        if path is None or self.select != "latest" or not look(
+                path, {}, lambda: not os.path.exists(path) and os.path.isdir(os.path.join(folder, ".ckpt"))):
             return self
         return Entry(**{**vars(self), "path": folder, "select": f"label:{label}"})
 
     def open(self, checkpoint: str, options: Mapping[str, Any]) -> AnyReader:
         """What it names. `checkpoint`: the id that rank 0 has found; "" if there is nothing to select."""
-        if checkpoint and checkpoint == _newest_in(self.path):
+        if checkpoint and checkpoint == _newest_in(self.path, options):
             return open_source(os.path.join(self.path, checkpoint), "latest", {**options, "run": self.run})
         return open_source(self.path, checkpoint or "latest", {**options, "run": self.run})
 
     def find(self, options: Mapping[str, Any]) -> str:
         """Rank 0's part: the id of the checkpoint that it selects."""
-        if _is_foreign(self.path) and self.select == "latest":
-            return _newest_in(self.path)
-        single = _is_foreign(self.path) or is_checkpoint_directory(self.path)
+        what = what_is(self.path, options)[0]
+        if what == "foreign" and self.select == "latest":
+            return _newest_in(self.path, options)
         with_options = {**options, "run": self.run}
         reader = open_source(self.path, self.select, with_options)
         try:
-            return reader.info.id if isinstance(reader, Reader) and not single else ""
+            return reader.info.id if isinstance(reader, Reader) and what == "store" else ""
         finally:
             reader.close()
 
 
-def _newest_in(path: str) -> str:
+def _newest_in(path: str, options: Mapping[str, Any]) -> str:
     """The directory of the newest checkpoint in that of a RecIS run; "" if it is none."""
-    try:
+    def newest() -> str:
         with open(os.path.join(path, "checkpoint"), encoding="utf-8") as file:
             lines = file.read().split()
+        return lines[-1] if lines and os.path.isdir(os.path.join(path, lines[-1])) else ""
+
+    try:
+        return look(path, options, newest)
+    except TimeoutError:
+        raise
     except (OSError, UnicodeDecodeError):
         return ""
-    return lines[-1] if lines and os.path.isdir(os.path.join(path, lines[-1])) else ""
 
 
 def _names(name: str, variable: str, kind: str) -> bool:

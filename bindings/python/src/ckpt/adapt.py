@@ -6,6 +6,8 @@ object of a Record, or returns the Record if it cannot.
 
 from __future__ import annotations
 
+import io
+import random
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -48,6 +50,8 @@ def simplify(value: Any, path: tuple[str, ...]) -> Any:
         return _of_set(value, path)
     if kind in (Shard, Regions):
         return Leaf(value)
+    if isinstance(value, random.SystemRandom):
+        return None
     if kind is Leaf:
         return value
     found = _of_framework(value)
@@ -80,6 +84,12 @@ def way_out(value: Any) -> str:
         return f"elements of dtype {value.dtype}; give a list (.tolist())" if plain else "give numpy.asarray(…) of it"
     if torch is not None and isinstance(value, torch.Tensor):
         return "give a plain tensor, such as its .detach().clone() or .to_dense()"
+    if isinstance(value, io.IOBase):
+        return "an open file; give its bytes (.read(), .getvalue()), or its position (.tell())"
+    if isinstance(value, memoryview) or type(type(value)).__module__ == "_ctypes":
+        return "memory without a name; give bytes() or numpy.asarray() of it"
+    if isinstance(value, random.SystemRandom):
+        return "it draws from the system and has no state; leave it out"
     if hasattr(value, "__next__"):
         return "an iterator; give what is left of it as a list, or its position"
     return ("give its numbers, text and arrays (a dict, a dataclass), or give it state_dict() and load_state_dict(), "

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 import operator
 import os
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from . import _core
-from .enums import Status
-from .errors import error_of, type_error
+from .enums import OptionKind, Status
+from .errors import error_of, type_error, value_error
 from .hints import shown
 
 WORDS = ("at", "attrs", "convert", "framework", "in_place", "into", "job", "label", "options", "progress", "rank",
@@ -20,12 +23,28 @@ def _kind(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
-def whole(name: str, value: Any) -> int:
+def _found(value: object) -> str:
+    short = value is not None and isinstance(value, (bool, int, float, str, bytes))
+    return f"{_kind(value)} {value!r}" if short else "None" if value is None else _kind(value)
+
+
+def whole(name: str, value: Any, low: int = -2**63, high: int = 2**63 - 1) -> int:
     """An integer, of any type that is one."""
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError:
-        raise type_error(f"{name}: expected an int, found {_kind(value)} {value!r}") from None
+        raise type_error(f"{name}: expected an int, found {_found(value)}") from None
+    if not low <= found <= high:
+        raise value_error(f"{name}: expected {low} to {high}, found {found}")
+    return found
+
+
+def number(name: str, value: Any) -> float:
+    """A number, or an array of one."""
+    try:
+        return float(value) if not isinstance(value, (str, bytes)) else float("")
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise type_error(f"{name}: expected a number, found {_found(value)}") from None
 
 
 def step_of(value: Any) -> int | None:
@@ -40,22 +59,183 @@ def step_of(value: Any) -> int | None:
 def text_of(name: str, value: Any) -> str | None:
     """Text, or None."""
     if value is not None and not isinstance(value, str):
-        raise type_error(f"{name}: expected text, found {_kind(value)} {value!r}")
+        raise type_error(f"{name}: expected text, found {_found(value)}")
     return value
 
 
-def path_of(value: Any) -> Any:
+def path_of(value: Any, name: str = "uri") -> Any:
     """What names a store."""
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise type_error(f"uri: expected a path or an address of a store, found {_kind(value)}")
+        raise type_error(f"{name}: expected a path or an address of a store, found {_found(value)}")
     return value
 
 
-def store_of(what: str, value: Any) -> _core.Store:
+def store_of(name: str, value: Any) -> _core.Store:
     """An open store."""
     if isinstance(value, (str, os.PathLike)):
         address = shown(os.fsdecode(value))
-        raise type_error(f"{what}: expected a ckpt.Store, found {_kind(value)}; give ckpt.Store({address!r})")
+        raise type_error(f"{name}: expected a ckpt.Store, found {_kind(value)}; give ckpt.Store({address!r})")
     if not isinstance(value, _core.Store):
-        raise type_error(f"{what}: expected a ckpt.Store, found {_kind(value)}")
+        raise type_error(f"{name}: expected a ckpt.Store, found {_kind(value)}")
     return value
+
+
+# ---- doors: what each parameter takes, by its name ----
+
+Door: TypeAlias = Callable[[str, Any], object]
+
+
+def _is(words: str, fits: Callable[[Any], bool]) -> Door:
+    def door(name: str, value: Any) -> None:
+        if not fits(value):
+            raise type_error(f"{name}: expected {words}, found {_found(value)}")
+    return door
+
+
+def _whole(low: int, high: int = 2**63 - 1) -> Door:
+    return lambda name, value: whole(name, value, low, high)
+
+
+def _of(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds)
+
+
+def _each(*kinds: type) -> Callable[[Any], bool]:
+    """Of a list or the like, no text, all of these kinds."""
+    return lambda value: (isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+                          and not hasattr(value, "__next__") and all(isinstance(one, kinds) for one in value))
+
+
+def _ints(value: Any) -> bool:
+    return _each(object)(value) and all(hasattr(one, "__index__") for one in value)
+
+
+_PATH = (str, bytes, os.PathLike)
+_SPAN = (int, float, datetime.timedelta)
+_FLAG = _is("True or False", lambda value: type(value).__name__ in ("bool", "bool_") or _of(int)(value) and value in (
+    0, 1))
+A_DICT = _is("a dict", lambda value: isinstance(value, Mapping))
+_TEXT = _is("text", _of(str))
+_PATTERNS = _is("a pattern or a list of them", lambda value: isinstance(value, str) or _each(str)(value))
+_TEXT_OR_STEP = _is("text or a step", _of(str))
+_SHAPE = _is("a tuple of ints", _ints)
+_IDS = _is("integers (a list or an array)", lambda value: any(hasattr(value, name) for name in (
+    "__iter__", "__array__", "__dlpack__")))
+_LARGE = _whole(-2**64, 2**64)
+_INT32 = _whole(0, 2**31 - 1)
+_DOORS: dict[str, Door] = {
+    "at": _is("the keys that lead there, such as ('model', 0)", _each(str, int)),
+    "attrs": A_DICT,
+    "bucket_count": _LARGE,
+    "changed": _IDS,
+    "columns": _is("a list of names", _each(str)),
+    "convert": _FLAG,
+    "count": _LARGE,
+    "end": _LARGE,
+    "every": _is("a number of steps, a timedelta, text, a function or a list of these", lambda value: (
+        callable(value) or _of(int, str, datetime.timedelta)(value) or _each(object)(value))),
+    "first": _LARGE,
+    "flat_offset": _whole(0),
+    "framework": _TEXT,
+    "fresh": _FLAG,
+    "index": _LARGE,
+    "ids": _IDS,
+    "in_place": _FLAG,
+    "job": _is("a ckpt.Job", _of(_core.Job)),
+    "keep_best": _is("(metric, 'min' or 'max', how many)", lambda value: isinstance(value, (str, tuple, list))),
+    "keep_every": _whole(0),
+    "keep_last": _whole(1),
+    "label": _TEXT,
+    "metrics": A_DICT,
+    "missing": _IDS,
+    "offset": _SHAPE,
+    "on_commit": _is("a function or a list of them", lambda value: callable(value) or (
+        _each(object)(value) and all(map(callable, value)))),
+    "on_commit_ranks": _TEXT,
+    "on_shape_mismatch": _TEXT,
+    "only": _PATTERNS,
+    "options": A_DICT,
+    "or_rank0": _FLAG,
+    "overwrite": _FLAG,
+    "path": _is("a path, an address or a ckpt.Store", _of(*_PATH, _core.Store)),
+    "positions": _IDS,
+    "progress": _is("True, False or a function", lambda value: callable(value) or _of(bool)(value)),
+    "rank": _INT32,
+    "removed": _IDS,
+    "rename": _is("a dict or a function", lambda value: callable(value) or isinstance(value, Mapping)),
+    "replica": _is("(group, index, count)", lambda value: _ints(value) and len(tuple(value)) == 3),
+    "rows": lambda name, value: _is("a ckpt.Rowset", lambda found: type(found).__name__ == "Rowset")(name, value),
+    "run": _TEXT,
+    "select": lambda name, value: whole(name, value, 0) if hasattr(value, "__index__") else _TEXT_OR_STEP(name, value),
+    "selector": _TEXT,
+    "session_string": _TEXT,
+    "shape": _SHAPE,
+    "signals": _is("a list of names, such as ('SIGTERM',)", _each(str)),
+    "since": _is("a ckpt.Reader", _of(_core.Reader)),
+    "source": _is("a path, an address, a ckpt.Store or a ckpt.Reader", _of(*_PATH, _core.Store, _core.Reader)),
+    "step": lambda name, value: step_of(value),
+    "store": _is("a path, an address or a ckpt.Store", _of(*_PATH, _core.Store)),
+    "strict": _FLAG,
+    "table": _TEXT,
+    "target": _is("a path, an address, a ckpt.Store or a ckpt.Session", _of(*_PATH, _core.Store, _core.Session)),
+    "time_limit": _is("seconds, a timedelta, a datetime or 'slurm'", _of(*_SPAN, datetime.datetime, str)),
+    "time_margin": _is("seconds or a timedelta", _of(*_SPAN)),
+    "timeout_ms": _whole(-1),
+    "window_rows": _whole(0),
+    "without": _PATTERNS,
+    "world_size": _whole(1, 2**31 - 1),
+}
+
+_options: dict[str, OptionKind] = {}
+
+
+def option(name: str, value: Any) -> None:
+    """An option of the library, which checks how large it is, and which text."""
+    if not _options:
+        _options.update((one.key, OptionKind(one.kind)) for one in _core.options())
+    if name not in _options:
+        raise error_of(Status.INVALID, f'unknown option "{name}"', {"found": str(name)})
+    if not isinstance(value, (int, str)):
+        raise type_error(f"option {name}: expected {'an int' if _options[name] == OptionKind.INT else 'text'}, found "
+                         f"{_found(value)}; leave it out for what it is by default")
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """What was given by name, other than None."""
+    for name, value in given.items():
+        if value is not None and (door := _DOORS.get(name)):
+            door(name, value)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def checked(**special: Door | None) -> Callable[[Function], Function]:
+    """A function whose arguments are checked by their names before anything is done; `special`: other doors of its
+    own. What is as it is by default fits."""
+    return lambda function: _checked(function, special)
+
+
+def _checked(function: Any, special: Mapping[str, Door | None]) -> Any:
+    code = function.__code__
+    names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    defaults = dict(zip(reversed(names[:code.co_argcount]), reversed(function.__defaults__ or ())))
+    defaults.update(function.__kwdefaults__ or {})
+    doors = {name: special.get(name, _DOORS.get(name)) for name in names}
+    nothing = object()
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> Any:
+        for name, value in (*zip(names, args), *given.items()):
+            if name not in doors:
+                if "options" in doors:
+                    option(name, value)
+            elif value is not defaults.get(name, nothing):
+                if (door := doors[name]) is not None:
+                    door(name, value)
+                if name == "options":
+                    for key in value:
+                        option(key, value[key])
+        return function(*args, **given)
+
+    return call

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from ._core import Job, Session
+from .arguments import checked
 from .enums import FindingKind, JobState, Status
 from .errors import Error, InvalidError, LaterStepsWarning, TimeoutError, error_of, line, warn
 from .progress import ended
@@ -212,7 +213,8 @@ class Running:
 class Turn:
     """The right to save in a session: one save at a time, by whatever thread. A signal handler may take it again."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = "") -> None:
+        self.place = place  # where the store is; "" of a session that the caller opened
         self.lock = threading.RLock()
         self.running: Running | None = None  # in flight, or with something that is not told yet
 
@@ -252,11 +254,13 @@ class SaveHandle:
         self._running, self._in_place = running, in_place
         self._closed = False
 
+    @checked()
     def staged(self, timeout_ms: int = -1) -> None:
         """Waits until the arrays may change again, for a save with in_place=True: others are staged from the start.
         Raises like result()."""
         self._running.stage(timeout_ms)
 
+    @checked()
     def result(self, timeout_ms: int = -1) -> str:
         """Waits for the commit and returns the checkpoint's id. Raises the error of a save that failed, which the
         session then does not raise again, or TimeoutError when the time is up (the save goes on); a negative timeout

@@ -19,6 +19,8 @@ from .errors import Error, error_of, line
 
 TELL_AFTER = 10.0  # seconds
 
+_CAME = "came"
+
 Facts = dict[str, object]
 
 
@@ -64,8 +66,10 @@ class Board:
 
     def __init__(self, store: KeyValues, rank: int, size: int) -> None:
         self._store, self._rank, self._size = store, rank, size
+        self._pause = 0.1 + size / 4000  # seconds at most between two looks
         self._round = 0
         self._oldest = 0  # whose posts are still there
+        self.exchanges = 0, 0  # that this rank has ended elsewhere: in which group, and how many
 
     def round(self, call: str, same: Mapping[str, object], mine: Any, timeout: float) -> list[Any]:
         """What each rank gives as `mine`, once all have made this call with the same values of `same`. MISMATCH on all
@@ -73,6 +77,7 @@ class Board:
         about: tuple[str, Facts] = call, {key: repr(value) for key, value in same.items()}
         until = time.monotonic() + timeout
         while True:
+            self._put(_CAME, self.exchanges)
             lead = self._lead if self._rank == 0 else self._follow
             try:
                 kind, *told = lead(about, mine, until, timeout)
@@ -82,6 +87,8 @@ class Board:
                 self._clean()
                 return told[0]  # type: ignore[no-any-return]
             if kind == "bad":
+                if self._rank == 0:  # its process holds the store, and may end now: the others read the answer first
+                    time.sleep(3 * self._pause)
                 raise error_of(*told)
 
     # ---- one round ----
@@ -116,7 +123,7 @@ class Board:
         if theirs == mine:
             return ("ok",)
         if theirs[0] != mine[0]:
-            what, here, there = "", mine[0], str(theirs[0])
+            what, here, there = "", _called(*mine), _called(*theirs)
         else:
             key = next(key for key in mine[1] if mine[1][key] != theirs[1].get(key))
             what, here, there = f"{mine[0]}: {key}: ", str(mine[1][key]), str(theirs[1].get(key))
@@ -155,7 +162,7 @@ class Board:
                 told = True
                 if name != "all" or self._get("0") is None:  # else rank 0 tells
                     tell(self._missing(f"{about[0]} has waited {TELL_AFTER:g} s") + whats_next(about[0]))
-            time.sleep(min(pause, until - now, 0.1 + self._size / 4000))
+            time.sleep(min(pause, until - now, self._pause))
             pause *= 2
         return loads(raw)
 
@@ -176,11 +183,17 @@ class Board:
 
     def _clean(self) -> None:
         """All have come to the round before this one, so nobody reads of those before it any more."""
-        own = ("0", "all") if self._rank == 0 else (str(self._rank),)
+        own = ("0", "all", _CAME) if self._rank == 0 else (str(self._rank),)
         for number in range(self._oldest, self._round - 1):
             for name in own:
                 self._asked(lambda: self._store.drop(f"{number}/{name}"))
         self._oldest = max(self._oldest, self._round - 1)
+
+    def others_came(self) -> bool:
+        """Whether a rank has come to the next round that takes no part in the exchange in which this one waits: it has
+        not ended it, and whoever takes part in one ends it first."""
+        raw = self._get(_CAME)
+        return raw is not None and loads(raw) <= self.exchanges
 
     def note(self, name: str) -> None:
         """Puts a mark that others can see."""
@@ -197,6 +210,11 @@ class Board:
         except Exception as error:  # whatever the framework raises
             raise error_of(Status.ABORTED, "the key-value store of the job's ranks cannot be reached: "
                            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+
+
+def _called(call: str, same: Facts) -> str:
+    """A call, for a message; with its step, if it has one."""
+    return f"{call} at step {same['step']}" if same.get("step", "None") != "None" else call
 
 
 def whats_next(call: str) -> str:

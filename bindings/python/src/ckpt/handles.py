@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
 from types import TracebackType
 
 from . import _core
-from .arguments import path_of, store_of, text_of, whole
+from .arguments import checked, path_of, store_of
 from .background import Turn
 from .errors import NotFoundError
 from .hints import not_found, shown
@@ -21,20 +22,24 @@ class Store(_core.Store):
     are opened by their ids), or a store in this process's memory ("mem:NAME"). Opening it creates nothing. Several
     threads may use it at once."""
 
+    @checked()
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, int | str] | None = None,
                  **keywords: int | str) -> None:
         super().__init__(path_of(uri), options, **keywords)
         self.uri = os.fsdecode(uri)
         """What it was opened with."""
-        self.mirror = str({**(options or {}), **keywords}.get("mirror", ""))
+        given = {**(options or {}), **keywords}
+        self.limit = {key: given[key] for key in ("timeout_ms",) if key in given}
+        """Its option timeout_ms, if it was given."""
+        self.mirror = str(given.get("mirror", ""))
         """The store that its checkpoints are copied into, as option `mirror` names it; "" if there is none."""
 
+    @checked()
     def find(self, selector: str = "latest", options: Mapping[str, int | str] | None = None,
              **keywords: int | str) -> CheckpointInfo:
         """The committed checkpoint that `selector` names: "latest", a label, "label:L", "step:N" or an id.
         NotFoundError if there is none; it names those that exist. With several ranks call it on one and send the id to
         the others."""
-        text_of("selector", selector)
         try:
             return super().find(selector, options, **keywords)
         except NotFoundError as error:
@@ -52,14 +57,15 @@ class Reader(_core.Reader):
     reads no tensor data. It warns (PassedOverWarning) if newer checkpoints cannot be loaded; on_damaged="error" raises
     instead. NotFoundError names the checkpoints that exist. Several threads may use it at once."""
 
+    @checked(store=store_of)
     def __init__(self, store: _core.Store, selector: str = "latest", options: Mapping[str, int | str] | None = None,
                  **keywords: int | str) -> None:
-        text_of("selector", selector)
         try:
-            super().__init__(store_of("Reader", store), selector, options, **keywords)
+            super().__init__(store, selector, options, **keywords)
         except NotFoundError as error:
             raise not_found(error, store, selector, {**(options or {}), **keywords}) from None
 
+    @checked()
     def share(self, table: str, rows: Rowset | None = None, *, window_rows: int = 0, since: Reader | None = None,
               options: Mapping[str, int | str] | None = None, job: _core.Job | None = None,
               **keywords: int | str) -> Share:
@@ -87,12 +93,12 @@ class Session(_core.Session):
     `with` block wait for it and raise its failure if nothing has yet; an exception that leaves the block cancels it at
     once, so that the other ranks need not wait (sys.exit() with code 0 or None is no exception here)."""
 
+    @checked(store=store_of)
     def __init__(self, store: _core.Store, rank: int = 0, world_size: int = 1, session_string: str | None = None,
                  options: Mapping[str, int | str] | None = None, *, job: _core.Job | None = None,
                  **keywords: int | str) -> None:
-        rank, world_size = whole("rank", rank), whole("world_size", world_size)
-        super().__init__(store_of("Session", store), rank, world_size, text_of("session_string", session_string),
-                         options, job=job, **keywords)
+        rank, world_size = operator.index(rank), operator.index(world_size)
+        super().__init__(store, rank, world_size, session_string, options, job=job, **keywords)
         self.rank = rank
         """Which rank of the session this is."""
         chosen = {"run": "main", "timeout_ms": 600000, **(options or {}), **keywords}
@@ -102,6 +108,7 @@ class Session(_core.Session):
         self._turn = Turn()
         self._process = os.getpid()
 
+    @checked()
     def wait(self, timeout_ms: int = -1) -> None:
         """Waits for the save in flight, if there is one, and raises its failure, once. TimeoutError when the time is
         up: the save goes on."""

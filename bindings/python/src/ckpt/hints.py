@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .enums import CheckpointState, Status
 from .errors import Error, NotFoundError
+from .looks import look
 
 if TYPE_CHECKING:
     from ._core import Store
@@ -33,14 +34,14 @@ def not_found(error: NotFoundError, store: Store, selector: str, options: Mappin
     """The error of a selector that names nothing, with what the store has."""
     run = str(options.get("run", "main"))
     try:
-        message = error.message + _what_there_is(store, selector, run)
+        message = error.message + _what_there_is(store, selector, run, options)
     except Error:
         return error  # the store cannot be listed: the first error is the one that matters
     return type(error)(Status.NOT_FOUND, message, error.details)
 
 
-def _what_there_is(store: Store, selector: str, run: str) -> str:
-    if why := what_lies_at(store):
+def _what_there_is(store: Store, selector: str, run: str, options: Mapping[str, Any]) -> str:
+    if why := what_lies_at(store, options):
         return f"; {why}"
     every = store.list()
     committed = [info for info in every if info.state == CheckpointState.COMMITTED]
@@ -74,11 +75,15 @@ def local_path(uri: str) -> str | None:
     return None if uri.startswith("mem:") or uri.partition("/")[0].endswith(":") and "://" in uri else uri
 
 
-def what_lies_at(store: Store) -> str:
+def what_lies_at(store: Store, options: Mapping[str, Any] = {}) -> str:
     """Why there is no checkpoint: what is at the store's path, if it is no store; else nothing."""
     path = local_path(getattr(store, "uri", ""))
     if not path or getattr(store, "mirror", "") != "":
         return ""  # a mirror may hold what a path that is lost held
+    return look(path, {**getattr(store, "limit", {}), **options}, lambda: _what_lies_at(path))
+
+
+def _what_lies_at(path: str) -> str:
     if not os.path.exists(path):
         return "there is no such file or directory"
     if not os.path.isdir(path):
@@ -109,4 +114,6 @@ def lookalike() -> str:
 
 def unknown_option(name: str, names: Iterable[str]) -> str:
     """What follows the name of an unknown option."""
+    if name in (names := list(names)):
+        return ", but an argument of another call: this one does not take it"
     return near(name, names) or "; ckpt.options() lists them"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
 from .adapt import (TRANSPARENT, Marks, check_dtype, fill_quantized, is_quantized, is_value, marks_of, parts_for, put,
                     regions_of, restore, stand_in, without_marks)
-from .arguments import text_of
+from .arguments import checked, whole
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of, type_error
 from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole,
@@ -34,6 +34,7 @@ from .tied import Ties, memory_key
 from .trees import Record, TreeReader, TreeSet, to_native
 
 
+@checked(rank=lambda name, value: None if value is None or value == "own" else whole(name, value, 0, 2**31 - 1))
 def load(
     source: Source,
     selector: str = "latest",
@@ -75,7 +76,6 @@ def load(
     of `at`, and for whatever a module or optimizer of `into` has no place for.
     """
     chosen = {**(options or {}), **keywords}
-    text_of("selector", selector)
     reader = open_source(source, selector, chosen)
     try:
         whose = None if rank is None else Whose(*own_rank(), or_rank0) if rank == "own" else Whose(rank, None, or_rank0)

@@ -11,6 +11,7 @@ from typing import Any, overload
 from . import _core, show
 from ._core import Load, Tree
 from .adapt import TRANSPARENT, restore
+from .arguments import checked
 from .enums import CheckpointState, DType, Status
 from .errors import error_of, type_error, value_error
 from .frameworks import FrameworkName, framework_of
@@ -51,6 +52,7 @@ class Listing(Sequence[CheckpointInfo]):
         return show.html_table(*self._table())
 
 
+@checked()
 def ls(store: str | os.PathLike[str] | Store, run: str | None = None) -> Listing:
     """The committed checkpoints of a store, of all runs or of one, oldest first. NotFoundError if there is no store.
     Store.list() also has attempts that were not committed."""
@@ -254,6 +256,7 @@ class Checkpoint(Mapping[str, LazyTensor]):
         return show.html_table(*self._table())
 
 
+@checked()
 def open(source: Source, selector: str = "latest", *, framework: FrameworkName = "numpy",
          options: Mapping[str, int | str] | None = None, **keywords: int | str) -> Checkpoint:
     """Opens a checkpoint as a mapping of names to lazy tensors, and reads none of them.

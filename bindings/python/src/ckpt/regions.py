@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from .arguments import check
+
 Replica: TypeAlias = tuple[int, int, int]  # group, this rank's place in it, how many ranks it has
 
 
@@ -24,6 +26,9 @@ class Shard:
     offset: tuple[int, ...] | None = None
     flat_offset: int | None = None
     replica: Replica | None = None
+
+    def __post_init__(self) -> None:
+        check(vars(self))
 
     @property
     def where(self) -> tuple[object, ...]:

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save, find_aliases
 from .adapt import TRANSPARENT, Leaf, odd_dict, simplify, way_out
-from .arguments import path_of, step_of, text_of
+from .arguments import checked, path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of, type_error, value_error
 from .frameworks import SAVED_AS, loaded
 from .handles import Session, Store
 from .hints import local_path, shown
+from .looks import TIMEOUT_MS, look
 from .progress import Progress, follow
 from .ranks import alone, team as team_of
 from .regions import PER_RANK, PerRank, Regions, Replica, Shard
@@ -209,26 +210,23 @@ def _fill(save: Save, team: Any, state: Any, attrs: Mapping[str, str], session: 
         save.set_attr(key, value)
 
 
-_TIMEOUT_MS = 600000  # what option timeout_ms has by default
-
 # The turns of paths and Stores, in which each save has a session of its own: by URI, run and rank. A new session fences
 # the one before, so these saves follow one another, too.
 _turns: dict[tuple[str, str, int], Turn] = {}
 
 
-def _place_of(target: Target) -> str:
-    """The path or URI, as text; "" for a session."""
-    if isinstance(target, Session):
-        return ""
-    uri = target.uri if isinstance(target, Store) else os.fsdecode(path_of(target))
-    path = local_path(uri)
-    return uri if path is None else os.path.realpath(path)
+def _place_of(target: str | os.PathLike[str] | Store, options: Mapping[str, int | str]) -> str:
+    """The path or URI, as text."""
+    uri = target.uri if isinstance(target, Store) else os.fsdecode(path_of(target, 'target'))
+    path, limit = local_path(uri), target.limit if isinstance(target, Store) else {}
+    return uri if path is None else look(path, {**limit, **options}, lambda: os.path.realpath(path))
 
 
 def _turn_of(target: Target, rank: int | None, options: Mapping[str, int | str]) -> Turn:
     if isinstance(target, Session):
         return target._turn
-    return _turns.setdefault((_place_of(target), str(options.get("run", "main")), rank or 0), Turn())
+    place = _place_of(target, options)
+    return _turns.setdefault((place, str(options.get("run", "main")), rank or 0), Turn(place))
 
 
 def _team_of(target: Target, who: tuple[int | None, int | None, str | None],
@@ -273,8 +271,8 @@ def _start(target: Target, state: Any, step: int | None, label: str | None,
     step, label = step_of(step), text_of("label", label)
     team = _team_of(target, who, options)
     if team is not None:
-        limit = int(options.get("timeout_ms", target.timeout_ms if isinstance(target, Session) else _TIMEOUT_MS))
-        team.meet("ckpt.save", {"path": shown(_place_of(target)), "run": options.get("run", "main"), "step": step,
+        limit = int(options.get("timeout_ms", target.timeout_ms if isinstance(target, Session) else TIMEOUT_MS))
+        team.meet("ckpt.save", {"path": shown(turn.place), "run": options.get("run", "main"), "step": step,
                                 "label": label}, limit)
     session, owned = _open(target, who, team, options, turn)
     return _begin(
@@ -330,6 +328,7 @@ def save_by(make: Callable[[], Save], session: Session, state: Callable[[], Any]
         make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
 
 
+@checked()
 def save_async(
     target: Target,
     state: Any,
@@ -364,6 +363,7 @@ def save_async(
         target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen, turn))
 
 
+@checked()
 def save(
     target: Target,
     state: Any,

@@ -12,7 +12,8 @@ from . import _core
 from ._core import File, Memory, Tree
 from .enums import DType, Status
 from .errors import Error, NotFoundError, error_of, value_error, warn_of
-from .hints import shown
+from .hints import local_path, shown
+from .looks import look
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
 from .overlap import check_apart
@@ -256,9 +257,18 @@ class Elements:
             data.copy_(source.reshape(data.shape))
 
 
-def is_checkpoint_directory(path: str) -> bool:
-    """Whether it is a checkpoint's own directory: in a store, or copied alone to another place, by any name."""
-    return os.path.isfile(os.path.join(path, "MANIFEST"))
+def what_is(path: str, options: Mapping[str, int | str]) -> tuple[str, str]:
+    """What a path names, and the path without links: a "checkpoint" (its own directory, in a store or copied alone to
+    another place, by any name), what is "foreign", or a "store"."""
+    if local_path(path) != path:
+        return "store", path
+    return look(path, options, lambda: (_what_is(path), os.path.realpath(path)))
+
+
+def _what_is(path: str) -> str:
+    if os.path.isfile(os.path.join(path, "MANIFEST")):
+        return "checkpoint"
+    return "foreign" if _is_foreign(path) else "store"
 
 
 def _is_foreign(path: str) -> bool:
@@ -279,7 +289,7 @@ def _reader_of_id(folder: str, name: str, options: Mapping[str, int | str]) -> R
 
 
 def _reader_of_directory(path: str, options: Mapping[str, int | str]) -> Reader:
-    folder, name = os.path.split(os.path.realpath(path))
+    folder, name = os.path.split(path)
     return _reader_of_id(folder, name, options) or Reader(Store(folder, options), name, options)
 
 
@@ -316,6 +326,16 @@ def _reader_of(store: _core.Store, selector: str, options: Mapping[str, int | st
 
 def open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
     """What the source names; a Reader is given back as it is."""
+    found = _open_source(source, selector, options)
+    if isinstance(found, FileReader) or not options.get("map"):
+        return found
+    if found is not source:
+        found.close()
+    raise value_error(f"map: {options['map']!r} is for files of another program, and this is a checkpoint of ckpt: "
+                      "leave it out, or rename what was loaded")
+
+
+def _open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
     if isinstance(source, _core.Reader):
         return source
     if isinstance(source, _core.Store):
@@ -323,10 +343,11 @@ def open_source(source: Source, selector: str, options: Mapping[str, int | str])
     path = os.fsdecode(source)
     if path.startswith(("https://", "http://")):
         return _open_address(path, selector, options)
-    if is_checkpoint_directory(path):
+    what, real = what_is(path, options)
+    if what == "checkpoint":
         _check_latest(selector, path, "one checkpoint")
-        return _reader_of_directory(path, options)
-    if _is_foreign(path) and (reader := _file_reader(path, selector, options)):
+        return _reader_of_directory(real, options)
+    if what == "foreign" and (reader := _file_reader(path, selector, options)):
         return reader
     try:
         return _reader_of(Store(source, options), selector, options)

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _core, show
 from ._core import TABLE_BUCKETS, Load
+from .arguments import A_DICT, checked
 from .enums import Status
 from .errors import error_of
 from .frameworks import SAVED_AS, FrameworkName, framework_name_of, framework_of, saved_framework
@@ -40,6 +41,7 @@ class Table:
     has the ids that a load was asked for and that the table lacks.
     """
 
+    @checked(columns=A_DICT)
     def __init__(self, ids: Ids, columns: Mapping[str, Any], *, bucket_count: int = TABLE_BUCKETS,
                  positions: Any = None, missing: Sequence[int] = (), changed: Ids | str | None = None,
                  removed: Ids = ()) -> None:
@@ -150,28 +152,33 @@ class Rowset:
         self.columns = columns
 
     @staticmethod
+    @checked()
     def all(columns: Sequence[str] | None = None) -> Rowset:
         """All rows."""
         return Rowset("all", columns=columns)
 
     @staticmethod
+    @checked()
     def buckets(first: int, end: int, columns: Sequence[str] | None = None) -> Rowset:
         """Those of the buckets from `first` up to, not including, `end`; the bucket of a row is its id, as an unsigned
         number, modulo bucket_count."""
         return Rowset("buckets", first, end, columns=columns)
 
     @staticmethod
+    @checked()
     def slice(index: int, count: int, columns: Sequence[str] | None = None) -> Rowset:
         """Slice `index` of `count` of the buckets, which is what a rank reads that needs a share of any kind: no chunk
         of other buckets is read."""
         return Rowset("slice", index, count, columns=columns)
 
     @staticmethod
+    @checked()
     def mod(index: int, count: int, columns: Sequence[str] | None = None) -> Rowset:
         """Those whose id, as an unsigned number, modulo `count` is `index`. Reads all ids, and most chunks."""
         return Rowset("mod", index, count, columns=columns)
 
     @staticmethod
+    @checked()
     def ids(ids: Ids, columns: Sequence[str] | None = None) -> Rowset:
         """Those of these ids (int64 or uint64, or integers), in this order, without those that the table lacks."""
         return Rowset("ids", listed=_on_host(_as_integers(ids)), columns=columns)
@@ -188,6 +195,7 @@ class Share(_core.Share):
     checkpoint, it has only the rows that are new or other than there, found by comparing, and `missing` has the ids
     that are gone. Several threads may use it at once."""
 
+    @checked()
     def __init__(self, reader: _core.Reader, table: str, rows: Rowset | None = None, *, window_rows: int = 0,
                  since: _core.Reader | None = None, options: Mapping[str, int | str] | None = None,
                  job: _core.Job | None = None, **keywords: int | str) -> None:
@@ -196,6 +204,7 @@ class Share(_core.Share):
         self._reader = reader
         self._wanted = None if rows is None else rows.columns
 
+    @checked()
     def read(self, columns: Sequence[str] | None = None, *, framework: FrameworkName | None = None,
              options: Mapping[str, int | str] | None = None, **keywords: int | str) -> Table:
         """All rows of the share, of these columns (by default those of the Rowset, else all), in new arrays.
@@ -205,6 +214,7 @@ class Share(_core.Share):
             load.run()
         return table
 
+    @checked()
     def windows(self, columns: Sequence[str] | None = None, *, framework: FrameworkName | None = None,
                 options: Mapping[str, int | str] | None = None, **keywords: int | str) -> Iterator[Table]:
         """The rows window by window, each of at most `window_rows`, in new arrays. Each window is read when it is asked

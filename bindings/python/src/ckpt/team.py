@@ -41,8 +41,8 @@ class Alone:
         """Whether it can talk to the others, or must meet them first."""
         return True
 
-    def enter(self, call: str, timeout_ms: Any = None) -> None:
-        """What follows is of this call, in which ranks wait for each other for so long."""
+    def enter(self, call: str, timeout_ms: Any = None, **facts: object) -> None:
+        """What follows is of this call, with these `facts`, in which ranks wait for each other for so long."""
 
     def be_patient(self) -> None:
         """Until they meet again ranks wait for each other for half an hour at least: one may still read."""
@@ -74,6 +74,7 @@ class Team(Alone):
         super().__init__(rank, size)
         self.board = None if store is None else Board(store, rank, size)
         self._limit, self._tell_after, self._call = _PATIENCE, TELL_AFTER, ""
+        self._about: tuple[str, Mapping[str, object]] = "", {}  # how others are told of an exchange
         self._told: dict[str, tuple[list[bytes], list[Any]]] = {}
         self._sessions: dict[Turn, tuple[object, Session]] = {}
         self._nobody_waits = True  # for this rank, in an exchange
@@ -82,12 +83,13 @@ class Team(Alone):
     def agree(self) -> bool:
         return True
 
-    def enter(self, call: str, timeout_ms: Any = None) -> None:
-        self._call, self._tell_after = call, TELL_AFTER
+    def enter(self, call: str, timeout_ms: Any = None, **facts: object) -> None:
+        self._call, self._about, self._tell_after = call, (call, facts), TELL_AFTER
         self._limit = _PATIENCE if timeout_ms is None else int(timeout_ms) / 1000
 
     def meet(self, call: str, same: Mapping[str, object], timeout_ms: Any = None) -> None:
         self.enter(call, timeout_ms)
+        self._about = f"an exchange of {call}", same
         if self.board is None:
             return self._have_met([self.ready])
         self._have_met(self.board.round(call, same, self.ready, _DEFAULT if timeout_ms is None else self._limit))

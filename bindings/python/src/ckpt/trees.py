@@ -6,11 +6,12 @@ their order; they may repeat and need not be hashable) and TensorName (the name 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ._core import Memory, NewArrays, OwnArrays, Tree, read_entries, read_value, write_value
-from .errors import type_error
+from .errors import InvalidError, error_of, type_error
 
 
 @dataclass
@@ -76,7 +77,17 @@ class TreeWriter:
         """The names of tensors that are not."""
 
     def write(self, value: Any, path: tuple[str, ...] = ()) -> None:
-        write_value(self, value, path)
+        try:
+            write_value(self, value, path)
+        except InvalidError as error:
+            if error.message.endswith("lone surrogate"):
+                raise error_of(error.status, error.message + "; give bytes: .encode('utf-8', 'surrogatepass')",
+                               error.details) from None
+            circle = _circle(value, (), (), set()) if not path and " levels" in error.message else None
+            if circle is None:
+                raise
+            raise error_of(error.status, f"{place(circle)}: a value that holds itself, which no state can: leave it "
+                           "out there", {"path": "/".join(circle)}) from None
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         kind = type(value)
@@ -89,6 +100,19 @@ class TreeWriter:
 
     def odd_dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
         raise type_error(f"{place(path)}: keys of a dict are str or int from -2**63 to 2**63-1")
+
+
+def _circle(value: Any, path: tuple[str, ...], above: tuple[int, ...], seen: set[int]) -> tuple[str, ...] | None:
+    """The path to the first value that is also above itself. `seen`: what lies in no such circle, or too deep."""
+    if id(value) in above:
+        return path
+    if id(value) in seen or len(path) > 200:
+        return None
+    seen.add(id(value))
+    inside = value if isinstance(value, Mapping) else dict(enumerate(value)) if isinstance(value, (list, tuple)) else (
+        getattr(value, "__dict__", {}))
+    found = (_circle(one, (*path, str(key)), (*above, id(value)), seen) for key, one in inside.items())
+    return next(filter(None, found), None)
 
 
 # ---- reading ----

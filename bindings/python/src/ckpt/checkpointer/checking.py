@@ -13,6 +13,7 @@ from .._core import Memory
 from ..errors import Error
 from ..handles import Store
 from ..hints import local_path
+from ..looks import look
 from ..team import Alone
 from ..saving import _StateWriter
 from ..states import states_of
@@ -71,7 +72,10 @@ def free_bytes(store: Store) -> int | None:
     path = local_path(store.uri)
     if path is None:
         return None
-    path = os.path.abspath(path)
+    return look(path, store.limit, lambda: _free_bytes(os.path.abspath(path)))
+
+
+def _free_bytes(path: str) -> int:
     while not os.path.exists(path):
         path = os.path.dirname(path)
     found = os.statvfs(path)

@@ -10,7 +10,7 @@ from types import FunctionType, MethodType, TracebackType
 from typing import Any, cast
 
 from .._core import Keeper, Save
-from ..arguments import step_of
+from ..arguments import checked, number, step_of
 from ..background import SaveHandle, log
 from ..enums import Status
 from ..errors import Error, LaterStepsWarning, error_of, value_error, warn
@@ -68,6 +68,7 @@ class Checkpointer:
     of store, session, save and load are keywords or a dict.
     """
 
+    @checked()
     def __init__(
         self,
         path: Any,
@@ -129,6 +130,7 @@ class Checkpointer:
 
     # ---- saving ----
 
+    @checked()
     def step(self, n: int, state: Any, *, metrics: Mapping[str, Any] | None = None, **counters: float) -> str | None:
         """Says that step `n` is done. Saves `state` if that is due, in the background; returns the id then, else None.
 
@@ -143,6 +145,7 @@ class Checkpointer:
             return self._save_for_the_last_time(moment.step, state, self._keeper.stopping)
         return self._save(moment.step, state, None) if due else None
 
+    @checked()
     def save(self, n: int, state: Any, *, label: str | None = None, metrics: Mapping[str, Any] | None = None,
              **counters: float) -> str:
         """Saves `state` now, in the background, and returns the id; wait() waits for the commit. A checkpoint with a
@@ -161,10 +164,11 @@ class Checkpointer:
         step = step_of(n)
         if step is None:
             raise error_of(Status.INVALID, "a Checkpointer counts steps: expected a number from 0 on, found None")
-        moment = Moment(step, dict(counters), {name: float(value) for name, value in (metrics or {}).items()})
+        moment = Moment(step, dict(counters), {name: number(f"metrics: {name}", value)
+                                               for name, value in (metrics or {}).items()})
         with wrong_values():
             for name, value in moment.counters.items():
-                self._keeper.tell_counter(name, float(value))
+                self._keeper.tell_counter(name, number(name, value))
             for name, value in moment.metrics.items():
                 self._keeper.tell_metric(name, value)
         return moment
@@ -184,12 +188,15 @@ class Checkpointer:
         return self._keeper.decide(self._vote(moment.step, votes) if some_ask else None) != 0
 
     def _meet(self, call: str, **same: object) -> None:
-        self._ranks.meet(f"Checkpointer.{call}", {"path": shown(self._store.uri), "run": self._run, **same},
-                         self._options.get("timeout_ms"))
+        self._ranks.meet(f"Checkpointer.{call}", self._facts(**same), self._options.get("timeout_ms"))
+
+    def _facts(self, **same: object) -> dict[str, object]:
+        """What is the same on all ranks."""
+        return {"path": shown(self._store.uri), "run": self._run, **same}
 
     def _vote(self, step: int, votes: list[int]) -> list[int]:
         """What any rank asks for, in the step that all are in."""
-        self._ranks.enter("Checkpointer.step", self._options.get("timeout_ms"))
+        self._ranks.enter("Checkpointer.step", self._options.get("timeout_ms"), **self._facts(step=step))
         if not self._ranks.ready:
             self._meet("step", step=step)
         votes = self._ranks.most(votes)
@@ -272,6 +279,7 @@ class Checkpointer:
 
     # ---- restoring ----
 
+    @checked()
     def restore(
         self,
         state: Any = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -44,7 +44,7 @@ class OfTorch(Team):
         store = dist.distributed_c10d._get_default_store()  # None with MPI, where processes need none
         super().__init__(dist.get_rank(), dist.get_world_size(), store and _Store(store))
         self._group: Any = None
-        self._groups = self._works = 0
+        self._groups = self._works = 0  # how many there were; of these the exchanges in the last that have ended
 
     @property
     def ready(self) -> bool:
@@ -55,7 +55,25 @@ class OfTorch(Team):
             # Collective, so it comes after the meeting: one rank alone would wait in it, and count its groups wrongly.
             self._group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=self._limit + 10))
             self._groups += 1
-            self._works = 0
+            self._count(0)
+
+    def _count(self, works: int) -> None:
+        self._works = works
+        if self.board is not None:
+            self.board.exchanges = self._groups, works
+
+    def _join(self, board: Board) -> None:
+        """Others meet while this rank waits in an exchange, so it meets them there: a MismatchError on all, unless they
+        begin the same call anew, with a new group."""
+        self._group = None
+        self._have_met(board.round(*self._about, self.ready, self._limit))
+
+    def meet(self, call: str, same: Mapping[str, object], timeout_ms: Any = None) -> None:
+        try:
+            super().meet(call, same, timeout_ms)
+        except BaseException:
+            self._group = None  # others may have theirs no more
+            raise
 
     def most(self, values: Sequence[int]) -> list[int]:
         options = dist.distributed_c10d.AllreduceOptions()
@@ -80,14 +98,17 @@ class OfTorch(Team):
 
     def _finish(self, start: Any) -> None:
         """Ends a work of the group within the time of this call, and tells who is missing where it takes long."""
-        self._works += 1
         begun, told = time.monotonic(), False
         try:
             work = start()
             while True:
                 try:
-                    return self._ended(work)
+                    self._ended(work)
+                    return self._count(self._works + 1)
                 except TimeoutError:
+                    if self.board is not None and self.board.others_came():
+                        self._join(self.board)
+                        work = start()
                     waited = time.monotonic() - begun
                 if waited >= self._limit or (waited >= self._tell_after and not told):
                     told = True
