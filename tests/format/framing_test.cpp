@@ -15,7 +15,7 @@ constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
 
 PartHeader some_header() { return {CKPT_FORMAT_REVISION, {1, 2}, 3, 8, {4, 5}, 6, 7}; }
 PartTrailer some_trailer() { return {8192, 1000, 500, {11, 12}, {1, 2}}; }
-ManifestTrailer some_trailer() {
+ManifestTrailer some_manifest() {
   return {1001, 400, 640, 333, {21, 22}, {23, 24}, ManifestKind::kManifest, CKPT_FORMAT_REVISION};
 }
 
@@ -134,13 +134,13 @@ TEST(PartLayout, IndexLiesBetweenHeaderAndTrailer) {
 }
 
 TEST(ManifestTrailer, RefusesEveryBitFlip) {
-  expect_every_flip_refused(encode_manifest_trailer(some_trailer()), 72,
+  expect_every_flip_refused(encode_manifest_trailer(some_manifest()), 72,
                             [](Bytes bytes) { return decode_manifest_trailer(bytes); });
 }
 
 TEST(ManifestTrailer, RefusesOtherRevisions) {
   for (uint32_t revision : {0, CKPT_FORMAT_REVISION + 1}) {
-    auto bytes = encode_manifest_trailer(some_trailer());
+    auto bytes = encode_manifest_trailer(some_manifest());
     put_u32(bytes, 68, revision);
     EXPECT_EQ(decode_manifest_trailer(bytes).status().code(), CKPT_CORRUPT);
     reseal(bytes, 80);
@@ -150,7 +150,7 @@ TEST(ManifestTrailer, RefusesOtherRevisions) {
 
 TEST(ManifestTrailer, RefusesUnknownKinds) {
   for (uint32_t kind : {0u, 3u, 0xffffffffu}) {
-    ManifestTrailer trailer = some_trailer();
+    ManifestTrailer trailer = some_manifest();
     trailer.kind = ManifestKind{kind};
     EXPECT_EQ(decode_manifest_trailer(encode_manifest_trailer(trailer)).status().code(), CKPT_FORMAT);
   }
