@@ -253,6 +253,55 @@ def test_state_of_a_parameter_of_another_shape_is_dropped_of_every_optimizer(tor
     step(mine)
 
 
+def of_state(state: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A state of an optimizer with its tensors changed."""
+    return {**state, "state": {number: {key: change(value) for key, value in entry.items()}
+                               for number, entry in state["state"].items()}}
+
+
+@pytest.mark.parametrize("by", ["class", "object", "hooks"])
+@pytest.mark.parametrize("width", [2, 1])  # of the packed state; with 1 it has another shape
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("choice", [None, {}, {"strict": False}])
+def test_an_optimizer_that_packs_its_state_gets_what_was_saved(torch: Any, tmp_path: Path, by: str, width: int,
+                                                               steps: int, choice: dict[str, Any] | None) -> None:
+    def pack(state: dict[str, Any]) -> dict[str, Any]:
+        return of_state(state, lambda value: (value[:, :width] * 10).to(torch.int8))
+
+    def unpack(state: dict[str, Any]) -> dict[str, Any]:
+        return of_state(state, lambda value: (value.float() / 10).expand(2, 2).clone())
+
+    class Packed(torch.optim.SGD):  # type: ignore[misc,name-defined]
+        def state_dict(self) -> dict[str, Any]:
+            return pack(super().state_dict())
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            super().load_state_dict(unpack(state))
+
+    def trainer(steps: int, scale: float = 1.0) -> dict[str, Any]:
+        model = torch.nn.Linear(2, 2, bias=False)
+        optimizer = (Packed if by == "class" else torch.optim.SGD)(model.parameters(), lr=0.1, momentum=0.9)
+        if by == "object":
+            give, take = optimizer.state_dict, optimizer.load_state_dict
+            optimizer.state_dict, optimizer.load_state_dict = lambda: pack(give()), lambda state: take(unpack(state))
+        elif by == "hooks":
+            optimizer.register_state_dict_post_hook(lambda _, state: pack(state))
+            optimizer.register_load_state_dict_pre_hook(lambda _, state: unpack(state))
+        for _ in range(steps):
+            model(torch.full((1, 2), scale)).sum().backward()
+            optimizer.step()
+        return {"model": model, "optimizer": optimizer}
+
+    ckpt.save(tmp_path, trainer(1), step=1)
+    mine = trainer(steps, 3.0)
+    if choice is None:
+        ckpt.load(tmp_path, into=mine)
+    else:
+        ckpt.Checkpointer(tmp_path, signals=()).restore(mine, **choice)
+    found = mine["optimizer"].state[mine["model"].weight]["momentum_buffer"]
+    assert found.dtype == torch.float32 and found.tolist() == [[1, 1], [1, 1]]
+
+
 # ---- dtypes, and tensors that wrap others ----
 
 
