@@ -323,6 +323,37 @@ def test_a_dtype_of_few_bits_stays_what_it_is(torch: Any, tmp_path: Path, name: 
                 ckpt.load(source, into={"x": torch.zeros(4, dtype=torch.uint8).view(other)})
 
 
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+@pytest.mark.parametrize("kind", ["tensor", "parameter", "module"])
+@pytest.mark.parametrize("choice", [None, {}, {"strict": False}])
+def test_a_sparse_tensor_is_filled(torch: Any, tmp_path: Path, layout: str, kind: str,
+                                   choice: dict[str, Any] | None) -> None:
+    def state(dense: Any) -> dict[str, Any]:
+        block = (2, 2) if layout[0] == "b" else None
+        sparse = dense.to_sparse(layout=getattr(torch, f"sparse_{layout}"), blocksize=block)
+        made = torch.nn.Parameter(sparse) if kind == "parameter" else sparse
+        if kind == "module":
+            made = torch.nn.Linear(2, 2)
+            made.register_buffer("adjacent", sparse)
+        return {"first": np.zeros(1), "x": made}
+
+    wanted = torch.eye(4) * 3  # torch gives a module only what has as many elements
+    mine, other = state(torch.eye(4) if kind == "module" else torch.ones(4, 4)), state(torch.eye(6))
+    ckpt.save(tmp_path, state(wanted), step=1)
+    held = mine["x"]
+    if choice is None:
+        assert ckpt.load(tmp_path, into=mine)["x"] is held
+    else:
+        ckpt.Checkpointer(tmp_path, signals=()).restore(mine, **choice)
+    found = held.adjacent if kind == "module" else held
+    assert mine["x"] is held and torch.equal(found.detach().to_dense(), wanted) and found.layout == getattr(
+        torch, f"sparse_{layout}")
+    before = other["first"].copy()
+    with pytest.raises(ckpt.MismatchError, match=r"sparse_.*\(6, 6\).*sparse_.*\(4, 4\)"):
+        ckpt.load(tmp_path, into=other)
+    assert (other["first"] == before).all()
+
+
 def wrapping(torch: Any) -> tuple[Any, Any]:
     """A tensor that wraps two others, as torchao's do, and an optimizer whose state is such tensors."""
     class Wrapped(torch.Tensor):  # type: ignore[misc,name-defined]
