@@ -65,7 +65,7 @@ class PlainWalk:
 
     def mapping(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
         if not all(type(key) is str or (type(key) is int and -2**63 <= key < 2**63) for key in value):
-            self.write(odd_dict(value), path)
+            self.write(odd_dict(value, path), path)
             return
         self.tree.begin(NodeKind.DICT)
         for key, item in value.items():

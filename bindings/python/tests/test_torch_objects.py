@@ -253,6 +253,55 @@ def test_state_of_a_parameter_of_another_shape_is_dropped_of_every_optimizer(tor
     step(mine)
 
 
+def of_state(state: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A state of an optimizer with its tensors changed."""
+    return {**state, "state": {number: {key: change(value) for key, value in entry.items()}
+                               for number, entry in state["state"].items()}}
+
+
+@pytest.mark.parametrize("by", ["class", "object", "hooks"])
+@pytest.mark.parametrize("width", [2, 1])  # of the packed state; with 1 it has another shape
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("choice", [None, {}, {"strict": False}])
+def test_an_optimizer_that_packs_its_state_gets_what_was_saved(torch: Any, tmp_path: Path, by: str, width: int,
+                                                               steps: int, choice: dict[str, Any] | None) -> None:
+    def pack(state: dict[str, Any]) -> dict[str, Any]:
+        return of_state(state, lambda value: (value[:, :width] * 10).to(torch.int8))
+
+    def unpack(state: dict[str, Any]) -> dict[str, Any]:
+        return of_state(state, lambda value: (value.float() / 10).expand(2, 2).clone())
+
+    class Packed(torch.optim.SGD):  # type: ignore[misc,name-defined]
+        def state_dict(self) -> dict[str, Any]:
+            return pack(super().state_dict())
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            super().load_state_dict(unpack(state))
+
+    def trainer(steps: int, scale: float = 1.0) -> dict[str, Any]:
+        model = torch.nn.Linear(2, 2, bias=False)
+        optimizer = (Packed if by == "class" else torch.optim.SGD)(model.parameters(), lr=0.1, momentum=0.9)
+        if by == "object":
+            give, take = optimizer.state_dict, optimizer.load_state_dict
+            optimizer.state_dict, optimizer.load_state_dict = lambda: pack(give()), lambda state: take(unpack(state))
+        elif by == "hooks":
+            optimizer.register_state_dict_post_hook(lambda _, state: pack(state))
+            optimizer.register_load_state_dict_pre_hook(lambda _, state: unpack(state))
+        for _ in range(steps):
+            model(torch.full((1, 2), scale)).sum().backward()
+            optimizer.step()
+        return {"model": model, "optimizer": optimizer}
+
+    ckpt.save(tmp_path, trainer(1), step=1)
+    mine = trainer(steps, 3.0)
+    if choice is None:
+        ckpt.load(tmp_path, into=mine)
+    else:
+        ckpt.Checkpointer(tmp_path, signals=()).restore(mine, **choice)
+    found = mine["optimizer"].state[mine["model"].weight]["momentum_buffer"]
+    assert found.dtype == torch.float32 and found.tolist() == [[1, 1], [1, 1]]
+
+
 # ---- dtypes, and tensors that wrap others ----
 
 
@@ -272,6 +321,37 @@ def test_a_dtype_of_few_bits_stays_what_it_is(torch: Any, tmp_path: Path, name: 
         for other in dtypes:
             with pytest.raises(ckpt.MismatchError, match=said):
                 ckpt.load(source, into={"x": torch.zeros(4, dtype=torch.uint8).view(other)})
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+@pytest.mark.parametrize("kind", ["tensor", "parameter", "module"])
+@pytest.mark.parametrize("choice", [None, {}, {"strict": False}])
+def test_a_sparse_tensor_is_filled(torch: Any, tmp_path: Path, layout: str, kind: str,
+                                   choice: dict[str, Any] | None) -> None:
+    def state(dense: Any) -> dict[str, Any]:
+        block = (2, 2) if layout[0] == "b" else None
+        sparse = dense.to_sparse(layout=getattr(torch, f"sparse_{layout}"), blocksize=block)
+        made = torch.nn.Parameter(sparse) if kind == "parameter" else sparse
+        if kind == "module":
+            made = torch.nn.Linear(2, 2)
+            made.register_buffer("adjacent", sparse)
+        return {"first": np.zeros(1), "x": made}
+
+    wanted = torch.eye(4) * 3  # torch gives a module only what has as many elements
+    mine, other = state(torch.eye(4) if kind == "module" else torch.ones(4, 4)), state(torch.eye(6))
+    ckpt.save(tmp_path, state(wanted), step=1)
+    held = mine["x"]
+    if choice is None:
+        assert ckpt.load(tmp_path, into=mine)["x"] is held
+    else:
+        ckpt.Checkpointer(tmp_path, signals=()).restore(mine, **choice)
+    found = held.adjacent if kind == "module" else held
+    assert mine["x"] is held and torch.equal(found.detach().to_dense(), wanted) and found.layout == getattr(
+        torch, f"sparse_{layout}")
+    before = other["first"].copy()
+    with pytest.raises(ckpt.MismatchError, match=r"sparse_.*\(6, 6\).*sparse_.*\(4, 4\)"):
+        ckpt.load(tmp_path, into=other)
+    assert (other["first"] == before).all()
 
 
 def wrapping(torch: Any) -> tuple[Any, Any]:

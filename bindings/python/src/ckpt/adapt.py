@@ -6,10 +6,11 @@ object of a Record, or returns the Record if it cannot.
 
 from __future__ import annotations
 
+import copy
 import io
 import random
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from .enums import Status
 from .errors import Error, error_of
@@ -38,8 +39,10 @@ class Leaf:
     data: Any
 
 
-def odd_dict(value: dict[Any, Any]) -> Record:
+def odd_dict(value: dict[Any, Any], path: tuple[str, ...]) -> Record:
     """A dict with keys that are neither text nor int64."""
+    for key in value:
+        written(key, path)
     return Record("builtins.dict", {"items": list(value.items())})
 
 
@@ -96,15 +99,26 @@ def way_out(value: Any) -> str:
             "or leave it out")
 
 
+def written(value: Any, path: tuple[str, ...] = ()) -> str:
+    """The text of the tree of an element of a set or key of a dict."""
+    writer = _ElementWriter()
+    writer.write(value, path)
+    return writer.tree.json()
+
+
 class _ElementWriter(TreeWriter):
-    """Writes an element of a set, which may not be a tensor."""
+    """Writes an element of a set, or a key of a dict: what a load can make again, so that the two are equal. No
+    tensors, and no objects that equal only themselves."""
 
     def way_out(self, value: Any) -> str:
-        return way_out(value)
+        if simplify(value, ()) is None:
+            return way_out(value)
+        return "as a key of a dict, or in a set, it equals only itself, and what is loaded would not; give its name"
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
-        simple = simplify(value, path)
-        if simple is None or isinstance(simple, Leaf):
+        simple, kind = simplify(value, path), cast(Any, type(value))
+        if simple is None or isinstance(simple, Leaf) or (
+                kind.__eq__ is object.__eq__ and copy.copy(value) is not value):
             super().other(value, path)
         else:
             self.write(simple, path)
@@ -115,9 +129,7 @@ def _of_set(value: Any, path: tuple[str, ...]) -> TreeSet:
     def order(element: Any) -> tuple[int, int, str]:
         if type(element) is int:
             return 0, element, ""
-        writer = _ElementWriter()
-        writer.write(element, path)
-        return 1, 0, writer.tree.json()
+        return 1, 0, written(element, path)
 
     return TreeSet(sorted(value, key=order))
 
@@ -201,13 +213,16 @@ def wrapper_class(name: str) -> Any:
 def _wrapper_of(record: Record) -> Any:
     items = dict(record.items)
     context, size, stride = items.pop("context"), items.pop("size"), items.pop("stride")
-    kind = None if _has_record(context) else wrapper_class(record.class_name)
+    kind = None if record_in(context) else wrapper_class(record.class_name)
     return record if kind is None else kind.__tensor_unflatten__(items, context, size, stride)
 
 
-def _has_record(value: Any) -> bool:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return isinstance(value, Record) or any(map(_has_record, inside))
+def record_in(value: Any) -> Record | None:
+    """An innermost record in a value that was read."""
+    own = value.items if isinstance(value, Record) else value
+    inside = own.values() if isinstance(own, dict) else own if isinstance(own, (list, tuple)) else ()
+    found = next(filter(None, map(record_in, inside)), None)
+    return value if found is None and isinstance(value, Record) else found
 
 
 def regions_of(like: Any) -> tuple[Shard, ...] | None:
@@ -300,19 +315,35 @@ def _of_quantized(tensor: Any) -> Record | None:
     return None
 
 
-def is_quantized(value: Any) -> bool:
-    """Whether it is a quantized tensor of torch: its memory cannot be filled, only copied to."""
+def is_filled_whole(value: Any) -> bool:
+    """Whether it is a quantized or sparse tensor of torch: its memory cannot be filled, only copied to."""
     torch = loaded("torch")
-    return torch is not None and isinstance(value, torch.Tensor) and bool(value.is_quantized)
+    return torch is not None and isinstance(value, torch.Tensor) and (
+        value.is_quantized or str(value.layout).startswith("torch.sparse"))
 
 
-def fill_quantized(like: Any, record: Any) -> Any:
-    """Copies what the record of a quantized tensor makes to one of the same kind."""
-    made = restore(record, "torch") if type(record) is Record else record
-    if not is_quantized(made) or (made.dtype, made.qscheme(), made.shape) != (like.dtype, like.qscheme(), like.shape):
-        found = f"{made.dtype} of shape {tuple(made.shape)}" if isinstance(made, type(like)) else type(made).__name__
-        raise _does_not_fit(f"a {like.dtype} of shape {tuple(like.shape)}, {like.qscheme()}", found)
-    return like.copy_(made)
+def check_sparse(like: Any, record: Record) -> None:
+    """Raises MismatchError if the record, whose tensors are not yet read, is not of a sparse tensor as `like` is."""
+    mine, items = f"{like.layout} of {like.dtype}, of shape {tuple(like.shape)}", record.items
+    found = (f"{record.class_name} of {getattr(items.get('values'), 'dtype', None)}, of shape "
+             f"{tuple(items.get('size', ()))}")
+    if not like.is_quantized and mine != found:
+        raise _does_not_fit(f"a {mine}", found)
+
+
+def fill_whole(like: Any, record: Any) -> Any:
+    """Copies what the record of such a tensor makes to one of the same kind."""
+    torch, made = loaded("torch"), restore(record, "torch") if type(record) is Record else record
+    fits = is_filled_whole(made) and (made.dtype, made.layout, made.shape) == (like.dtype, like.layout, like.shape)
+    if not fits or (like.is_quantized and made.qscheme() != like.qscheme()):
+        found = f"{made.dtype} of shape {tuple(made.shape)}" if isinstance(made, torch.Tensor) else type(made).__name__
+        raise _does_not_fit(f"a {like.dtype} of shape {tuple(like.shape)}, "
+                            f"{like.qscheme() if like.is_quantized else like.layout}", found)
+    with torch.no_grad():
+        if like.layout not in (torch.strided, torch.sparse_coo):
+            like.resize_as_sparse_(made)  # which it does itself otherwise
+        like.copy_(made)
+    return like
 
 
 def check_dtype(like: Any, saved: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import copyreg
+import datetime
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -55,10 +56,11 @@ FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 def pickled(value: Any) -> tuple[Any, bool, Items] | None:
     """What makes the value, whether that is the class's __new__, and the items of its record; None if no pickle could
-    hold it. Protocol 2 is torch.save's."""
+    hold it. Protocol 2 is torch.save's; it forgets the `fold` of a time."""
     reduce = copyreg.dispatch_table.get(type(value))
+    protocol = 4 if isinstance(value, (datetime.datetime, datetime.time)) else 2
     try:
-        said = reduce(value) if reduce is not None else value.__reduce_ex__(2)
+        said = reduce(value) if reduce is not None else value.__reduce_ex__(protocol)
     except TypeError:
         return None
     if not isinstance(said, tuple):
@@ -289,12 +291,30 @@ def _dtype(items: Items) -> Any:
     _, order, *rest = items.get("state", (3, "="))
     if made.kind not in "biufcSUVmM" or made.hasobject or made.names:
         raise TypeError
+    if rest and rest[:2] != [None, None]:
+        return _dtype_of_others(*rest[:6])
     if made.kind in "mM":
         unit, count, *_ = rest[-1][1]
         made = numpy.dtype(f"{made.kind}8[{count}{expect(unit, bytes).decode()}]")
     elif made.kind in "SUV":
         made = numpy.dtype(f"{made.kind}{int(rest[3]) // (4 if made.kind == 'U' else 1)}")
     return made.newbyteorder(order) if order in "<>" else made
+
+
+def _dtype_of_others(sub: Any, names: Any, fields: Any, size: int, alignment: int, flags: int) -> Any:
+    """Of arrays of one dtype, or of fields, each of a dtype, at an offset, maybe with a title."""
+    import numpy
+    if sub:
+        made = numpy.dtype((sub[0], expect(sub[1], tuple)))
+    else:
+        inside = [fields[name] for name in names]
+        made = numpy.dtype({"names": names, "formats": [found[0] for found in inside], "itemsize": size,
+                            "offsets": [found[1] for found in inside],
+                            "titles": [found[2] if len(found) > 2 else None for found in inside]},
+                           align=bool(flags & 128))
+    if made.hasobject or made.itemsize != size:
+        raise TypeError
+    return made
 
 
 def _numpy_scalar(items: Items) -> Any:

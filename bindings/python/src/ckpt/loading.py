@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
-from .adapt import (TRANSPARENT, Marks, check_dtype, fill_quantized, is_quantized, is_value, marks_of, parts_for, put,
-                    regions_of, restore, stand_in, without_marks)
+from .adapt import (TRANSPARENT, Marks, check_dtype, check_sparse, fill_whole, is_filled_whole, is_value, marks_of,
+                    parts_for, put, regions_of, restore, stand_in, without_marks)
 from .arguments import checked, whole
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of, type_error
@@ -18,6 +18,7 @@ from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, 
                          loaded, saved_framework)
 from .generators import is_generator
 from .kinds import bytes_of, described, is_plain
+from .keys import pairs_like, set_like
 from .missing import arrays_in, holds_others, items_of, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
 from .progress import Progress, finish
@@ -27,7 +28,7 @@ from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
 from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
-from .stateful import AsSaved, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful
+from .stateful import AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful
 from .states import templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
 from .tied import Ties, memory_key
@@ -250,7 +251,7 @@ class _StateReader(TreeReader):
         if (own := own_value(self.tree, index, self._whose)) is not None:
             return self._read_own(index, own, like)
         if isinstance(like, OtherShape):
-            path = "/".join(self._path(index))
+            path = "/".join(self.path_of(index))
             raise error_of(Status.MISMATCH, f"{path}: the state of a parameter of shape {like.found}, expected "
                            f"{like.expected}", {"path": path, "expected": str(like.expected), "found": str(like.found)})
         if isinstance(like, AsSaved):
@@ -259,11 +260,15 @@ class _StateReader(TreeReader):
                 return super().read(index, None)
             finally:
                 self._handing = outside
+        if isinstance(like, Made):
+            return like.value
         kind = self.tree.node(index).kind
+        if kind == NodeKind.SET and isinstance(like, (set, frozenset)):
+            return set_like(self, index, super().read(index, None), like)
         if kind in (NodeKind.DICT, NodeKind.RECORD) and is_stateful(like):
             return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
         if like is not None and not _may_hold(like, kind):
-            path = "/".join(self._path(index))
+            path = "/".join(self.path_of(index))
             raise type_error(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
                              f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
         return super().read(index, like)
@@ -282,7 +287,7 @@ class _StateReader(TreeReader):
     def _read_object(self, index: int, found: StateObject) -> Any:
         """An object with a state: its template is filled, and it takes the result."""
         self.used.add(id(found.object))
-        path = "/".join(self._path(index))
+        path = "/".join(self.path_of(index))
         template = found.template(SavedNode(self._reader, self.tree, self._framework, index, self._whose, self._root))
         self._templates.append((path, template))
         self._given.append(index)
@@ -301,16 +306,16 @@ class _StateReader(TreeReader):
                 self.unexpected.append(self.left[-1])
         return False
 
-    def _path(self, index: int) -> list[str]:
+    def path_of(self, index: int) -> list[str]:
         """The path from the root of the load, for an error."""
         node = self.tree.node(index)
         if index == self._root or node.parent is None:
             return []
         parent = self.tree.node(node.parent)
         if parent.kind == NodeKind.RECORD and TRANSPARENT.get(str(parent.value)) == node.key:
-            return self._path(node.parent)
+            return self.path_of(node.parent)
         place = children(self.tree, node.parent).index(index)
-        return [*self._path(node.parent), str(place if node.key is None else node.key)]
+        return [*self.path_of(node.parent), str(place if node.key is None else node.key)]
 
     def tensor(self, name: str, like: Any) -> Any:
         shards = regions_of(like)
@@ -436,20 +441,23 @@ class _StateReader(TreeReader):
         """The record of an object that takes what is loaded; None if `like` is none."""
         if class_name not in TRANSPARENT and takes(like, class_name):
             record = Record(class_name, self.entries(index, template_of(like)))
-            check_fits(like, record, "/".join(self._path(index)))
+            check_fits(like, record, "/".join(self.path_of(index)))
             return _Loaded(lambda value: rebuild(like, value), record)
-        if type(like) is dict and class_name not in TRANSPARENT and self._find(index, "entries") is not None:
+        if type(like) is dict and class_name not in TRANSPARENT and self.find(index, "entries") is not None:
             return _Loaded(lambda value: value.items["entries"] if type(value) is Record else value,
                            Record(class_name, self.entries(index, {"entries": like})))
-        if is_quantized(like):
+        if class_name not in TRANSPARENT.keys() - {"torch.QTensor"} and is_filled_whole(like):
             self.used.add(id(like))
             self._read |= tensor_names(self.tree, index)
-            return _Loaded(lambda value: fill_quantized(like, value), Record(class_name, self.entries(index, None)))
+            keys = (self.tree.node(child).key for child in children(self.tree, index))
+            record = Record(class_name, self.entries(index, dict.fromkeys(keys, AsSaved(like))))
+            check_sparse(like, record)
+            return _Loaded(lambda value: fill_whole(like, value), record)
         parts = parts_for(like, class_name) if class_name not in TRANSPARENT else None
         if parts is None:
             return None
         self.used.add(id(like))  # a tensor that wraps others: these are filled
-        self._templates.append(("/".join(self._path(index)), parts))
+        self._templates.append(("/".join(self.path_of(index)), parts))
         return _Loaded(lambda value: like, Record(class_name, self.entries(index, parts)))
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
@@ -458,22 +466,22 @@ class _StateReader(TreeReader):
         if class_name == TABLE and (table := self._table(index, like)) is not None:
             return table
         if isinstance(like, (Table, Rowset)):
-            raise type_error(f"into at '{'/'.join(self._path(index))}': expected what a {class_name} is loaded into, "
+            raise type_error(f"into at '{'/'.join(self.path_of(index))}': expected what a {class_name} is loaded into, "
                              f"found a ckpt.{type(like).__name__}")
         if (given := self._record_for(class_name, index, like)) is not None:
             return given
         if TRANSPARENT.get(class_name) is None and framework_name_of(like) is not None:
             found = f"a {class_name} of {', '.join(map(str, self.entries(index, None))) or 'nothing'}"
-            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self._path(index))}' has a tensor, and the checkpoint "
-                           f"has {found}: give an object of that class (a model that was made so, too)",
+            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self.path_of(index))}' has a tensor, and the "
+                           f"checkpoint has {found}: give an object of that class (a model that was made so, too)",
                            {"expected": "a tensor", "found": class_name})
         inside, key = items_of(like) if holds_others(like) else like, TRANSPARENT.get(class_name)
         if key is not None and not isinstance(like, Record):
             inside = {key: like}
             if class_name == "builtins.dict" and isinstance(like, Mapping):
-                inside = {key: self._pairs(index, like)}
+                inside = {key: pairs_like(self, index, like)}
             elif class_name == "numpy.ndarray" and framework_name_of(like) == "numpy" and (
-                    self._find(index, "dtype") is not None):
+                    self.find(index, "dtype") is not None):
                 return self._fill_bytes(index, like)
             elif class_name == "torch.Tensor":
                 self._torch_dtype = self._value(index, "dtype")
@@ -488,15 +496,15 @@ class _StateReader(TreeReader):
         finally:
             self._framework, self._marks, self._format = self._default, (False, False), None
             self._torch_dtype = None
-        if key == "data" and id(like) in self.used and items.get("data") is like:
-            return like  # the caller's array, whatever record it came from
+        if key == "data" and id(like) in self.used and (items["data"] is like or type(items["data"]) is _Loaded):
+            return items["data"]  # the caller's array, whatever record it came from
         return Record(class_name, items)
 
     def _fill_bytes(self, index: int, like: Any) -> Any:
         """Fills an array of a dtype that ckpt has no tensors of."""
         said = to_native(self.tree, self.tree.find(index, "dtype"))
         if is_plain(like.dtype) or described(like.dtype) != said:
-            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self._path(index))}': dtype: expected {said}, "
+            raise error_of(Status.MISMATCH, f"into at '{'/'.join(self.path_of(index))}': dtype: expected {said}, "
                            f"found {like.dtype}", {"expected": str(said), "found": str(like.dtype)})
         self._kept.append(bytes_of(like))
         self.entries(index, {"data": self._kept[-1]})
@@ -515,7 +523,7 @@ class _StateReader(TreeReader):
         except NotFoundError:
             return None
         if like is not None and not isinstance(like, (Table, Rowset)):
-            raise type_error(f"into at '{'/'.join(self._path(index))}': expected a ckpt.Table or ckpt.Rowset, found "
+            raise type_error(f"into at '{'/'.join(self.path_of(index))}': expected a ckpt.Table or ckpt.Rowset, found "
                              f"{type(like).__module__}.{type(like).__qualname__}")
         if like is not None:
             self._read.add(name)
@@ -542,28 +550,15 @@ class _StateReader(TreeReader):
         (table,) = FileShare(self._reader, found, rows, 0).windows(columns, framework=framework)
         return table
 
-    def _find(self, parent: int, key: str | int) -> int | None:
+    def find(self, parent: int, key: str | int) -> int | None:
         try:
             return self.tree.find(parent, key)
         except NotFoundError:
             return None
 
     def _value(self, record: int, key: str) -> Any:
-        found = self._find(record, key)
+        found = self.find(record, key)
         return None if found is None else self.tree.node(found).value
-
-    def _pairs(self, record: int, like: Mapping[Any, Any]) -> list[tuple[None, Any]]:
-        """The values of `like` as pairs, in the order in which the record has their keys."""
-        out: list[tuple[None, Any]] = []
-        items = self._find(record, "items")
-        pair = None if items is None else self.tree.node(items).first_child
-        while pair is not None:
-            try:
-                out.append((None, like.get(self.finish(self.read(self.tree.find(pair, 0))))))
-            except (NotFoundError, TypeError):  # not a pair, or not a key
-                out.append((None, None))
-            pair = self.tree.node(pair).next_sibling
-        return out
 
     def child_of(self, like: Any, key: str | int) -> Any:
         if isinstance(like, Mapping):

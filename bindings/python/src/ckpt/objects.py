@@ -8,6 +8,7 @@ they load as what kinds.py makes, or else as ckpt.Record: no class is looked up 
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import enum
 from collections import Counter, deque
@@ -114,7 +115,7 @@ def rebuild(like: Any, made: Any) -> Any:
             out = copy.copy(like) if frozen else like
             for name, value in record.items["state"].items():
                 old = getattr(out, name, None)
-                object.__setattr__(out, name, value if frozen else put_back(old, value))
+                object.__setattr__(out, name, put_back(old, value))
             return out
         if isinstance(like, type) or made is like:
             return like
@@ -147,6 +148,8 @@ def put_back(state: Any, loaded_value: Any) -> Any:
         return _with_attributes(state, loaded_value)
     if type(state) is tuple and isinstance(loaded_value, tuple) and len(state) == len(loaded_value):
         return tuple(_each(state, loaded_value))
+    if is_named_tuple(state) and type(state) is type(loaded_value):
+        return state._make(_each(state, loaded_value))
     if type(state) is not type(loaded_value):
         return loaded_value
     return _filled(state, loaded_value)
@@ -161,7 +164,16 @@ def _with_attributes(state: Any, made: Any) -> Any:
     if type(state) is type(made) and hasattr(state, "__dict__"):
         for name, value in vars(made).items():
             vars(state)[name] = put_back(vars(state).get(name), value)
+    for name in _slots_of(state) if type(state) is type(made) else ():
+        if hasattr(made, name):
+            setattr(state, name, put_back(getattr(state, name, None), getattr(made, name)))
     return state
+
+
+def _slots_of(value: Any) -> list[str]:
+    """The names of its __slots__; none if it does not let them be set (a UUID)."""
+    kind: Any = type(value)
+    return copyreg._slotnames(kind) if kind.__setattr__ is object.__setattr__ else []  # type: ignore[attr-defined]
 
 
 def _filled(state: Any, made: Any) -> Any:
@@ -176,5 +188,6 @@ def _filled(state: Any, made: Any) -> Any:
     numpy, torch, jax = loaded("numpy"), loaded("torch"), loaded("jax")
     tensors = tuple(kind for kind in (numpy and numpy.ndarray, torch and torch.Tensor, jax and jax.Array) if kind)
     told = None if isinstance(state, tensors) else pickled(state)
-    only_attributes = told is not None and set(told[2]) == {"state"} and hasattr(state, "__dict__")
+    only_attributes = told is not None and set(told[2]) == {"state"} and (
+        hasattr(state, "__dict__") or bool(_slots_of(state)))
     return _with_attributes(state, made) if only_attributes else made

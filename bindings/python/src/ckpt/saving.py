@@ -79,7 +79,7 @@ class _StateWriter(TreeWriter):
         return way_out(value)
 
     def odd_dict(self, value: dict[Any, Any], path: tuple[str, ...]) -> None:
-        self.write(odd_dict(value), path)
+        self.write(odd_dict(value, path), path)
 
     def _name(self, path: tuple[str, ...]) -> str:
         name = "/".join(path) or "state"

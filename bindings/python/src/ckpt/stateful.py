@@ -29,6 +29,13 @@ class AsSaved:
         self.like = like
 
 
+class Made:
+    """In a template: what is saved there, which is made already."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class OtherShape:
     """In a template: the saved state of a parameter that has another shape here, so that none of it is of use."""
 
@@ -81,13 +88,19 @@ class StateObject(Protocol):
 def handed_over(own: Any, saved: Saved) -> Any:
     """The template of what an object takes by its own method: its own arrays where what is saved fits them."""
     if type(own) in (dict, OrderedDict, defaultdict):
+        if not all(type(key) in (str, int) for key in own):  # which the checkpoint has in a list
+            return {key: item if _is_filled(item) else AsSaved(item) for key, item in own.items()}
         children = {key: saved.child(key) for key in saved.keys()}
         return {key: handed_over(own.get(key), child) for key, child in children.items() if child is not None}
     if type(own) in (list, tuple) and len(own) == saved.count():
         children = {place: saved.child(place) for place in range(len(own))}
         return [handed_over(value, child) for value, child in zip(own, children.values()) if child is not None]
-    filled = isinstance(own, (Regions, Shard)) or is_stateful(own) or record_of_object(own) is not None
-    return own if filled or saved.fits(own) else AsSaved(own)
+    return own if _is_filled(own) or saved.fits(own) else AsSaved(own)
+
+
+def _is_filled(own: Any) -> bool:
+    """Whether a load fills it, or makes another of its class."""
+    return isinstance(own, (Regions, Shard, set)) or is_stateful(own) or record_of_object(own) is not None
 
 
 class PlainObject:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from .. import _core
 from .._core import Tree
-from ..adapt import TRANSPARENT
+from ..adapt import TRANSPARENT, is_filled_whole
 from ..enums import Status
 from ..errors import error_of, value_error
 from ..frameworks import FrameworkName, framework_name_of, framework_of
@@ -239,6 +239,9 @@ class _Chosen:
             return own if self._choice.wants(path) else _SKIP
         if isinstance(node, Record) and node.class_name == PER_RANK:
             node, own = next(iter(node.items.values())), own.value if isinstance(own, PerRank) else own
+        if isinstance(node, Record) and (is_filled_whole(own) or (
+                node.class_name == "builtins.dict" and isinstance(own, Mapping))):
+            return self._whole(own, path)
         if isinstance(node, Record) and (inner := TRANSPARENT.get(node.class_name)) in node.items:
             return self._walk(own, node.items[inner], at)
         if isinstance(node, LazyTensor):
@@ -260,10 +263,15 @@ class _Chosen:
             walked = [self._walk(one, child, (f"{path}/{place}", (*keys, place), strict))
                       for place, (one, child) in enumerate(zip(mine, node))]
             return type(node)(None if into is _SKIP else into for into in walked)
-        if own is None or record_of_object(own) is None or not self._choice.wants(path):
+        whole = own is not None and (isinstance(own, set) or record_of_object(own) is not None)
+        return self._whole(own, path) if whole else None
+
+    def _whole(self, own: Any, path: str) -> Any:
+        """What is filled, or made anew of its class, as a whole."""
+        if not self._choice.wants(path):
             return None
         self._used |= {below for below, _ in arrays_in(own, path, set())}
-        return own  # which is filled, or made anew of its class, as a whole
+        return own
 
     def _drop(self, own: OtherShape, node: Any, path: str) -> None:
         """The saved state of a parameter of another shape."""

@@ -183,7 +183,7 @@ class ModuleObject:
     def apply(self, state: Mapping[str, Any]) -> None:
         module = self.object
         own = {tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers())
-               if type(tensor) in (torch.Tensor, torch.nn.Parameter)}
+               if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided}
         rest = {name: value for name, value in state.items() if not _is_filled(value, own)}
         if not rest:
             return
@@ -216,5 +216,5 @@ _OF_TORCH = "torch.nn.modules."  # whose ways of their own end with torch's
 def _is_filled(value: Any, own: set[int]) -> bool:
     """Whether a value of a state dict is memory of the module (by address), and not made by its state_dict()."""
     if type(value) is torch.Tensor:
-        return value.data_ptr() in own
+        return value.layout == torch.strided and value.data_ptr() in own
     return isinstance(value, Regions) or regions_of(value) is not None

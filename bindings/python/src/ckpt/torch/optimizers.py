@@ -215,6 +215,17 @@ def _zeros_like(parameter: Any, part: FlatSlice | None, dtype: Any) -> torch.Ten
     return torch.zeros(size, dtype=dtype, device=parameter.device)
 
 
+def _loads_its_own_way(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it changes what it is given, which need not look like its state: one that is packed, say."""
+    taken = getattr(optimizer.load_state_dict, "__func__", None)
+    return taken is not torch.optim.Optimizer.load_state_dict or bool(optimizer._optimizer_load_state_dict_pre_hooks)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether these are tensors of two dtypes."""
+    return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.dtype != other.dtype
+
+
 class OptimizerObject:
     """An optimizer in `into`."""
 
@@ -275,15 +286,18 @@ class OptimizerObject:
         none and the saved one has the parameter's shape."""
         parameter, out = parameters_in(self.object)[number], {}
         shape = tuple(parameter.shape) if named.part is None else named.part.shape
+        own_way = _loads_its_own_way(self.object)
         for key in entry.keys():
             found, mine = entry.child(key), self.object.state.get(parameter, {}).get(key)
+            if own_way and found is not None and found.shape() is not None and not found.fits(mine):
+                mine = None
             if found is not None and mine is not None and parts_of(mine) is not None:
                 out[key] = mine
             if found is None or found.shape() is None:
                 if mine is None and found is not None:
                     _check_can_be_made(found.value(), f"{type(self.object).__name__}: '{key}' of '{named.name}'")
                 continue
-            made = found.shape() == shape or self._fits_only(key)
+            made = found.shape() == shape or (not own_way and self._fits_only(key))
             if not isinstance(mine, torch.Tensor) and key != "step" and made:
                 mine = self._made.setdefault((number, key), _zeros_like(parameter, named.part, found.dtype()))
             if named.part is not None:
@@ -310,11 +324,19 @@ class OptimizerObject:
                    "params": [next(numbers) for _ in group["params"]]} for index, group in enumerate(before)]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
         _keep_identity(before, optimizer)
+        self._undo_casts(state)
+
+    def _undo_casts(self, given: Mapping[Any, Mapping[str, Any]]) -> None:
+        """torch casts state to its parameter's dtype. Whoever unpacks what he is given, packs it again as it was."""
+        optimizer, again = self.object, None
         for number, parameter in enumerate(parameters_in(optimizer)):
-            for key, value in state.get(number, {}).items():
+            for key, value in given.get(number, {}).items():
                 mine = optimizer.state[parameter].get(key)
-                if isinstance(value, torch.Tensor) and isinstance(mine, torch.Tensor) and mine.dtype != value.dtype:
-                    optimizer.state[parameter][key] = value.to(mine.device)  # torch casts to the parameter's dtype
+                if not _differ(value, mine):
+                    continue
+                again = optimizer.state_dict()["state"] if again is None else again
+                if _differ(value, again.get(number, {}).get(key)):
+                    optimizer.state[parameter][key] = value.to(mine.device)
 
     def _joined(self, entries: Mapping[Named, Mapping[str, Any]], names: Sequence[Named]) -> dict[str, Any]:
         """The state of one parameter: the memory that was filled. Of a flat parameter's counters, which are equal, one;
