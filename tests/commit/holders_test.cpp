@@ -16,7 +16,7 @@ using NamesOf = std::function<std::set<std::string>(uint32_t rank)>;
 
 constexpr uint64_t kRows = 300;
 
-std::vector<float> values_of(const std::string& name) {
+std::vector<float> values_named(const std::string& name) {
   return std::vector<float>(kRows, static_cast<float>(std::hash<std::string>()(name) % 1000));
 }
 
@@ -41,7 +41,7 @@ struct Ranks {
     for (const std::string& name : names) {
       ckpt_tensor_desc desc = f32_rows(kRows, 1, 0, kRows);
       desc.region_kind = CKPT_REGION_WHOLE;
-      memory.push_back(values_of(name));
+      memory.push_back(values_named(name));
       CKPT_TRY(save->add_tensor(name, desc, memory.back().data(), kRows * sizeof(float)));
     }
     return run_whole(*save);
@@ -68,7 +68,7 @@ std::vector<std::set<std::string>> stored(const std::shared_ptr<store::Store>& s
   }
   EXPECT_TRUE(run_whole(*load).ok());
   for (uint64_t i = 0; i < checkpoint->name_count(); i++)
-    EXPECT_EQ(memory[i], values_of(std::string(checkpoint->named_at(i)->name())));
+    EXPECT_EQ(memory[i], values_named(std::string(checkpoint->named_at(i)->name())));
   return parts;
 }
 

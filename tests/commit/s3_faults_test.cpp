@@ -42,7 +42,7 @@ class S3Faults : public ::testing::TestWithParam<Scenario> {
   std::string uri_;
 };
 
-std::vector<float> values_of(int64_t step, uint32_t rank, size_t count) {
+std::vector<float> fault_values(int64_t step, uint32_t rank, size_t count) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(step * 100 + rank) + static_cast<float>(i % 1000);
   return values;
@@ -56,11 +56,11 @@ Status save_on(const std::shared_ptr<session::Session>& session, int64_t step, u
   SaveOptions options{.incremental = shares ? "on" : "off", .keep_last = keep};
   options.is_set.incremental = true;
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
-  const std::vector<float> frozen = values_of(0, rank, 20000);
+  const std::vector<float> frozen = fault_values(0, rank, 20000);
   if (shares)
     CKPT_TRY(save->add_tensor("frozen", f32_rows(world, frozen.size(), rank, 1), frozen.data(),
                               frozen.size() * sizeof(float)));
-  const std::vector<float> values = values_of(step, rank, kRows / world * columns);
+  const std::vector<float> values = fault_values(step, rank, kRows / world * columns);
   CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, kRows / world * rank, kRows / world), values.data(),
                             values.size() * sizeof(float)));
   return run_whole(*save);
@@ -75,7 +75,7 @@ Result<int64_t> load_latest(std::shared_ptr<store::Store> store, uint32_t saved_
   CKPT_TRY(run_whole(*load));
   for (uint32_t rank = 0; rank < saved_by; rank++) {
     const size_t count = values.size() / saved_by;
-    const auto expected = values_of(checkpoint->summary().step, rank, count);
+    const auto expected = fault_values(checkpoint->summary().step, rank, count);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values.begin() + static_cast<ptrdiff_t>(rank * count)));
   }
   return checkpoint->summary().step;
