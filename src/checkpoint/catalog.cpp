@@ -173,8 +173,10 @@ void await_listings(const store::Store& store) {
     std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
 }
 
-// Unless the MANIFEST there is a stranger's file.
+// Unless the MANIFEST there is a stranger's file. Of a bucket those who look for a checkpoint ask its list whether it
+// is a store.
 static Status refuse_own_directory(const store::Store& store) {
+  if (!store.traits().directories) return Ok();
   auto file = store.open(format::kManifestName);
   if (!file.ok() || read_slot_end(**file).status().code() == CKPT_FORMAT) return Ok();
   return Status(CKPT_INVALID,

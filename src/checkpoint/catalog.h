@@ -65,7 +65,7 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store,
 // Reads one directory. NOT_FOUND if it is no checkpoint, or not there. `keep_open`: with its manifest.
 Result<CheckpointEntry> read_entry(const store::Store& store, std::string_view id, bool keep_open = false);
 
-// INVALID where a checkpoint's own directory was given for a store: it would be an empty one.
+// INVALID where a checkpoint's own directory was given for a store: it would be an empty one. Not so in a bucket.
 Status check_is_store(const store::Store& store);
 
 // The names of all directories that may be checkpoints. INVALID as above.
