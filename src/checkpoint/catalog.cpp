@@ -175,7 +175,7 @@ void await_listings(const store::Store& store) {
 
 // Unless the MANIFEST there is a stranger's file. Of a bucket those who look for a checkpoint ask its list whether it
 // is a store.
-static Status refuse_own_directory(const store::Store& store) {
+Status check_is_store(const store::Store& store) {
   if (!store.traits().directories) return Ok();
   auto file = store.open(format::kManifestName);
   if (!file.ok() || read_slot_end(**file).status().code() == CKPT_FORMAT) return Ok();
@@ -184,17 +184,12 @@ static Status refuse_own_directory(const store::Store& store) {
       .with("path", store.uri());
 }
 
-Status check_is_store(const store::Store& store) {
-  const Result<bool> found = store.traits().directories ? store.exists(format::kManifestName) : false;
-  return found.ok() && *found ? refuse_own_directory(store) : Ok();
-}
-
 Result<std::vector<std::string>> list_ids(const store::Store& store) {
   await_listings(store);
   CKPT_ASSIGN(auto entries, store.list(""));
   std::vector<std::string> names;
   for (auto& entry : entries) {
-    if (!entry.directory && entry.name == format::kManifestName) CKPT_TRY(refuse_own_directory(store));
+    if (!entry.directory && entry.name == format::kManifestName) CKPT_TRY(check_is_store(store));
     if (entry.directory && !entry.name.starts_with('.')) names.push_back(std::move(entry.name));
   }
   return names;
