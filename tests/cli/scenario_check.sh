@@ -17,6 +17,7 @@ nothing_left plain; [ -z "$(ls -A plain)" ] || fail "left: $(ls -A plain)"
 expect 2 check missing; complains '^ckpt: no such directory: missing$'
 expect 2 check plain --peers 0; expect 2 check plain --timeout 0; expect 2 check
 touch file; expect 2 check file; complains '^ckpt: cannot make a folder in file: Not a directory$'
+expect 2 check /proc; complains '^ckpt: cannot make a folder in /proc: No such file or directory$'
 if [ "$(id -u)" -eq 0 ]; then # root may do anything, so another user tries
   mkdir -m 700 closed; mkdir -m 555 unwritable; chmod 755 "$SCRATCH"
   for folder in closed unwritable; do

@@ -41,4 +41,7 @@ if [ "$(id -u)" -eq 0 ]; then
   # What this user cannot read is not damaged.
   chmod 700 "store/$ID"; setpriv --reuid=65534 --regid=65534 --clear-groups "$CKPT" ls store >.out 2>.err
   says "$ID .* unreadable "
+  # Nor is what it may not look for absent.
+  chmod 700 store; setpriv --reuid=65534 --regid=65534 --clear-groups "$CKPT" ls store/sub >.out 2>.err
+  complains 'Permission denied'
 fi
