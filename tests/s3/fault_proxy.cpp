@@ -85,6 +85,14 @@ static std::string later(std::string answer, int64_t seconds) {
   return answer.replace(at + 8, answer.find('\r', at + 2) - at - 8, text);
 }
 
+// One at a time where it replaces what has a tag: S3Proxy looks at the tag and then puts, so that of four at once up to
+// four got 200 (https://github.com/gaul/s3proxy/issues/894).
+std::string FaultProxy::ask(const std::string& head, const std::string& body) {
+  std::unique_lock one(replacing_, std::defer_lock);
+  if (head.starts_with("PUT") && head.find("\r\nif-match:") != head.npos) one.lock();
+  return ask_server(port_, head, body);
+}
+
 // False: the connection is to end.
 bool FaultProxy::act(int client, Fault fault, const std::string& head, std::string body) {
   const bool is_head = head.starts_with("HEAD");
@@ -104,9 +112,9 @@ bool FaultProxy::act(int client, Fault fault, const std::string& head, std::stri
     late_head_ = head;
     late_body_ = body;
   }
-  std::string answer = later(ask_server(port_, head, body), ahead_);
-  if (fault == Fault::kTwice) (void)ask_server(port_, head, body);
-  if (fault == Fault::kTwiceSecond) answer = ask_server(port_, head, body);
+  std::string answer = later(ask(head, body), ahead_);
+  if (fault == Fault::kTwice) (void)ask(head, body);
+  if (fault == Fault::kTwiceSecond) answer = ask(head, body);
   const size_t content = answer.find("\r\n\r\n") + 4;
   if (fault == Fault::kKillAfter) ::kill(victim_, SIGKILL);
   if (fault == Fault::kLost || fault == Fault::kKillAfter) return false;

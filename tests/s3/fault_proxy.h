@@ -67,12 +67,13 @@ class FaultProxy {
 
  private:
   bool answer(int client, const std::string& head, std::string body);
+  std::string ask(const std::string& head, const std::string& body);
   bool act(int client, Fault fault, const std::string& head, std::string body);
 
   const int port_;  // of the server
   std::atomic<uint64_t> count_ = 0, answered_ = 0;
   std::atomic<pid_t> victim_ = 0;
-  std::mutex mutex_;
+  std::mutex mutex_, replacing_;
   Fault fault_ = Fault::kNone;
   uint64_t number_ = 0;
   std::string struck_, ignored_, late_head_, late_body_;
