@@ -418,6 +418,7 @@ void PartWriter::submit(size_t index) {
     chunks_[i] = fb::Chunk(offset + chunk.offset(), chunk.stored_size(), chunk.raw_size(), chunk.digest());
   }
   const Bytes data = schedule_.at(index).data;
+  file_->make_room(offset + data.size());
   if (queue_)
     queue_->write(*file_, offset, data, [this, index](Status status) { written(index, std::move(status)); });
   else

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "store/keys.h"
 #include "store/posix_recycle.h"
 
 namespace ckpt::store {
+
+static constexpr uint64_t kFirstRoom = 64 << 20;
 
 PosixWriter::PosixWriter(const Root& root, std::string_view key, Fd directory, bool durable)
     : root_(root),
@@ -27,8 +30,12 @@ Result<std::unique_ptr<PosixWriter>> PosixWriter::create(const Root& root, std::
   std::unique_ptr<PosixWriter> writer(new PosixWriter(root, key, std::move(directory), settings.durable));
   CKPT_TRY(writer->with_room([&] { return writer->open_temporary(); }));
   if (settings.recycle && settings.size >= kRecycleFrom) writer->take_retired(settings.size);
-  Status room = writer->with_room([&] { return writer->preallocate(settings.size); });
-  if (!room.ok() && !(settings.at_most && room.code() == CKPT_NO_SPACE)) return room;
+  if (settings.at_most) {
+    writer->room_ = 0;
+    writer->make_room(std::min(settings.size, kFirstRoom));
+  } else {
+    CKPT_TRY(writer->with_room([&] { return writer->preallocate(settings.size); }));
+  }
   if (settings.direct) writer->use_direct();
   return writer;
 }
@@ -67,6 +74,18 @@ Status PosixWriter::preallocate(uint64_t size) {
   if (retry([&] { return fallocate(file_.get(), 0, 0, static_cast<off_t>(size)); }) == 0) return Ok();
   if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) return Ok();
   return fail(errno, "preallocate", path_);
+}
+
+// Twice as much each time: one such call waits for all writes under way, and what is left over is given back. Without
+// room the write itself has the error.
+void PosixWriter::make_room(uint64_t end) {
+  if (end <= room_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(growing_);
+  const uint64_t room = room_.load(std::memory_order_relaxed);
+  if (end <= room || !file_) return;
+  const uint64_t wanted = std::max(end, room <= UINT64_MAX / 4 ? 2 * room : end);
+  (void)with_room([&] { return preallocate(wanted); });
+  room_.store(wanted, std::memory_order_release);
 }
 
 // By fcntl, not at open: on some kernels an open that refuses O_DIRECT has created the file all the same.

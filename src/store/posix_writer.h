@@ -16,7 +16,7 @@ class PosixWriter final : public Writer {
  public:
   struct Settings {
     uint64_t size = 0;     // bytes to preallocate; 0: none
-    bool at_most = false;  // lack of space for `size` is not an error
+    bool at_most = false;  // room is made as the file grows, and lack of space is not an error
     bool direct = false;   // if possible
     bool recycle = false;  // into a retired file, if there is one
     bool durable = true;   // false only for the probe, which tests atomicity
@@ -31,6 +31,7 @@ class PosixWriter final : public Writer {
   bool recycled() const override { return recycled_; }
   // Direct files only: blocking calls are the best way to copy into the page cache.
   int descriptor() const override { return direct() ? file_.get() : -1; }
+  void make_room(uint64_t end) override;
   Status publish(uint64_t size) override;
 
   // taken: whether the key exists already. already_exists: what publish would then answer, without writing first.
@@ -61,7 +62,8 @@ class PosixWriter final : public Writer {
   struct stat identity_{};
   bool has_temporary_ = false, recycled_ = false;
   std::atomic<bool> direct_{false};
-  std::mutex leaving_direct_;
+  std::mutex leaving_direct_, growing_;
+  std::atomic<uint64_t> room_{UINT64_MAX};  // where no more is wanted
 };
 
 }  // namespace ckpt::store

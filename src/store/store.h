@@ -107,6 +107,8 @@ class Writer {
   virtual bool recycled() const { return false; }
   // What a person looks for, while it is being written to; "" if descriptor() is -1.
   virtual std::string_view where() const { return {}; }
+  // Before what ends there is written. Preallocates more than that, if possible, where create() was told `at_most`.
+  virtual void make_room(uint64_t /*end*/) {}
   // Cuts or extends the file to `size`, makes it durable, and creates `key` if it is absent, durably.
   // EXISTS: the key is taken. NOT_FOUND: its directory is gone. Neither leaves anything behind. After a failed sync the
   // file is given up, never synced again. Whatever publish returns, the writer cannot be used again.
@@ -214,7 +216,8 @@ class Store {
   Status put_same(std::string_view key, Bytes data);
 
   // A file that will be published as `key`. Preallocates `expected_size` bytes if possible. `at_most`: the file may
-  // become far smaller, so lack of space for all these bytes is no error yet. Only publish() reports an existing key.
+  // become far smaller, so its room grows with it (Writer::make_room), and lack of space is no error yet. Only
+  // publish() reports an existing key.
   virtual Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) = 0;
   Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size) {
     return create(key, expected_size, false);

@@ -135,6 +135,23 @@ TEST_F(Posix, ExpectedBytesArePreallocatedAndGivenBack) {
   EXPECT_EQ(found.st_nlink, 1u);
 }
 
+TEST_F(Posix, WhatMayBecomeSmallerGetsRoomAsItGrows) {
+  auto writer = store_->create("d/a", 1 << 30, true);
+  ASSERT_TRUE(writer.ok());
+  auto room = [&] {
+    struct stat found{};
+    EXPECT_EQ(stat(file("d/" + store_->list("d")->front().name).c_str(), &found), 0);
+    return found.st_blocks * 512;
+  };
+  EXPECT_LE(room(), 65 << 20);
+  (*writer)->make_room(65 << 20);
+  EXPECT_GE(room(), 65 << 20);
+  EXPECT_LE(room(), 129 << 20);
+  (*writer)->make_room(UINT64_MAX);  // no room: its write has the error
+  ASSERT_TRUE((*writer)->publish(4096).ok());
+  EXPECT_LE(room(), 64 << 10);
+}
+
 TEST_F(Posix, ASizeThatNoFileCanHaveIsNoSpaceAndLeavesNothing) {
   EXPECT_EQ(code(store_->create("d/a", UINT64_MAX).status()), "NO_SPACE");
   EXPECT_EQ(code(store_->create("d/a", uint64_t{1} << 62).status()), "NO_SPACE");
