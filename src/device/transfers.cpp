@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "device/packing.h"
+#include "device/pins.h"
 #include "plan/box.h"
 
 namespace ckpt::device {
