@@ -42,7 +42,10 @@ std::string encode_table(const TableText& table);
 Result<TableText> decode_table(std::string_view text);
 
 // Rows are sorted by bucket, then by id.
-inline uint64_t bucket_of(uint64_t id, uint64_t bucket_count) { return id % bucket_count; }
+inline uint64_t bucket_of(uint64_t id, uint64_t bucket_count) {
+  const uint64_t mask = bucket_count - 1;  // a division takes ten times as long
+  return (bucket_count & mask) == 0 ? id & mask : id % bucket_count;
+}
 
 // The buckets of each entry of a part's T/buckets, if it has so many entries; 0 if no number of buckets gives so many.
 inline uint64_t buckets_per_entry(uint64_t bucket_count, uint64_t entries) {

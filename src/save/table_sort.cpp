@@ -37,16 +37,12 @@ class TableSort {
       : table_(table),
         threads_(threads),
         job_(job),
-        slices_(std::min<size_t>(threads, kMostSlices)),
-        bucket_mask_(std::has_single_bit(table.bucket_count) ? table.bucket_count - 1 : 0) {}
+        slices_(std::min<size_t>(threads, kMostSlices)) {}
   Status run();
 
  private:
   uint64_t id(uint64_t row) const { return id_at(table_.ids, row); }
-  // A division takes longer than all the rest.
-  uint64_t bucket_of(uint64_t id) const {
-    return bucket_mask_ ? id & bucket_mask_ : format::bucket_of(id, table_.bucket_count);
-  }
+  uint64_t bucket_of(uint64_t id) const { return format::bucket_of(id, table_.bucket_count); }
   Key key(uint64_t row) const { return {bucket_of(id(row)), id(row), row}; }
   // The highest key_bits_ bits of (bucket, id): they ascend with both.
   uint64_t bits_of(uint64_t id) const {
@@ -83,7 +79,6 @@ class TableSort {
   const unsigned threads_;
   const Job& job_;
   const size_t slices_;
-  const uint64_t bucket_mask_;  // 0 if the buckets are no power of two
   uint64_t entry_buckets_ = 1;
   unsigned row_bits_ = 0, key_bits_ = 0, part_bits_ = 0;
   unsigned id_bits_ = 0, id_shift_ = 0, bucket_shift_ = 0;
