@@ -79,8 +79,8 @@ bool Pipeline::prepare_direct(InFlight& flight) {
   }
   uint64_t end = round_up(read.offset + read.size, way.unit), size = end - flight.begin;
   if (size > limits_.buffer_bytes || end > read.file->size()) return false;
-  if (flight.buffer.bytes().empty()) {
-    auto buffer = Mapping::make(limits_.buffer_bytes);
+  if (flight.buffer.bytes().size() < size) {  // a little read touches little memory
+    auto buffer = Mapping::make(size < Mapping::kHugeFrom ? size : limits_.buffer_bytes);
     if (!buffer.ok()) return false;
     flight.buffer = buffer.take();
   }
