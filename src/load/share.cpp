@@ -410,30 +410,56 @@ Status Share::kept_and_removed(uint32_t part, uint64_t id) const {
   return bad_table(table_.name, strformat("in part {} one run has id {} and removes it", part, id)).with("found", id);
 }
 
-// Of each run of rows those that a newer one of the same part hides, as places in it.
+// Of each run of rows those that a newer one of the same part hides, as places in it. The ids of all runs of a part but
+// the longest are sorted together, and each is looked for in that one once.
 Result<std::vector<std::vector<uint64_t>>> Share::hidden_rows(std::span<const RowRun> runs,
                                                               std::span<const PartIds> pieces) const {
   std::vector<std::vector<uint64_t>> hidden(runs.size());
-  for (size_t older = 0; older < runs.size(); older++) {
-    if (Table::removes(parts_[runs[older].part].layer)) continue;
-    const PartIds& in = pieces[older];
-    for (size_t newer = older; newer-- > 0 && same_part(runs[newer], runs[older]);) {
-      const PartIds& from = pieces[newer];
-      const uint32_t layer = parts_[runs[newer].part].layer;
-      for (uint64_t i = 0, at = 0; i < from.count; i++) {
-        const RowKey key = from.key(i, table_.bucket_count);
-        at = seek(in, at, key, table_.bucket_count);
-        if (at == in.count) break;
-        if (in[at] != key.id) continue;
-        if (Table::removes(layer) && parts_[runs[older].part].layer + 1 == layer)
-          return kept_and_removed(in.part, key.id);
-        hidden[older].push_back(at);
-      }
-    }
-    std::ranges::sort(hidden[older]);
-    hidden[older].erase(std::unique(hidden[older].begin(), hidden[older].end()), hidden[older].end());
+  for (size_t first = 0, end = 0; first < runs.size(); first = end) {
+    while (end < runs.size() && same_part(runs[end], runs[first])) end++;
+    CKPT_TRY(hide(runs, pieces, first, end, hidden));
   }
   return hidden;
+}
+
+// Of the runs of one part, the newest first.
+Status Share::hide(std::span<const RowRun> runs, std::span<const PartIds> pieces, size_t first, size_t end,
+                   std::span<std::vector<uint64_t>> hidden) const {
+  struct Row {
+    RowKey key;
+    size_t run;
+    uint64_t at;
+    auto operator<=>(const Row&) const = default;
+  };
+  size_t longest = first;
+  for (size_t run = first; run < end; run++)
+    if (pieces[run].count > pieces[longest].count) longest = run;
+  std::vector<Row> rows;
+  for (size_t run = first; run < end; run++)
+    for (uint64_t at = 0; run != longest && at < pieces[run].count; at++)
+      rows.push_back({pieces[run].key(at, table_.bucket_count), run, at});
+  std::ranges::sort(rows);
+  const PartIds& in = pieces[longest];
+  std::vector<Row> same;  // of one id
+  for (size_t i = 0, at = 0; i < rows.size();) {
+    const RowKey key = rows[i].key;
+    same.clear();
+    at = seek(in, at, key, table_.bucket_count);
+    bool there = at < in.count && in[at] == key.id;
+    for (; i < rows.size() && rows[i].key == key; i++) {
+      if (there && longest < rows[i].run) same.push_back({key, longest, at}), there = false;
+      same.push_back(rows[i]);
+    }
+    if (there) same.push_back({key, longest, at});
+    for (size_t older = 1; older < same.size(); older++) {
+      const RowRun &run = runs[same[older].run], &newer = runs[same[older - 1].run];
+      if (removes(run)) continue;
+      if (removes(newer) && parts_[run.part].layer + 1 == parts_[newer.part].layer)
+        return kept_and_removed(in.part, key.id);
+      hidden[same[older].run].push_back(same[older].at);
+    }
+  }
+  return Ok();
 }
 
 // Takes the hidden rows out of a piece, whose other ids move together.

@@ -120,6 +120,8 @@ class Share {
   Status filter(size_t number, Step* step) const;
   Result<std::vector<std::vector<uint64_t>>> hidden_rows(std::span<const RowRun> runs,
                                                          std::span<const PartIds> pieces) const;
+  Status hide(std::span<const RowRun> runs, std::span<const PartIds> pieces, size_t first, size_t end,
+              std::span<std::vector<uint64_t>> hidden) const;
   Status kept_and_removed(uint32_t part, uint64_t id) const;
   bool removes(const RowRun& run) const { return Table::removes(parts_[run.part].layer); }
   bool same_part(const RowRun& a, const RowRun& b) const {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/job.h"
+#include "format/table.h"
 #include "load/table.h"
 
 namespace ckpt::load {
@@ -27,7 +28,9 @@ struct PartIds {
     std::memcpy(&id, ids + i * sizeof id, sizeof id);
     return id;
   }
-  RowKey key(uint64_t i, uint64_t bucket_count) const { return {(*this)[i] % bucket_count, (*this)[i]}; }
+  RowKey key(uint64_t i, uint64_t bucket_count) const {
+    return {format::bucket_of((*this)[i], bucket_count), (*this)[i]};
+  }
   // The first row whose key is not less.
   uint64_t lower_bound(const RowKey& key, uint64_t bucket_count) const;
 };

@@ -4,6 +4,9 @@
 
 namespace ckpt::load {
 
+// Of one plan. Steps share chunks, and each plan reads those that it needs once.
+static constexpr uint64_t kManyRuns = 64 << 10, kMuchBeside = 128 << 20;
+
 void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to,
                uint8_t device) {
   const plan::Geometry geometry = *plan::geometry_of(column.tensor.dtype(), column.tensor.shape());
@@ -34,8 +37,8 @@ static const Table::Column& column_of(const Layer& layer, size_t column) {
 
 // Plans the rows of a step in a column. What goes between others comes to memory of its own first, if the host has
 // both.
-void TableReads::plan_column(const Share& share, const Share::Step& step, size_t column, std::byte* to, uint8_t device,
-                             LoadPlan* plan) {
+void TableReads::plan_column(const Share& share, const std::shared_ptr<const Share::Step>& step, size_t column,
+                             std::byte* to, uint8_t device, LoadPlan* plan) {
   const uint64_t row_bytes = column_of(share.table(), column).row_bytes;
   to += row_ * row_bytes;
   auto add = [&](std::span<const RowRun> runs, std::byte* at) {
@@ -44,41 +47,44 @@ void TableReads::plan_column(const Share& share, const Share::Step& step, size_t
       at += run.count * row_bytes;
     }
   };
-  if (device != 0) return add(share.in_order(step), to);
-  add(step.runs, to);
-  if (step.places.empty()) return;
-  beside_.push_back({LargeVector<std::byte>(step.places.size() * row_bytes), to, row_bytes});
-  add(step.extra, beside_.back().rows.data());
+  if (device != 0) return add(share.in_order(*step), to);
+  add(step->runs, to);
+  if (step->places.empty()) return;
+  const uint64_t bytes = step->places.size() * row_bytes;
+  beside_.push_back({LargeVector<std::byte>(bytes), to, row_bytes, step});
+  beside_bytes_ += bytes;
+  add(step->extra, beside_.back().rows.data());
 }
 
-// Whether it may have very many runs.
-Result<bool> TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
+Status TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
   const Share& share = *request.share;
-  CKPT_ASSIGN(Share::Step step, share.step(number));
+  CKPT_ASSIGN(Share::Step found, share.step(number));
+  const auto step = std::make_shared<const Share::Step>(std::move(found));
   std::byte* const ids = request.ids ? request.ids + row_ * sizeof(uint64_t) : nullptr;
-  if (ids && step.ids.empty())
+  if (ids && step->ids.empty())
     plan_column(share, step, kIds, request.ids, 0, plan);
   else if (ids)
-    std::memcpy(ids, step.ids.data(), step.ids.size() * sizeof(uint64_t));
+    std::memcpy(ids, step->ids.data(), step->ids.size() * sizeof(uint64_t));
   for (const auto& [column, data] : request.columns)
     plan_column(share, step, static_cast<size_t>(column - share.table().columns.data()), data, request.device, plan);
-  places_ = std::move(step.places);
-  bytes_left_ -= step.rows * row_bytes(request);
-  row_ += step.rows;
-  const bool many = step.checked;
-  if (!many && ids) planned_.push_back({&request, std::move(step), ids});
-  return many;
+  bytes_left_ -= step->rows * row_bytes(request);
+  row_ += step->rows;
+  const size_t runs = step->runs.size() + step->extra.size() + (request.device == 0 ? 0 : step->places.size());
+  if (step->checked)
+    runs_ += runs * (request.columns.size() + 1);
+  else if (ids)
+    planned_.push_back({&request, step, ids});
+  return Ok();
 }
 
 Status TableReads::plan_next(LoadPlan* plan) {
   planned_.clear();
   beside_.clear();
-  for (bool many = false; more() && !many;) {
+  runs_ = beside_bytes_ = 0;
+  while (more() && runs_ < kManyRuns && beside_bytes_ < kMuchBeside) {
     const TableRequest& request = requests_[next_];
     const Share::Window& window = request.share->windows()[request.window];
-    if (step_ < window.step_end) {
-      CKPT_ASSIGN(many, plan_step(request, step_++, plan));
-    }
+    if (step_ < window.step_end) CKPT_TRY(plan_step(request, step_++, plan));
     if (step_ < window.step_end) continue;
     row_ = 0;
     if (++next_ < requests_.size()) {
@@ -93,19 +99,19 @@ Status TableReads::check(const Planned& planned, unsigned threads) {
   const Share& share = *planned.request->share;
   std::vector<PartIds> pieces;
   const std::byte* at = planned.ids;
-  for (const RowRun& run : planned.step.runs) {
+  for (const RowRun& run : planned.step->runs) {
     pieces.push_back({share.parts()[run.part].part, at, run.count});
     at += run.count * sizeof(uint64_t);
   }
-  CKPT_TRY(check_sorted(share.table(), pieces, planned.step.from, planned.step.to, threads));
-  CKPT_TRY(share.check_starts(planned.step.runs, pieces));
+  CKPT_TRY(check_sorted(share.table(), pieces, planned.step->from, planned.step->to, threads));
+  CKPT_TRY(share.check_starts(planned.step->runs, pieces));
   return check_distinct(share.table(), pieces, threads);
 }
 
 Status TableReads::check(unsigned threads) {
   for (const Beside& beside : beside_)
-    for (size_t i = 0; i < places_.size(); i++)
-      std::memcpy(beside.to + places_[i] * beside.row_bytes, beside.rows.data() + i * beside.row_bytes,
+    for (size_t i = 0; i < beside.step->places.size(); i++)
+      std::memcpy(beside.to + beside.step->places[i] * beside.row_bytes, beside.rows.data() + i * beside.row_bytes,
                   beside.row_bytes);
   for (const Planned& planned : planned_) CKPT_TRY(check(planned, threads));
   return Ok();

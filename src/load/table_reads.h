@@ -34,7 +34,8 @@ class TableReads {
   uint64_t bytes_left() const { return bytes_left_; }
   // Whether there are steps that are not planned yet.
   bool more() const { return next_ < requests_.size(); }
-  // Adds to the plan what the next steps want: all those of plain ranges, and at most one of another kind.
+  // Adds to the plan what the next steps want: all those of plain ranges, and of others until they have many runs of
+  // rows, or much memory of their own.
   Status plan_next(LoadPlan* plan);
   // Puts the rows that were read for the steps that were planned last where they belong, and checks their ids. FORMAT,
   // MISMATCH.
@@ -43,7 +44,7 @@ class TableReads {
  private:
   struct Planned {
     const TableRequest* request;
-    Share::Step step;
+    std::shared_ptr<const Share::Step> step;
     std::byte* ids;
   };
   // Rows that were read beside the memory that they belong to.
@@ -51,10 +52,11 @@ class TableReads {
     LargeVector<std::byte> rows;
     std::byte* to;
     uint64_t row_bytes;
+    std::shared_ptr<const Share::Step> step;
   };
-  Result<bool> plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
-  void plan_column(const Share& share, const Share::Step& step, size_t column, std::byte* to, uint8_t device,
-                   LoadPlan* plan);
+  Status plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
+  void plan_column(const Share& share, const std::shared_ptr<const Share::Step>& step, size_t column, std::byte* to,
+                   uint8_t device, LoadPlan* plan);
   static Status check(const Planned& planned, unsigned threads);
 
   std::vector<TableRequest> requests_;
@@ -62,8 +64,8 @@ class TableReads {
   uint64_t row_ = 0;            // of its window, rows before it
   uint64_t bytes_left_ = 0;
   std::vector<Planned> planned_;
-  std::vector<Beside> beside_;    // of one step,
-  LargeVector<uint64_t> places_;  // whose rows go there
+  std::vector<Beside> beside_;
+  uint64_t runs_ = 0, beside_bytes_ = 0;  // that are planned, of steps that may have very many
 };
 
 }  // namespace ckpt::load
