@@ -51,6 +51,11 @@ void add_boxes(LoadPlan* plan, const checkpoint::TensorRef& from, const plan::Ge
   }
 }
 
+const uint64_t* LoadPlan::places_of(uint32_t box) const {
+  const auto at = std::ranges::lower_bound(placed, box, {}, &PlacedRows::box);
+  return at == placed.end() || at->box != box ? nullptr : at->places;
+}
+
 Box LoadPlan::box_of(const WantedBox& wanted) const {
   const checkpoint::TensorRef& tensor = tensors[wanted.tensor];
   Shape shape = plan::geometry_of(tensor.dtype(), tensor.shape())->shape;

@@ -38,7 +38,10 @@ class ReadPlanner {
   void need_box(StoredSegment& segment, const Box& box);
   void add_pairs(uint32_t overlap, uint64_t begin, uint64_t end);
   void count(uint32_t overlap, uint64_t units, uint64_t runs);
-  bool simple(const WantedBox& wanted) const { return wanted.dtype == geometry_.dtype && wanted.device == 0; }
+  bool simple(const WantedBox& wanted) const {
+    return wanted.dtype == geometry_.dtype && wanted.device == 0 &&
+           !plan_->places_of(static_cast<uint32_t>(&wanted - plan_->boxes.data()));
+  }
 
   LoadPlan* plan_;
   std::vector<Pair> pairs_;

@@ -23,6 +23,13 @@ struct WantedBox {
   uint8_t device;    // of the memory; see device::Memory
 };
 
+// Of a box of whole rows that go each to a place of its own: row i is number places[i] from the box's memory on. All
+// else that goes there must have come before.
+struct PlacedRows {
+  uint32_t box;
+  const uint64_t* places;  // must outlive the reading
+};
+
 // A piece that holds something of a wanted box. Its units are numbered in the row-major order of a box: the region's
 // own box or, for a flat range, the whole tensor.
 struct StoredSegment {
@@ -57,6 +64,7 @@ struct LoadPlan {
   const checkpoint::Checkpoint* source;
   std::vector<checkpoint::TensorRef> tensors;
   std::vector<WantedBox> boxes;
+  std::vector<PlacedRows> placed;  // by box
   std::vector<uint64_t> numbers;
   std::vector<StoredSegment> segments;
   std::vector<Overlap> overlaps;
@@ -80,6 +88,8 @@ struct LoadPlan {
   uint64_t first_unit(const ChunkRead& read) const;
   // Where all raw bytes of a chunk belong, unchanged; null if it is not that simple.
   std::byte* whole_target(const ChunkRead& read) const;
+  // Null: the box's rows follow each other.
+  const uint64_t* places_of(uint32_t box) const;
   Box box_of(const WantedBox& wanted) const;
   device::Memory memory_of(const WantedBox& wanted) const;
   Box box_of(const StoredSegment& segment) const;

@@ -44,6 +44,8 @@ class LoadReader final : public checkpoint::PipelineWork {
   Status ask_again(size_t number, MutableBytes out);
   Status put_chunk(const ChunkRead& read, Bytes stored, Worker& worker);
   Result<uint64_t> scatter(const ChunkRead& read, const Overlap& overlap, Bytes raw) const;
+  uint64_t place_rows(const StoredSegment& segment, const WantedBox& wanted, const uint64_t* places, uint64_t first,
+                      Bytes raw) const;
   Status explain(size_t number, Status status) const;
   void done(const GroupedRead& group);
 
@@ -257,6 +259,7 @@ Result<uint64_t> LoadReader::scatter(const ChunkRead& read, const Overlap& overl
   const uint64_t first = plan_.first_unit(read), units = raw.size() / segment.width;
   if (overlap.count == 0) {
     const WantedBox& wanted = plan_.boxes[overlap.box];
+    if (const uint64_t* places = plan_.places_of(overlap.box)) return place_rows(segment, wanted, places, first, raw);
     if (wanted.device != 0)
       return transfers_->scatter(raw, segment.dtype, plan_.box_of(segment), first, units, plan_.box_of(wanted),
                                  plan_.memory_of(wanted));
@@ -267,6 +270,22 @@ Result<uint64_t> LoadReader::scatter(const ChunkRead& read, const Overlap& overl
   std::memcpy(overlap.to + (begin - overlap.source) * segment.width, raw.data() + (begin - first) * segment.width,
               (end - begin) * segment.width);
   return end - begin;
+}
+
+// A chunk may begin and end within a row.
+uint64_t LoadReader::place_rows(const StoredSegment& segment, const WantedBox& wanted, const uint64_t* places,
+                                uint64_t first, Bytes raw) const {
+  const Box stored = plan_.box_of(segment), box = plan_.box_of(wanted);
+  const uint64_t row_units = stored.volume() / stored.extent[0], row_bytes = row_units * segment.width;
+  const uint64_t begin = (box.offset[0] - stored.offset[0]) * row_units, end = begin + box.extent[0] * row_units;
+  const uint64_t from = std::max(first, begin), to = std::min(first + raw.size() / segment.width, end);
+  for (uint64_t at = from, count = 0; at < to; at += count) {
+    const uint64_t row = (at - begin) / row_units, before = at % row_units;
+    count = std::min(row_units - before, to - at);
+    std::memcpy(wanted.data + places[row] * row_bytes + before * segment.width,
+                raw.data() + (at - first) * segment.width, count * segment.width);
+  }
+  return to - from;
 }
 
 // ---- the whole load ----

@@ -5,7 +5,7 @@
 namespace ckpt::load {
 
 // Of one plan. Steps share chunks, and each plan reads those that it needs once.
-static constexpr uint64_t kManyRuns = 64 << 10, kMuchBeside = 128 << 20;
+static constexpr uint64_t kManyRuns = 64 << 10;
 
 void plan_rows(LoadPlan* plan, const Table::Column& column, uint64_t first, uint64_t count, std::byte* to,
                uint8_t device) {
@@ -35,8 +35,7 @@ static const Table::Column& column_of(const Layer& layer, size_t column) {
   return column == kIds ? layer.ids : layer.columns[column];
 }
 
-// Plans the rows of a step in a column. What goes between others comes to memory of its own first, if the host has
-// both.
+// Plans the rows of a step in a column. On the host, what goes between others comes later.
 void TableReads::plan_column(const Share& share, const std::shared_ptr<const Share::Step>& step, size_t column,
                              std::byte* to, uint8_t device, LoadPlan* plan) {
   const uint64_t row_bytes = column_of(share.table(), column).row_bytes;
@@ -50,10 +49,18 @@ void TableReads::plan_column(const Share& share, const std::shared_ptr<const Sha
   if (device != 0) return add(share.in_order(*step), to);
   add(step->runs, to);
   if (step->places.empty()) return;
-  const uint64_t bytes = step->places.size() * row_bytes;
-  beside_.push_back({LargeVector<std::byte>(bytes), to, row_bytes, step});
-  beside_bytes_ += bytes;
-  add(step->extra, beside_.back().rows.data());
+  extras_.push_back({&share, step, column, to});
+  bytes_left_ += step->places.size() * row_bytes;
+}
+
+void TableReads::plan_extra(const Extra& extra, LoadPlan* plan) {
+  bytes_left_ -= extra.step->places.size() * column_of(extra.share->table(), extra.column).row_bytes;
+  const uint64_t* places = extra.step->places.data();
+  for (const RowRun& run : extra.step->extra) {
+    plan->placed.push_back({static_cast<uint32_t>(plan->boxes.size()), places});
+    plan_rows(plan, column_of(extra.share->layer_of(run), extra.column), run.first, run.count, extra.to);
+    places += run.count;
+  }
 }
 
 Status TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
@@ -79,9 +86,10 @@ Status TableReads::plan_step(const TableRequest& request, size_t number, LoadPla
 
 Status TableReads::plan_next(LoadPlan* plan) {
   planned_.clear();
-  beside_.clear();
-  runs_ = beside_bytes_ = 0;
-  while (more() && runs_ < kManyRuns && beside_bytes_ < kMuchBeside) {
+  planned_extras_ = std::exchange(extras_, {});
+  for (const Extra& extra : planned_extras_) plan_extra(extra, plan);
+  runs_ = 0;
+  while (next_ < requests_.size() && runs_ < kManyRuns) {
     const TableRequest& request = requests_[next_];
     const Share::Window& window = request.share->windows()[request.window];
     if (step_ < window.step_end) CKPT_TRY(plan_step(request, step_++, plan));
@@ -108,11 +116,7 @@ Status TableReads::check(const Planned& planned, unsigned threads) {
   return check_distinct(share.table(), pieces, threads);
 }
 
-Status TableReads::check(unsigned threads) {
-  for (const Beside& beside : beside_)
-    for (size_t i = 0; i < beside.step->places.size(); i++)
-      std::memcpy(beside.to + beside.step->places[i] * beside.row_bytes, beside.rows.data() + i * beside.row_bytes,
-                  beside.row_bytes);
+Status TableReads::check(unsigned threads) const {
   for (const Planned& planned : planned_) CKPT_TRY(check(planned, threads));
   return Ok();
 }

@@ -33,13 +33,12 @@ class TableReads {
   // What steps that are not planned yet will give.
   uint64_t bytes_left() const { return bytes_left_; }
   // Whether there are steps that are not planned yet.
-  bool more() const { return next_ < requests_.size(); }
+  bool more() const { return next_ < requests_.size() || !extras_.empty(); }
   // Adds to the plan what the next steps want: all those of plain ranges, and of others until they have many runs of
-  // rows, or much memory of their own.
+  // rows. Rows that go between others come with the next plan, once those are there.
   Status plan_next(LoadPlan* plan);
-  // Puts the rows that were read for the steps that were planned last where they belong, and checks their ids. FORMAT,
-  // MISMATCH.
-  Status check(unsigned threads);
+  // Checks the ids of the steps that were planned last. FORMAT, MISMATCH.
+  Status check(unsigned threads) const;
 
  private:
   struct Planned {
@@ -47,16 +46,17 @@ class TableReads {
     std::shared_ptr<const Share::Step> step;
     std::byte* ids;
   };
-  // Rows that were read beside the memory that they belong to.
-  struct Beside {
-    LargeVector<std::byte> rows;
-    std::byte* to;
-    uint64_t row_bytes;
+  // The rows of a step that go to step->places.
+  struct Extra {
+    const Share* share;
     std::shared_ptr<const Share::Step> step;
+    size_t column;
+    std::byte* to;
   };
   Status plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
   void plan_column(const Share& share, const std::shared_ptr<const Share::Step>& step, size_t column, std::byte* to,
                    uint8_t device, LoadPlan* plan);
+  void plan_extra(const Extra& extra, LoadPlan* plan);
   static Status check(const Planned& planned, unsigned threads);
 
   std::vector<TableRequest> requests_;
@@ -64,8 +64,9 @@ class TableReads {
   uint64_t row_ = 0;            // of its window, rows before it
   uint64_t bytes_left_ = 0;
   std::vector<Planned> planned_;
-  std::vector<Beside> beside_;
-  uint64_t runs_ = 0, beside_bytes_ = 0;  // that are planned, of steps that may have very many
+  std::vector<Extra> extras_;    // of the plan before the next
+  std::vector<Extra> planned_extras_;
+  uint64_t runs_ = 0;  // that are planned, of steps that may have very many
 };
 
 }  // namespace ckpt::load
