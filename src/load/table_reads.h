@@ -64,7 +64,7 @@ class TableReads {
   uint64_t row_ = 0;            // of its window, rows before it
   uint64_t bytes_left_ = 0;
   std::vector<Planned> planned_;
-  std::vector<Extra> extras_;    // of the plan before the next
+  std::vector<Extra> extras_;  // of the plan before the next
   std::vector<Extra> planned_extras_;
   uint64_t runs_ = 0;  // that are planned, of steps that may have very many
 };

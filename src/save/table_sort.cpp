@@ -34,10 +34,7 @@ struct Key {
 class TableSort {
  public:
   TableSort(SaveTable& table, unsigned threads, const Job& job)
-      : table_(table),
-        threads_(threads),
-        job_(job),
-        slices_(std::min<size_t>(threads, kMostSlices)) {}
+      : table_(table), threads_(threads), job_(job), slices_(std::min<size_t>(threads, kMostSlices)) {}
   Status run();
 
  private:

@@ -13,10 +13,11 @@ constexpr uint64_t kBuckets = 64;
 
 using Rows = std::map<uint64_t, uint64_t>;  // what each id's row was changed to last
 
-Bytes value_of(uint64_t id, uint64_t version) { return pattern(12, id * 31 + version * 1000003); }
+Bytes value_of(uint64_t id, uint64_t version, size_t bytes) { return pattern(bytes, id * 31 + version * 1000003); }
 
 // The rows of a rank, and what has happened to them since its last save.
 struct RankTable {
+  size_t value_bytes = 12;  // of each row
   Rows rows;
   std::set<uint64_t> changed, removed;
 
@@ -41,14 +42,16 @@ struct Given {
   Ids ids, changed, removed;
   Bytes values;
   std::vector<int32_t> versions;
+  size_t value_bytes;
 
-  explicit Given(const RankTable& table, uint64_t seed = 1) : removed(table.removed.begin(), table.removed.end()) {
+  explicit Given(const RankTable& table, uint64_t seed = 1)
+      : removed(table.removed.begin(), table.removed.end()), value_bytes(table.value_bytes) {
     for (const auto& [id, version] : table.rows) ids.push_back(id);
     std::mt19937_64 random(seed);
     std::ranges::shuffle(ids, random);
     for (size_t row = 0; row < ids.size(); row++) {
       const uint64_t version = table.rows.at(ids[row]);
-      const Bytes value = value_of(ids[row], version);
+      const Bytes value = value_of(ids[row], version, value_bytes);
       values.insert(values.end(), value.begin(), value.end());
       versions.push_back(static_cast<int32_t>(version));
       if (table.changed.contains(ids[row])) changed.push_back(row);
@@ -57,7 +60,7 @@ struct Given {
 
   ckpt_status add(ckpt_save* save, Error& error, uint32_t flags = CKPT_TABLE_CHANGES, const char* name = "t") const {
     const char* names[] = {"value", "version"};
-    ckpt_column_desc columns[] = {TestColumn{"", CKPT_DTYPE_U8, {12}}.desc(),
+    ckpt_column_desc columns[] = {TestColumn{"", CKPT_DTYPE_U8, {static_cast<int64_t>(value_bytes)}}.desc(),
                                   TestColumn{"", CKPT_DTYPE_I32, {}}.desc()};
     const void* data[] = {values.data(), versions.data()};
     const uint64_t sizes[] = {values.size(), versions.size() * 4};
@@ -106,17 +109,17 @@ ckpt_table_info table_info(const Reader& reader) {
 }
 
 // All rows of a share. An id twice, or a value that is not that of its id and version, is a failure.
-Rows load(const Reader& reader, const Share& share) {
+Rows load(const Reader& reader, const Share& share, size_t value_bytes = 12) {
   Rows all;
   for (uint64_t window = 0; window < share_info(share).window_count; window++) {
     uint64_t rows = 0;
     EXPECT_EQ(ckpt_share_window_rows(share.get(), window, &rows, nullptr), CKPT_OK);
     Ids ids(rows);
-    Bytes values(rows * 12);
+    Bytes values(rows * value_bytes);
     std::vector<int32_t> versions(rows);
     const char* names[] = {"version", "value"};
     void* data[] = {versions.data(), values.data()};
-    const uint64_t sizes[] = {rows * 4, rows * 12};
+    const uint64_t sizes[] = {rows * 4, values.size()};
     const Load load = new_load(reader);
     Error error;
     EXPECT_EQ(ckpt_load_add_table(load.get(), share.get(), window, ids.data(), rows * 8, 2, names, data, sizes,
@@ -124,8 +127,9 @@ Rows load(const Reader& reader, const Share& share) {
               CKPT_OK);
     EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
     for (size_t i = 0; i < rows; i++) {
-      const Bytes value = value_of(ids[i], static_cast<uint64_t>(versions[i]));
-      EXPECT_TRUE(std::ranges::equal(value, std::span(values).subspan(i * 12, 12))) << "id " << ids[i];
+      const Bytes value = value_of(ids[i], static_cast<uint64_t>(versions[i]), value_bytes);
+      EXPECT_TRUE(std::ranges::equal(value, std::span(values).subspan(i * value_bytes, value_bytes)))
+          << "id " << ids[i];
       EXPECT_TRUE(all.emplace(ids[i], versions[i]).second) << "id " << ids[i] << " twice";
     }
   }
@@ -293,6 +297,19 @@ TEST_P(TableRuns, OfFewChangesAreFewBytes) {
   EXPECT_LE(none, 32768u);
   const Reader reader = open_reader(world.store);
   EXPECT_EQ(load(reader, open_share(reader, share_desc(CKPT_SHARE_ALL))), table.rows);
+}
+
+TEST_P(TableRuns, OfRowsThatAreLargerThanAChunkComeBack) {
+  const StorePlace place(GetParam());
+  World world(place.uri(), 1);
+  RankTable table = table_of(50);
+  table.value_bytes = 100'000;
+  ASSERT_EQ(save_alone(world, "s1", table).outcome.status, CKPT_OK);
+  for (uint64_t id = 0; id < 50; id += 10) table.put(id * 7, 1);
+  ASSERT_EQ(save_alone(world, "s2", table).outcome.status, CKPT_OK);
+  const Reader reader = open_reader(world.store);
+  ASSERT_EQ(table_info(reader).run_count, 2u);
+  EXPECT_EQ(load(reader, open_share(reader, share_desc(CKPT_SHARE_ALL)), table.value_bytes), table.rows);
 }
 
 TEST_P(TableRuns, NeedNoEarlierCheckpoint) {
