@@ -83,6 +83,7 @@ bool Pipeline::prepare_direct(InFlight& flight) {
     auto buffer = Mapping::make(size < Mapping::kHugeFrom ? size : limits_.buffer_bytes);
     if (!buffer.ok()) return false;
     flight.buffer = buffer.take();
+    (void)Mapping::make_pages(flight.buffer.bytes().first(size));
   }
   if (size != read.size && !work_.may_pad(size - read.size)) return false;
   flight.into = flight.buffer.bytes().first(size);
