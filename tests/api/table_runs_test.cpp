@@ -554,6 +554,25 @@ TEST_P(TableRuns, AreCopiedAndMirroredByTheirNews) {
   }
 }
 
+TEST_P(TableRuns, ComeFromACacheToo) {
+  const StorePlace place(GetParam());
+  const Scratch scratch;
+  std::vector<Setting> settings;  // a store that is near has no cache
+  if (GetParam() == "s3") settings = {{"cache", scratch.path().c_str()}};
+  World world(place.uri(), 1);
+  RankTable table = table_of(5000);
+  ASSERT_EQ(save_alone(world, "s1", table).outcome.status, CKPT_OK);
+  for (uint64_t id = 0; id < 5000; id += 50) table.put(id * 7, 1);
+  ASSERT_EQ(save_alone(world, "s2", table).outcome.status, CKPT_OK);
+  for (const char* label : {"s1", "s2", "s2"}) {  // s2 finds in it what it shares with s1, and then all
+    const Store store = open_store(place.uri(), settings);
+    const Reader reader = open_reader(store, label);
+    const Rows rows = load(reader, open_share(reader, share_desc(CKPT_SHARE_ALL)));
+    EXPECT_EQ(rows.size(), table.rows.size());
+    EXPECT_EQ(rows == table.rows, label == std::string("s2"));
+  }
+}
+
 TEST_P(TableRuns, HaveTheirNamesForThemselves) {
   const StorePlace place(GetParam());
   World world(place.uri(), 1);
