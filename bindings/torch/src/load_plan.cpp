@@ -264,7 +264,7 @@ void LoadPlan::replace(const Target& target) {
   });
   apply([tensor, loaded] {
     if (is_dense(tensor))
-      tensor.copy_(*loaded);
+      countable(tensor).copy_(countable(*loaded));
     else
       replace_data(tensor, *loaded);
   });

@@ -100,6 +100,12 @@ bool is_torchs_only(at::ScalarType type) {
   return std::any_of(kNamedTypes.begin(), kNamedTypes.end(), [&](const NamedType& one) { return one.type == type; });
 }
 
+at::Tensor countable(const at::Tensor& tensor) {
+  for (const NamedType& known : kNamedTypes)
+    if (known.type == tensor.scalar_type()) return tensor.view(known.integers);
+  return tensor;
+}
+
 // Whether the engine counts two elements where LibTorch counts one.
 static bool is_pair(int32_t dtype) { return dtype == CKPT_DTYPE_F4_E2M1FN; }
 

@@ -19,6 +19,8 @@ struct NamedType {
 extern const std::vector<NamedType> kNamedTypes;
 // Whether a type is one of these, which LibTorch converts to no other.
 bool is_torchs_only(at::ScalarType type);
+// A tensor of such a type as integers, for which LibTorch has kernels; any other as it is.
+at::Tensor countable(const at::Tensor& tensor);
 // A type that the engine has only as integers, by torch's name ("torch.bits8").
 std::optional<at::ScalarType> named_type(const std::string& name);
 std::string type_name(at::ScalarType type);

@@ -536,8 +536,8 @@ TEST(PythonTensor, OfTheDtypesThatTorchAloneHasIsKept) {
   EXPECT_EQ(reader.tensor("float4").dtype, CKPT_DTYPE_F4_E2M1FN);
   EXPECT_EQ(reader.tensor("float4").shape[1], 12);
   EXPECT_EQ(reader.tensor("float4 columns").dtype, CKPT_DTYPE_U8);
-  EXPECT_EQ(reader.tensor("uint7/data").dtype, CKPT_DTYPE_U8);
-  EXPECT_EQ(reader.tensor("int4/data").dtype, CKPT_DTYPE_I8);
+  EXPECT_EQ(reader.tensor("uint7").dtype, CKPT_DTYPE_U8);
+  EXPECT_EQ(reader.tensor("int4").dtype, CKPT_DTYPE_I8);
 #endif
 }
 

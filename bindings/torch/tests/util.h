@@ -9,6 +9,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim.h>
 #include <torch/types.h>
+#include <torch/version.h>
 
 #include <condition_variable>
 #include <functional>
