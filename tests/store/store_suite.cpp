@@ -14,8 +14,8 @@
 namespace ckpt::store {
 
 Scratch::Scratch() {
-  char pattern[] = "/tmp/ckpt-store-XXXXXX";
-  path = mkdtemp(pattern);
+  path = std::filesystem::temp_directory_path() / "ckpt-store-XXXXXX";  // file_systems.sh says where
+  if (!mkdtemp(path.data())) throw std::runtime_error("no directory " + path);
 }
 Scratch::~Scratch() {
   std::error_code ignored;
