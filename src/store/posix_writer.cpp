@@ -83,9 +83,10 @@ void PosixWriter::make_room(uint64_t end) {
   std::lock_guard lock(growing_);
   const uint64_t room = room_.load(std::memory_order_relaxed);
   if (end <= room || !file_) return;
-  const uint64_t wanted = std::max(end, room <= UINT64_MAX / 4 ? 2 * room : end);
-  (void)with_room([&] { return preallocate(wanted); });
-  room_.store(wanted, std::memory_order_release);
+  const uint64_t more = std::max(end, 2 * room);
+  const bool has_more = preallocate(more).ok();
+  if (!has_more) (void)with_room([&] { return preallocate(end); });  // the pool is not emptied for what may not come
+  room_.store(has_more ? more : end, std::memory_order_release);
 }
 
 // By fcntl, not at open: on some kernels an open that refuses O_DIRECT has created the file all the same.

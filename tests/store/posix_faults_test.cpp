@@ -259,7 +259,7 @@ TEST_F(PosixFaults, ADirectWriteThatTheFileSystemRefusesGoesThroughThePageCache)
   Pattern data(1 << 20, 1);
   auto writer = store_->create("d/a", 1 << 20);
   ASSERT_TRUE(writer.ok());
-  if (!(*writer)->direct()) GTEST_SKIP() << "/tmp has no direct I/O";
+  if (!(*writer)->direct()) GTEST_SKIP() << root_ << " has no direct I/O";
   Faults faults;
   faults.transfer = [&](size_t size) -> long { return (*writer)->direct() ? -EINVAL : static_cast<long>(size); };
   ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");

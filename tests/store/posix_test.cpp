@@ -169,7 +169,7 @@ TEST_F(Posix, SmallFilesAndStoresWithoutDirectIoGoThroughThePageCache) {
 TEST_F(Posix, DirectWritesRefuseWhatIsNotAligned) {
   auto writer = store_->create("d/a", 1 << 20);
   ASSERT_TRUE(writer.ok());
-  if (!(*writer)->direct()) GTEST_SKIP() << "/tmp has no direct I/O";
+  if (!(*writer)->direct()) GTEST_SKIP() << root_ << " has no direct I/O";
   Pattern data(16384, 1);
   EXPECT_EQ(code((*writer)->write_at(512, data.bytes().first(4096))), "INVALID");
   EXPECT_EQ(code((*writer)->write_at(0, data.bytes().first(4095))), "INVALID");
