@@ -143,8 +143,8 @@ void LoadPlan::check_fits(const Target& target) const {
   auto type = type_of(target.node);
   if (type == tensor.scalar_type()) return;
   std::string found = type ? type_name(*type) : type_text(target.node) + ", which this LibTorch does not have";
-  const bool converts = type && c10::canCast(*type, tensor.scalar_type()) && !is_torchs_only(*type) &&
-                        !is_torchs_only(tensor.scalar_type());
+  const bool converts =
+      type && c10::canCast(*type, tensor.scalar_type()) && !torchs_only(*type) && !torchs_only(tensor.scalar_type());
   if (!converts || !options_.convert)
     mismatch("dtype ", type_name(tensor.scalar_type()), found + (converts ? " (option convert would convert it)" : ""));
 }

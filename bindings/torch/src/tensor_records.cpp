@@ -239,11 +239,11 @@ at::MemoryFormat memory_format_named(const std::string& format, int64_t dim, con
 
 static Record marked_record(const at::Tensor& tensor) {
   Record record{kMarked, {{"data", tensor, {}}}};
-  for (const NamedType& known : kNamedTypes)
-    if (known.type == tensor.scalar_type() && (dtype_of(known.type) == 0 || !tensor.is_contiguous() || !tensor.dim())) {
-      record.fields[0].tensor = tensor.view(known.integers);
-      record.fields.push_back({"dtype", {}, std::string(known.name)});
-    }
+  const NamedType* known = torchs_only(tensor.scalar_type());
+  if (known && (dtype_of(known->type) == 0 || !tensor.is_contiguous() || !tensor.dim())) {
+    record.fields[0].tensor = countable(tensor);
+    record.fields.push_back({"dtype", {}, std::string(known->name)});
+  }
   if (const auto format = memory_format_of(tensor))
     record.fields.push_back(
         {"memory_format", {}, *format == at::MemoryFormat::ChannelsLast ? kChannelsLast : kChannelsLast3d});

@@ -46,7 +46,7 @@ static const std::vector<std::pair<at::ScalarType, int32_t>>& types() {
   return found;
 }
 
-const std::vector<NamedType> kNamedTypes{
+static const std::vector<NamedType> kNamedTypes{
 #if CKPT_TORCH_AT_LEAST(2, 3)
     {"torch.bits8", at::ScalarType::Bits8, at::kByte},
     {"torch.bits16", at::ScalarType::Bits16, at::ScalarType::UInt16},
@@ -96,14 +96,15 @@ std::optional<at::ScalarType> named_type(const std::string& name) {
   return std::nullopt;
 }
 
-bool is_torchs_only(at::ScalarType type) {
-  return std::any_of(kNamedTypes.begin(), kNamedTypes.end(), [&](const NamedType& one) { return one.type == type; });
+const NamedType* torchs_only(at::ScalarType type) {
+  for (const NamedType& known : kNamedTypes)
+    if (known.type == type) return &known;
+  return nullptr;
 }
 
 at::Tensor countable(const at::Tensor& tensor) {
-  for (const NamedType& known : kNamedTypes)
-    if (known.type == tensor.scalar_type()) return tensor.view(known.integers);
-  return tensor;
+  const NamedType* known = torchs_only(tensor.scalar_type());
+  return known ? tensor.view(known->integers) : tensor;
 }
 
 // Whether the engine counts two elements where LibTorch counts one.

@@ -16,9 +16,8 @@ struct NamedType {
   const char* name;
   at::ScalarType type, integers;
 };
-extern const std::vector<NamedType> kNamedTypes;
-// Whether a type is one of these, which LibTorch converts to no other.
-bool is_torchs_only(at::ScalarType type);
+// Null unless it is one of these, which LibTorch converts to no other.
+const NamedType* torchs_only(at::ScalarType type);
 // A tensor of such a type as integers, for which LibTorch has kernels; any other as it is.
 at::Tensor countable(const at::Tensor& tensor);
 // A type that the engine has only as integers, by torch's name ("torch.bits8").
