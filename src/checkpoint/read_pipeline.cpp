@@ -83,7 +83,7 @@ bool Pipeline::prepare_direct(InFlight& flight) {
     auto buffer = Mapping::make(size < Mapping::kHugeFrom ? size : limits_.buffer_bytes);
     if (!buffer.ok()) return false;
     flight.buffer = buffer.take();
-    (void)Mapping::make_pages(flight.buffer.bytes().first(size));
+    (void)Mapping::make_pages(flight.buffer.bytes().first(size));  // here, not on the one thread of a ring
   }
   if (size != read.size && !work_.may_pad(size - read.size)) return false;
   flight.into = flight.buffer.bytes().first(size);

@@ -52,12 +52,9 @@ Status Share::hide(std::span<const RowRun> runs, std::span<const PartIds> pieces
     const RowKey key = rows[i].key;
     same.clear();
     at = seek(in, at, key, table_.bucket_count);
-    bool there = at < in.count && in[at] == key.id;
-    for (; i < rows.size() && rows[i].key == key; i++) {
-      if (there && longest < rows[i].run) same.push_back({key, longest, at}), there = false;
-      same.push_back(rows[i]);
-    }
-    if (there) same.push_back({key, longest, at});
+    if (at < in.count && in[at] == key.id) same.push_back({key, longest, at});
+    for (; i < rows.size() && rows[i].key == key; i++) same.push_back(rows[i]);
+    std::ranges::sort(same);
     for (size_t older = 1; older < same.size(); older++) {
       const RowRun &run = runs[same[older].run], &newer = runs[same[older - 1].run];
       if (removes(run)) continue;

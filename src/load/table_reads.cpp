@@ -63,7 +63,7 @@ void TableReads::plan_extra(const Extra& extra, LoadPlan* plan) {
   }
 }
 
-Status TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
+Result<uint64_t> TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
   const Share& share = *request.share;
   CKPT_ASSIGN(Share::Step found, share.step(number));
   const auto step = std::make_shared<const Share::Step>(std::move(found));
@@ -76,23 +76,25 @@ Status TableReads::plan_step(const TableRequest& request, size_t number, LoadPla
     plan_column(share, step, static_cast<size_t>(column - share.table().columns.data()), data, request.device, plan);
   bytes_left_ -= step->rows * row_bytes(request);
   row_ += step->rows;
-  const size_t runs = step->runs.size() + step->extra.size() + (request.device == 0 ? 0 : step->places.size());
-  if (step->checked)
-    runs_ += runs * (request.columns.size() + 1);
-  else if (ids)
-    planned_.push_back({&request, step, ids});
-  return Ok();
+  if (!step->checked) {
+    if (ids) planned_.push_back({&request, step, ids});
+    return 0;
+  }
+  const uint64_t runs = step->runs.size() + step->extra.size() + (request.device == 0 ? 0 : step->places.size());
+  return runs * (request.columns.size() + 1);
 }
 
 Status TableReads::plan_next(LoadPlan* plan) {
   planned_.clear();
   planned_extras_ = std::exchange(extras_, {});
   for (const Extra& extra : planned_extras_) plan_extra(extra, plan);
-  runs_ = 0;
-  while (next_ < requests_.size() && runs_ < kManyRuns) {
+  for (uint64_t runs = 0; next_ < requests_.size() && runs < kManyRuns;) {
     const TableRequest& request = requests_[next_];
     const Share::Window& window = request.share->windows()[request.window];
-    if (step_ < window.step_end) CKPT_TRY(plan_step(request, step_++, plan));
+    if (step_ < window.step_end) {
+      CKPT_ASSIGN(const uint64_t more, plan_step(request, step_++, plan));
+      runs += more;
+    }
     if (step_ < window.step_end) continue;
     row_ = 0;
     if (++next_ < requests_.size()) {

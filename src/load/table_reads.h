@@ -53,7 +53,8 @@ class TableReads {
     size_t column;
     std::byte* to;
   };
-  Status plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
+  // Returns how many runs it has, if it may have very many.
+  Result<uint64_t> plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
   void plan_column(const Share& share, const std::shared_ptr<const Share::Step>& step, size_t column, std::byte* to,
                    uint8_t device, LoadPlan* plan);
   void plan_extra(const Extra& extra, LoadPlan* plan);
@@ -64,9 +65,8 @@ class TableReads {
   uint64_t row_ = 0;            // of its window, rows before it
   uint64_t bytes_left_ = 0;
   std::vector<Planned> planned_;
-  std::vector<Extra> extras_;  // of the plan before the next
-  std::vector<Extra> planned_extras_;
-  uint64_t runs_ = 0;  // that are planned, of steps that may have very many
+  std::vector<Extra> extras_;          // for the next plan,
+  std::vector<Extra> planned_extras_;  // and those whose places the last one needs
 };
 
 }  // namespace ckpt::load
