@@ -220,13 +220,19 @@ claim() {
   fi
 }
 
-# part COMMAND…: runs another command of tools/, which records its own results. If it fails without recording a failure,
-# that is recorded as one.
+# part COMMAND…: runs another command of tools/, which records its own results. If it records none, or fails without
+# recording a failure, that is recorded as one.
 part() {
-  local before
-  before=$(grep -c ^failed "$CKPT_RESULTS" || true)
-  "$@" || [[ $(grep -c ^failed "$CKPT_RESULTS" || true) -gt $before ]] || record failed "$*"
+  local before failures status=0
+  before=$(count_results) failures=$(count_results failed)
+  "$@" || status=$?
+  if [[ $(count_results) == "$before" ]]; then
+    record failed "$*: no test ran"
+  elif [[ $status != 0 && $(count_results failed) == "$failures" ]]; then
+    record failed "$*"
+  fi
 }
+count_results() { grep -c "^${1:-\(passed\|failed\)}" "$CKPT_RESULTS" || true; }
 
 # run_ctest NAME [ctest's arguments…]: two more at a time than there are cores, since many tests wait
 run_ctest() {
