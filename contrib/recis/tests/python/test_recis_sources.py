@@ -197,6 +197,24 @@ def test_a_table_of_recis_goes_to_parquet_and_back(tmp_path: Path) -> None:
         id: ([5.0, 5.0], [5.0]) for id in (1, 2, 40000, 70000)}
 
 
+def test_shards_of_what_changed_hold_the_changes_alone(tmp_path: Path) -> None:
+    store = ckpt.Store(tmp_path / "store")
+    for step, ids, value in ((1, [1, 2, 70000], 5), (2, [1, 70000, 3], 6)):
+        values = np.full((3, 2), value, "f4")
+        values[0] = 5  # of id 1
+        table = ckpt.Table(np.array(ids), {"embedding": values})
+        ckpt.save(store, {"tables": {"items": table}}, step=step)
+    with ckpt.Reader(store, "step:1") as earlier, ckpt.Reader(store) as reader:
+        with reader.share("tables/items", since=earlier) as share:
+            news = share.read()
+            assert share.missing == [2]
+    ckpt.save(tmp_path / "news", {"tables": {"items": news}})
+    with ckpt.Reader(ckpt.Store(tmp_path / "news")) as reader:
+        reader.export(tmp_path / "run", format="recis", shards=2)
+    rows = ckpt.load(tmp_path / "run", framework="numpy")["tables"]["items"].as_dict()
+    assert {id: row["embedding"].tolist() for id, row in rows.items()} == {3: [6, 6], 70000: [6, 6]}
+
+
 def test_an_id_that_a_directory_has_twice_is_named_before_a_table_changes(tmp_path: Path) -> None:
     run = recis_run(tmp_path / "run", ids=(5, 65541), workers=1)
     (path,) = (run / "ckpt_7").glob("*.safetensors")
