@@ -510,6 +510,16 @@ TEST_F(RecycleFull, ThePoolGivesWayToARecordEvenWhereRecyclingIsOff) {
   EXPECT_EQ(pool(), "");
 }
 
+TEST_F(RecycleFull, ThePoolGivesWayToRoomThatIsNeededButNotToRoomThatMayBe) {
+  auto writer = store_->create("new/small", kMiB / 2, true);
+  ASSERT_TRUE(writer.ok());
+  (*writer)->make_room(2 * kMiB);
+  (*writer)->make_room(3 * kMiB - 64 * 1024);  // of the 3 MiB that there are; it asks for 4 first
+  EXPECT_EQ(pool(), "PART_000 PART_001");
+  (*writer)->make_room(6 * kMiB);
+  EXPECT_EQ(pool(), "");
+}
+
 TEST_F(RecycleFull, WhatDoesNotFitWithoutThePoolIsNoSpace) {
   EXPECT_EQ(code(store_->create("new/PART_002", 9 * kMiB).status()), "NO_SPACE");
   EXPECT_EQ(names(*store_, "new"), "");
