@@ -424,7 +424,7 @@ def speed(volume, _):
     mib = 256 if volume.name.startswith("nfs") else int(os.environ.get("CKPT_NETFS_MIB", 1024))
     best = {}
     for _ in range(3):
-        ways = ["ckpt", *DD]
+        ways = [*CKPT, *DD]
         volume.random.shuffle(ways)
         for way in ways:
             for what, mount in ("save", "A"), ("load", "B"):
@@ -432,19 +432,21 @@ def speed(volume, _):
                 best[what, way] = min(took, best.get((what, way), took))
         volume.clear()
     for what in ("save", "load"):
-        rates = {way: mib / best[what, way] for way in ["ckpt", *DD]}
+        rates = {way: mib / best[what, way] for way in [*CKPT, *DD]}
         limit = max(DD, key=rates.get)
         print(f"   {what} of {mib} MiB: {rates['ckpt'] / rates[limit]:.2f} of dd ({limit}); MiB/s: "
               + ", ".join(f"{way} {rate:.0f}" for way, rate in rates.items()))
     yield from ()
 
 
+CKPT = ("ckpt", "ckpt io_engine=threads", "ckpt direct_io=off")
 DD = {"buffered": 1, "buffered twice": 2, "direct": 1, "direct twice": 2}  # how many at once
 
 
 def seconds(volume, way, what, mount, mib):
-    if way == "ckpt":
-        one = volume.run(mount, "speed", "speed", what=what, mib=mib)
+    if way in CKPT:
+        options = dict(word.split("=") for word in way.split()[1:])
+        one = volume.run(mount, "speed", f"speed.{CKPT.index(way)}", what=what, mib=mib, **options)
     else:
         file, blocks = volume.path(mount, way.replace(" ", ".")) + ".$i", mib // 4 // DD[way]
         words = f"if=/dev/zero of={file} count={blocks} conv=fsync" if what == "save" else f"if={file} of=/dev/null"

@@ -7,7 +7,8 @@
 //                                               until it has loaded step `until`
 //   netfs_program hold STORE [KEY=VALUE...]     maps a part of the latest, prints "HELD ID", waits for the file `go`,
 //                                               and then checks the map and loads all: "RIGHT"
-//   netfs_program speed STORE mib=N [what=load] saves or loads that much; prints "TOOK SECONDS"
+//   netfs_program speed STORE mib=N [what=load] [io_engine=threads] [direct_io=off]
+//                saves or loads that much; prints "TOOK SECONDS"
 //
 // Exit status: 0, or 4 after "FAILED …" (a status of ckpt), 5 after "WRONG …" (bytes, or a follower's order), 2 usage.
 #include <fcntl.h>
@@ -282,7 +283,9 @@ int main(int argc, char** argv) {
     const auto verb = verbs.find(argc > 2 ? argv[1] : "");
     if (verb == verbs.end()) return std::fputs("see the head of netfs_program.cpp\n", stderr), 2;
     const Settings settings(argc, argv);
-    return verb->second(ckpt::Store::open(argv[2]), settings);
+    const ckpt::Options options{{"io_engine", settings.text("io_engine", "auto")},
+                                {"direct_io", settings.text("direct_io", "auto")}};
+    return verb->second(ckpt::Store::open(argv[2], options), settings);
   } catch (const ckpt::Error& error) {
     std::printf("FAILED %s %s\n", error.status_name(), error.what());
     return 4;
