@@ -109,6 +109,22 @@ TEST_P(AnyStore, AReaderOfAPrunedCheckpointGetsItsBytesOrGone) {
     EXPECT_EQ(loaded.code(), CKPT_GONE) << loaded.message();
 }
 
+TEST_P(AnyStore, TheRecordOfAnAttemptGoesThoughItsCheckpointWasPrunedBefore) {
+  auto faulty = std::make_shared<store::ShellStore>(handles());
+  faulty->before([](std::string_view operation, std::string_view key) {
+    return operation == "remove" && key.starts_with(".ckpt/attempts/") ? Status(CKPT_IO, "no answer") : Ok();
+  });
+  {
+    Start start([&] { return faulty; }, 1);
+    ASSERT_TRUE(all_ok(start.save(1)).ok());
+    ASSERT_TRUE(all_ok(start.save(2, {.keep_last = 1})).ok());
+  }
+  const Start next(handles, 1);
+  checkpoint::await_listings(*handles());
+  const auto left = handles()->list(".ckpt/attempts");
+  EXPECT_TRUE(!left.ok() || left->empty()) << left->front().name;
+}
+
 TEST_P(AnyStore, ALostManifestIsRebuiltByteForByte) {
   Start start(handles, 2);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
