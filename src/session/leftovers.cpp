@@ -41,8 +41,8 @@ static Result<bool> close_older_attempt(store::Store& store, const SessionPlan& 
   CKPT_TRY(std::move(closed));
   auto entry = checkpoint::read_entry(store, directory);
   if (!entry.ok() && entry.status().code() != CKPT_NOT_FOUND) return std::move(entry).status();
-  // Where there are no directories, the tombstone of a removed checkpoint stays in the slot for a while: nothing is left
-  // to close, although something lies there.
+  // Where there are no directories, the tombstone of a removed checkpoint stays in the slot for a while: nothing is
+  // left to close, although something lies there.
   if (!entry.ok()) return !store.traits().directories || is_gone();
   // Closed is closed. NOT_FOUND: a session that opens at the same moment removed it. What cannot be removed now, such
   // as a directory that somebody put there, waits for the next session.

@@ -1,0 +1,509 @@
+// Trainings in a world that a seed decides: ranks save, are killed, stall, lose answers, fence each other; a follower
+// loads. What each call says is held against what happened.
+//
+//   sim_program FIRST COUNT [JOBS]   runs seeds FIRST to FIRST + COUNT - 1, each in a process of its own
+//   sim_program SEED                 one of them, with all that went on
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "api/handles.h"
+#include "sim/store.h"
+#include "store/weak_store.h"
+#define CKPT_HPP_NAMESPACE hpp
+#include <ckpt.hpp>
+
+namespace sim {
+namespace {
+
+constexpr int64_t kElements = 3;     // of each rank's part of a tensor
+constexpr int64_t kLateMs = 12'000;  // what a call may take beyond its timeout_ms
+
+struct Training {
+  int number = 0, first_process = 0;
+  uint32_t world = 1;
+  bool rendezvous = false, background = false, incremental = false;
+  int64_t keep_last = 0, saves = 3, timeout_ms = 10'000, first_step = 0;
+  std::string session_string{};
+  int64_t opened_at = -1;  // when its rank 0 had its session
+  int64_t token = 0;       // of its session, once it made a save
+  uint32_t ended = 0;      // ranks
+  int64_t step(int64_t i) const { return first_step + i; }
+};
+
+// What was said of a step.
+struct Step {
+  int training = 0;
+  std::map<uint32_t, std::string> told;  // by rank: "OK", or the status
+  int64_t acked_at = -1, began_at = -1;
+  bool acked() const { return acked_at >= 0; }
+};
+
+struct World {
+  Weather weather;
+  Locks locks;
+  std::shared_ptr<ckpt::store::Store> inner, mirror;  // the mirror may be null
+  std::vector<std::unique_ptr<Training>> trainings;
+  std::map<int64_t, Step> steps;
+  bool over = false;
+  int64_t keep_last = 0;  // the least of all trainings that retire anything; 0: none does
+
+  std::shared_ptr<Store> door(const std::shared_ptr<ckpt::store::Store>& to) {
+    return to ? std::make_shared<Store>(to, weather, locks) : nullptr;
+  }
+};
+World* world = nullptr;
+
+uint32_t value(int64_t step, uint32_t rank, int64_t element) {
+  return static_cast<uint32_t>(step * 1'000'003 + rank * 1009 + element);
+}
+std::vector<uint32_t> values(int64_t step, uint32_t rank) {
+  std::vector<uint32_t> made(kElements);
+  for (int64_t i = 0; i < kElements; i++) made[static_cast<size_t>(i)] = value(step, rank, i);
+  return made;
+}
+
+hpp::Store open_store(int64_t timeout_ms) {
+  return hpp::Store(new ckpt_store{{}, world->door(world->inner), world->door(world->mirror), {}, timeout_ms});
+}
+
+// Runs a call and fails if it takes longer than it may after the last call of the store that had an answer (ABI.md).
+template <typename Call>
+auto timed(const std::string& what, int64_t timeout_ms, Call&& call) {
+  struct Timer {
+    std::string what, said = "OK";
+    int64_t most, began = now();
+    ~Timer() {
+      const int64_t took = (now() - std::max(began, world->weather.succeeded_at[process()])) / kMs;
+      if (killed(process()) || took <= most) return;
+      fail(what + " of process " + std::to_string(process()) + " took " + std::to_string(took) + " ms, and may take " +
+           std::to_string(most) + ": " + said);
+    }
+  } timer{.what = what, .most = timeout_ms + kLateMs};
+  try {
+    return call();
+  } catch (const hpp::Error& error) {
+    timer.said = std::string(error.status_name()) + " " + error.what();
+    throw;
+  }
+}
+
+// ---- a rank ----
+
+hpp::Session open_session(Training& training, uint32_t rank, const hpp::Store& store) {
+  hpp::Options options{{"timeout_ms", training.timeout_ms}};
+  if (training.incremental) options.set("incremental", "on");
+  if (training.rendezvous && training.world > 1) options.set("rendezvous", 1);
+  if (rank && !training.rendezvous) {
+    while (training.session_string.empty()) {
+      if (training.ended || killed(training.first_process)) throw std::runtime_error("rank 0 has no session");
+      pause(50 * kMs);
+    }
+  }
+  auto session = timed("opening a session", training.timeout_ms, [&] {
+    return hpp::Session::open(store, rank, training.world, rank && !training.rendezvous ? training.session_string : "",
+                              options);
+  });
+  if (rank == 0) training.opened_at = now(), training.session_string = session.string();
+  note("training " + std::to_string(training.number) + " rank " + std::to_string(rank) + ": session");
+  return session;
+}
+
+void save(Training& training, uint32_t rank, const hpp::Session& session, int64_t step) {
+  hpp::Options options{{"timeout_ms", training.timeout_ms}};
+  if (training.keep_last) options.set("keep_last", training.keep_last);
+  // Never freed, since a thread that was left behind may use them; scribbled over as soon as the caller may.
+  std::vector<uint32_t>& own = *new std::vector(values(step, rank));
+  std::vector<uint32_t>& shared = *new std::vector(values(step, 100));
+  std::vector<uint32_t>& still = *new std::vector<uint32_t>(kElements, 7);  // the same in each step
+  const auto scribble = [&] {
+    for (std::vector<uint32_t>* one : {&own, &shared, &still}) std::fill(one->begin(), one->end(), 0xbad);
+  };
+  auto save = hpp::Save::create(session, "step-" + std::to_string(step), step, options);
+  training.token = std::stoll(save.id().substr(save.id().find('.') + 1));
+  const int64_t all = kElements * training.world;
+  save.add_tensor("own", hpp::Tensor::of<uint32_t>({all}).flat(rank * kElements, kElements), hpp::Memory(own));
+  save.add_tensor("still", hpp::Tensor::of<uint32_t>({all}).flat(rank * kElements, kElements), hpp::Memory(still));
+  if (rank == 0) save.add_tensor("shared", {kElements}, shared);
+  try {
+    timed(training.background ? "a save in the background" : "a save", training.timeout_ms, [&] {
+      if (!training.background) return save.run();
+      const hpp::Job job = save.start();
+      scribble();
+      if (once_in(20)) {
+        pause(static_cast<int64_t>(random(300)) * kMs);
+        note("cancels its save");
+        job.cancel();
+      }
+      job.wait(CKPT_JOB_DONE);
+    });
+  } catch (...) {
+    scribble();
+    throw;
+  }
+  scribble();
+}
+
+void run_rank(Training& training, uint32_t rank) {
+  const std::string who = "training " + std::to_string(training.number) + " rank " + std::to_string(rank) + ": ";
+  try {
+    const hpp::Store store = open_store(training.timeout_ms);
+    std::optional<hpp::Session> session = open_session(training, rank, store);
+    for (int64_t i = 0; i < training.saves; i++) {
+      Step& step = world->steps[training.step(i)];
+      step.training = training.number;
+      if (step.began_at < 0) step.began_at = now();
+      std::string told = "OK";
+      try {
+        save(training, rank, *session, training.step(i));
+        if (!step.acked()) step.acked_at = now();
+      } catch (const hpp::Error& error) {
+        told = error.status_name();
+        note(who + "step " + std::to_string(training.step(i)) + ": " + told + " " + error.what());
+      }
+      step.told[rank] = told;
+      note(who + "step " + std::to_string(training.step(i)) + ": " + told);
+      if (told == "FENCED") break;
+      static const std::set<std::string> kPossible = {"OK",     "ABORTED", "MISMATCH",  "TIMEOUT",        "IO",
+                                                      "EXISTS", "GONE",    "NOT_FOUND", "COMMIT_UNKNOWN", "CANCELLED"};
+      if (!kPossible.contains(told)) fail(who + "step " + std::to_string(training.step(i)) + ": " + told);
+      pause(static_cast<int64_t>(random(200)) * kMs);
+    }
+    timed("the end of a session", world->mirror ? training.timeout_ms : 2000, [&] { session.reset(); });
+  } catch (const std::exception& error) {
+    note(who + "ends: " + error.what());
+  }
+  training.ended++;
+}
+
+// ---- who reads ----
+
+struct Loaded {
+  int64_t step;
+  bool passed_over;  // something newer that could not be read
+};
+Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeout_ms) {
+  const hpp::Options options{{"timeout_ms", timeout_ms}};
+  auto reader = timed("opening a checkpoint", timeout_ms, [&] { return hpp::Reader::open(store, selector, options); });
+  const hpp::CheckpointInfo info = reader.info();
+  const auto count = static_cast<size_t>(kElements * info.world_size);
+  // Never freed: the same.
+  auto &own = *new std::vector<uint32_t>(count), &still = *new std::vector<uint32_t>(count);
+  auto& shared = *new std::vector<uint32_t>(kElements);
+  auto load = hpp::Load::create(reader, options);
+  load.add_tensor("own", {static_cast<int64_t>(count)}, own);
+  load.add_tensor("still", {static_cast<int64_t>(count)}, still);
+  load.add_tensor("shared", {kElements}, shared);
+  timed("a load", timeout_ms, [&] { load.run(); });
+  for (size_t i = 0; i < count; i++)
+    if (own[i] != value(info.step, static_cast<uint32_t>(i / kElements), static_cast<int64_t>(i % kElements)) ||
+        still[i] != 7)
+      fail("wrong bytes in step " + std::to_string(info.step));
+  if (shared != values(info.step, 100)) fail("wrong bytes of rank 0 in step " + std::to_string(info.step));
+  return {info.step, info.passed_over > 0};
+}
+
+int64_t newest_acked() {
+  int64_t newest = -1;
+  for (const auto& [number, step] : world->steps)
+    if (step.acked()) newest = std::max(newest, number);
+  return newest;
+}
+
+void follow() {
+  const hpp::Store store = open_store(5000);
+  int64_t best = -1;
+  while (!world->over) {
+    const int64_t acked = newest_acked();
+    try {
+      const auto [found, passed_over] = load(store, "latest", 5000);
+      note("the follower loads " + std::to_string(found));
+      if (passed_over) continue;
+      if (found < best) fail("latest went back from " + std::to_string(best) + " to " + std::to_string(found));
+      if (found < acked)
+        fail("latest is " + std::to_string(found) + ", " + std::to_string(acked) + " was acknowledged");
+      best = found;
+    } catch (const hpp::Error& error) {
+      note(std::string("the follower: ") + error.status_name() + " " + error.what());
+      const bool none = error.status() == CKPT_NOT_FOUND;
+      if (none && acked >= 0) fail("there is nothing, and " + std::to_string(acked) + " was acknowledged");
+      const bool fine =
+          none || error.status() == CKPT_GONE || error.status() == CKPT_TIMEOUT || error.status() == CKPT_IO;
+      if (!fine) fail(std::string("the follower: ") + error.status_name() + " " + error.what());
+    }
+    pause(static_cast<int64_t>(random(300)) * kMs);
+  }
+}
+
+// Somebody who looks after the store from elsewhere. What it does is allowed at any time.
+void operate() {
+  const hpp::Store store = open_store(5000);
+  while (!world->over) {
+    pause(static_cast<int64_t>(random(2000)) * kMs);
+    std::string what;
+    try {
+      switch (random(4)) {
+        case 0:
+          what = "prune";
+          timed(what, 5000, [&] { store.prune({{"keep_last", 2}, {"timeout_ms", 5000}, {"dry_run", 0}}); });
+          break;
+        case 1:
+          what = "list";
+          timed(what, 5000, [&] { store.list(); });
+          break;
+        case 2:
+          what = "verify";
+          timed(what, 5000, [&] {
+            const auto reader = hpp::Reader::open(store, "latest", {{"timeout_ms", 5000}});
+            reader.verify({{"timeout_ms", 5000}}).wait(CKPT_JOB_DONE);
+          });
+          break;
+        default:
+          what = "runs";
+          timed(what, 5000, [&] { store.runs(); });
+      }
+      note("the operator: " + what);
+    } catch (const hpp::Error& error) {
+      note("the operator: " + what + ": " + error.status_name() + " " + error.what());
+      static const std::set<int> kPossible = {CKPT_IO, CKPT_TIMEOUT, CKPT_NOT_FOUND, CKPT_GONE};
+      if (!kPossible.contains(error.status())) fail("the operator: " + what + ": " + error.status_name());
+    }
+  }
+}
+
+// The server of a network file system restarts.
+void forget_locks() {
+  while (!world->over) {
+    pause(static_cast<int64_t>(random(20'000)) * kMs);
+    note("the server forgets all locks");
+    world->locks.forget_all();
+  }
+}
+
+// ---- what must hold at the end ----
+
+std::map<int64_t, std::string> committed(const hpp::Store& store) {
+  std::map<int64_t, std::string> found;
+  for (const hpp::CheckpointInfo& info : timed("a list", 5000, [&] { return store.list(); }))
+    if (info.state == CKPT_CHECKPOINT_COMMITTED && !found.emplace(info.step, info.id).second)
+      fail("step " + std::to_string(info.step) + " is there twice");
+  return found;
+}
+
+void check_words(const std::map<int64_t, std::string>& found) {
+  for (const auto& [number, step] : world->steps) {
+    const bool there = found.contains(number);
+    const auto newer = static_cast<int64_t>(std::distance(found.upper_bound(number), found.end()));
+    if (step.acked() && !there && (world->keep_last == 0 || newer < world->keep_last))
+      fail("step " + std::to_string(number) + " was acknowledged, and is not there");
+    for (const auto& [rank, told] : step.told)
+      if ((there || step.acked()) &&
+          (told == "ABORTED" || told == "MISMATCH" || told == "FENCED" || told == "CANCELLED"))
+        fail("step " + std::to_string(number) + " was committed, and rank " + std::to_string(rank) + " heard " + told);
+    for (const auto& newer : world->trainings)
+      if (newer->token > world->trainings[static_cast<size_t>(step.training)]->token && newer->opened_at >= 0 &&
+          step.acked() && step.began_at > newer->opened_at)
+        fail("step " + std::to_string(number) + " was committed after session " + std::to_string(newer->token) +
+             " had begun");
+  }
+}
+
+void check_leftovers() {
+  const auto has = [](const std::string& folder) {
+    const auto entries = world->inner->list(folder);
+    return entries.ok() ? *entries : std::vector<ckpt::store::Entry>{};
+  };
+  for (const std::string folder : {".ckpt/attempts", ".ckpt/trash"})
+    for (const auto& entry : has(folder)) fail("a new session left " + folder + "/" + entry.name);
+}
+
+// The last session has brought all that is in the store into the mirror.
+void check_mirror() {
+  const hpp::Store mirror(new ckpt_store{{}, world->door(world->mirror), nullptr, {}, 20'000});
+  if (load(mirror, "latest", 20'000).step != 1'000'000) fail("the mirror lacks the latest");
+}
+
+void check_end() {
+  world->weather = {};
+  const hpp::Store store = open_store(20'000);
+  const auto found = committed(store);
+  for (const auto& [step, id] : found) {
+    note("loads " + id);
+    if (load(store, id, 20'000).step != step) fail("another step is in " + id);
+  }
+  check_words(found);
+  const int64_t newest = newest_acked();
+  if (newest >= 0 && (found.empty() || found.rbegin()->first < newest)) fail("the newest is lost");
+  const auto open_last = [&] {
+    return timed("the last session", 20'000,
+                 [&] { return hpp::Session::open(store, 0, 1, "", {{"timeout_ms", 20'000}}); });
+  };
+  try {
+    Training last{.number = 1000, .timeout_ms = 20'000};
+    const hpp::Session session = open_last();
+    save(last, 0, session, 1'000'000);
+    if (world->mirror) session.mirror().wait(CKPT_JOB_DONE, 100'000);
+  } catch (const hpp::Error& error) {
+    fail(std::string("the last session cannot save: ") + error.status_name() + " " + error.what());
+  }
+  if (load(store, "latest", 20'000).step != 1'000'000) fail("the last save is not the latest");
+  if (world->mirror) check_mirror();
+  pause(2 * kSecond);  // a list that lags hides what is to be removed from one session, not from the next
+  open_last();
+  pause(2 * kSecond);
+  check_leftovers();
+}
+
+// ---- the seed's choices ----
+
+void start(Training& training) {
+  for (uint32_t rank = 0; rank < training.world; rank++)
+    std::thread([&training, rank] {
+      set_process(training.first_process + static_cast<int>(rank));
+      pause(static_cast<int64_t>(random(100)) * kMs);
+      run_rank(training, rank);
+    }).detach();
+}
+
+std::unique_ptr<Training> choose_training(int number) {
+  auto training = std::make_unique<Training>();
+  training->number = number;
+  training->first_process = 10 * (number + 1);
+  training->world = 1 + static_cast<uint32_t>(random(3));
+  training->rendezvous = once_in(2);
+  training->background = once_in(2);
+  training->incremental = once_in(2);
+  training->keep_last = static_cast<int64_t>(random(3));
+  training->saves = 1 + static_cast<int64_t>(random(5));
+  training->timeout_ms = once_in(3) ? 500 : once_in(2) ? 3000 : 20'000;
+  training->first_step = 100 * (number + 1);
+  return training;
+}
+
+bool is_over(const Training& training) {
+  uint32_t gone = 0;
+  for (uint32_t rank = 0; rank < training.world; rank++)
+    gone += killed(training.first_process + static_cast<int>(rank)) ? 1 : 0;
+  return training.ended + gone >= training.world;
+}
+
+void choose_weather(uint64_t seed) {
+  if (once_in(2)) {
+    world->inner = *ckpt::store::open_memory("sim");
+  } else {
+    const ckpt::store::Weakness weakness{.list_delay_ms = once_in(2) ? 0 : 500, .seed = static_cast<unsigned>(seed)};
+    world->inner = std::make_shared<ckpt::store::WeakStore>(std::make_shared<ckpt::store::Bucket>(weakness));
+  }
+  if (once_in(3)) world->mirror = *ckpt::store::open_memory("mirror");
+  if (once_in(2)) world->weather.fault_in = 20 + random(400);
+  if (once_in(3)) world->weather.stall_in = 50 + random(2000);
+  if (once_in(3)) world->weather.most_ms = 100;
+  world->weather.shared = once_in(3);
+}
+
+void start_others() {
+  const auto start = [](int process, void (*act)()) {
+    std::thread([process, act] { set_process(process), act(); }).detach();
+  };
+  if (once_in(2)) start(1, follow);
+  if (once_in(3)) {
+    world->keep_last = 2;
+    start(2, operate);
+  }
+  if (world->weather.shared && once_in(2)) start(3, forget_locks);
+}
+
+void run_seed(uint64_t seed) {
+  begin(seed);
+  World made;
+  world = &made;
+  choose_weather(seed);
+  start_others();
+  const auto trainings = static_cast<int>(1 + random(3));
+  for (int number = 0; number < trainings; number++) {
+    made.trainings.push_back(choose_training(number));
+    Training& training = *made.trainings.back();
+    if (training.keep_last && (made.keep_last == 0 || training.keep_last < made.keep_last))
+      made.keep_last = training.keep_last;
+    if (once_in(2))
+      made.weather.last_call[training.first_process + static_cast<int>(random(training.world))] = 1 + random(200);
+    start(training);
+    const int64_t waits = once_in(2) ? 600 * kSecond : static_cast<int64_t>(random(3000)) * kMs;
+    for (const int64_t until = now() + waits; now() < until && !is_over(training);) pause(50 * kMs);
+  }
+  const auto all_over = [&] {
+    return std::all_of(made.trainings.begin(), made.trainings.end(), [](const auto& one) { return is_over(*one); });
+  };
+  for (const int64_t until = now() + 1800 * kSecond; !all_over();) {
+    if (now() > until) fail("trainings do not end");
+    pause(100 * kMs);
+  }
+  made.over = true;
+  pause(100 * kSecond);  // what was left behind comes to its end
+  check_end();
+}
+
+// ---- many seeds ----
+
+int run_many(uint64_t first, uint64_t count, uint64_t jobs) {
+  std::map<pid_t, uint64_t> running;
+  uint64_t next = first, failed = 0;
+  const auto reap = [&] {
+    int status = 0;
+    const pid_t pid = wait(&status);
+    const uint64_t seed = running[pid];
+    running.erase(pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    failed++;
+    std::printf("seed %llu: %s %d\n", static_cast<unsigned long long>(seed),
+                WIFEXITED(status) ? "exit status" : "signal",
+                WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    std::fflush(stdout);
+  };
+  for (; next < first + count; next++) {
+    while (running.size() >= jobs) reap();
+    std::fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      std::freopen("/dev/null", "w", stdout);
+      alarm(120);
+      run_seed(next);
+      _exit(0);
+    }
+    running[pid] = next;
+  }
+  while (!running.empty()) reap();
+  std::printf("%llu seeds, %llu failed\n", static_cast<unsigned long long>(count),
+              static_cast<unsigned long long>(failed));
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace sim
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 4) return std::fputs("see the head of world.cpp\n", stderr), 2;
+  // Addresses are the same each time, since some orders depend on them.
+  if (!(personality(0xffffffff) & ADDR_NO_RANDOMIZE)) {
+    personality(ADDR_NO_RANDOMIZE);
+    execv("/proc/self/exe", argv);
+  }
+  const uint64_t first = std::strtoull(argv[1], nullptr, 10);
+  if (argc == 2) {
+    sim::run_seed(first);
+    sim::note("all is well");
+    std::printf("well\n");
+    std::fflush(stdout);
+    _exit(0);
+  }
+  return sim::run_many(first, std::strtoull(argv[2], nullptr, 10), argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 2);
+}
