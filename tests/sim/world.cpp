@@ -309,10 +309,10 @@ void check_words(const std::map<int64_t, std::string>& found) {
       if ((there || step.acked()) &&
           (told == "ABORTED" || told == "MISMATCH" || told == "FENCED" || told == "CANCELLED"))
         fail("step " + std::to_string(number) + " was committed, and rank " + std::to_string(rank) + " heard " + told);
-    for (const auto& newer : world->trainings)
-      if (newer->token > world->trainings[static_cast<size_t>(step.training)]->token && newer->opened_at >= 0 &&
-          step.acked() && step.began_at > newer->opened_at)
-        fail("step " + std::to_string(number) + " was committed after session " + std::to_string(newer->token) +
+    for (const auto& other : world->trainings)
+      if (other->token > world->trainings[static_cast<size_t>(step.training)]->token && other->opened_at >= 0 &&
+          step.acked() && step.began_at > other->opened_at)
+        fail("step " + std::to_string(number) + " was committed after session " + std::to_string(other->token) +
              " had begun");
   }
 }
