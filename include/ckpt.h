@@ -241,8 +241,8 @@ typedef struct ckpt_checkpoint_info {
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
  * foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
  * give every rank the resulting id: a later call may find a newer checkpoint.
- * A newer checkpoint whose manifest is damaged, unreadable or of an unknown revision is passed over and counted in
- * passed_over. Its own error is the answer if no other is left, or with on_damaged=error.
+ * A newer checkpoint whose manifest is damaged, of an unknown revision, or cannot be read for half a second is passed
+ * over and counted in passed_over. Its own error is the answer if no other is left, or with on_damaged=error.
  * Options: run, on_damaged, timeout_ms. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                                      ckpt_checkpoint_info* out, ckpt_error** err);

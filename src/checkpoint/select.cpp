@@ -278,6 +278,15 @@ static Status explain(const Places& places, const Question& question) {
   return explain_not_found(places.mirror && nothing ? *places.mirror : places.store, question.selector, question.run);
 }
 
+// An error that passes must not cost a training the steps since an older checkpoint. Requests to a server were repeated
+// before.
+static constexpr int64_t kFaultPassesMs = 500;
+static bool may_be_read_soon(const Places& places, const Selection& selection) {
+  return !places.store.traits().remote && std::ranges::any_of(selection.passed_over, [](const CheckpointEntry& entry) {
+    return entry.problem.code() == CKPT_IO;
+  });
+}
+
 Result<Selection> select_checkpoint(const Places& places, const Question& question,
                                     const std::function<Status(const CheckpointEntry&)>& load) {
   CKPT_ASSIGN(const Selector wanted, parse_selector(question.selector));
@@ -285,9 +294,11 @@ Result<Selection> select_checkpoint(const Places& places, const Question& questi
     auto picked = pick_by_id(places, question.selector, load);
     if (picked.ok() || picked.status().code() != CKPT_NOT_FOUND || !places.store.traits().lists) return picked;
   }
+  const int64_t passes_until = steady_ms() + kFaultPassesMs;
   for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
     auto selection = select_once(places, wanted, question.run, load);
     if (selection.status().code() == CKPT_NOT_FOUND) return explain(places, question);
+    if (selection.ok() && may_be_read_soon(places, *selection) && steady_ms() < passes_until) continue;
     if (selection.ok() && question.refuse_damaged && !selection->passed_over.empty())
       return selection->passed_over[0].problem;
     if (selection.status().code() != CKPT_GONE || backoff.expired()) return selection;

@@ -125,6 +125,21 @@ TEST_P(AnyStore, TheRecordOfAnAttemptGoesThoughItsCheckpointWasPrunedBefore) {
   EXPECT_TRUE(!left.ok() || left->empty()) << left->front().name;
 }
 
+TEST(Latest, IsTheNewestThoughItCannotBeReadForAMoment) {
+  const Handles handles = memory_store();
+  Start start(handles, 1);
+  ASSERT_TRUE(all_ok(start.save(1)).ok());
+  ASSERT_TRUE(all_ok(start.save(2)).ok());
+  for (int wrong : {1, 3, 1'000'000}) {
+    auto faulty = std::make_shared<store::ShellStore>(handles());
+    faulty->before([left = std::make_shared<int>(wrong)](std::string_view operation, std::string_view key) {
+      const bool fails = operation == "open" && key == "s2.1.1/MANIFEST" && (*left)-- > 0;
+      return fails ? Status(CKPT_IO, "a stale handle") : Ok();
+    });
+    EXPECT_EQ(*load([&] { return faulty; }, "latest"), wrong > 3 ? 1 : 2);
+  }
+}
+
 TEST_P(AnyStore, ALostManifestIsRebuiltByteForByte) {
   Start start(handles, 2);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
