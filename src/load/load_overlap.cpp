@@ -4,6 +4,7 @@
 
 #include "base/large_memory.h"
 #include "load/load.h"
+#include "load/same_content.h"
 #include "plan/box.h"
 #include "plan/overlap.h"
 
@@ -59,9 +60,9 @@ class Requests {
     stretches_.push_back({address_of(memory), address_of(memory) + bytes, true});
     bytes_.push_back({name, kind});
   }
-  std::optional<plan::Meeting> overlap() const {
-    if (plan::are_apart(stretches_)) return std::nullopt;
-    const std::vector<size_t> kept = without_twins();
+  Result<std::optional<plan::Meeting>> overlap(const checkpoint::Checkpoint& checkpoint) const {
+    if (plan::are_apart(stretches_)) return std::optional<plan::Meeting>{};
+    CKPT_ASSIGN(const std::vector<size_t> kept, without_twins(checkpoint));
     std::vector<plan::Stretch> stretches;
     for (const size_t i : kept) stretches.push_back(stretches_[i]);
     auto found = plan::find_overlap(stretches, [&](size_t i) { return placement(kept[i]); });
@@ -87,9 +88,9 @@ class Requests {
     if (request.ids) add(table.ids.tensor.name(), kind, request.ids, rows * sizeof(uint64_t));
     for (const auto& [column, data] : request.columns) add(column->tensor.name(), kind, data, rows * column->row_bytes);
   }
-  // All but tensors that have exactly the memory of another one, element by element: it is undefined which of them
-  // stays.
-  std::vector<size_t> without_twins() const {
+  // All but tensors of equal content that have exactly the memory of another one, element by element: weights that are
+  // tied here and were saved under two names.
+  Result<std::vector<size_t>> without_twins(const checkpoint::Checkpoint& checkpoint) const {
     std::vector<size_t> order(stretches_.size()), kept;
     std::iota(order.begin(), order.end(), size_t{0});
     auto key = [&](size_t i) { return std::tuple(stretches_[i].begin, stretches_[i].end, i); };
@@ -98,18 +99,29 @@ class Requests {
     for (const size_t i : order) {
       const bool beside =
           !kept.empty() && stretches_[i].begin == stretches_[first].begin && stretches_[i].end == stretches_[first].end;
-      if (beside && same_memory(placement(first), placement(i))) continue;
+      CKPT_ASSIGN(const bool twins, beside ? are_twins(checkpoint, first, i) : Result<bool>(false));
+      if (twins) continue;
       if (!beside) first = i;
       kept.push_back(i);
     }
     std::ranges::sort(kept);
     return kept;
   }
-  static bool same_memory(const plan::Placement& a, const plan::Placement& b) {
-    return a.source != b.source && a.width == b.width &&
-           std::ranges::equal(a.dimensions, b.dimensions, {}, step_of, step_of);
+  Result<bool> are_twins(const checkpoint::Checkpoint& checkpoint, size_t a, size_t b) const {
+    if (!same_memory(placement(a), placement(b)) || !tensor(a) || !tensor(b)) return false;
+    return same_content(checkpoint, *tensor(a), *tensor(b));
   }
-  static std::pair<uint64_t, uint64_t> step_of(const plan::Placement::Dimension& d) { return {d.extent, d.step}; }
+  // The same elements of two tensors, at the same places.
+  static bool same_memory(const plan::Placement& a, const plan::Placement& b) {
+    return a.source != b.source && a.kind == b.kind && a.width == b.width && a.first == b.first &&
+           a.dimensions == b.dimensions;
+  }
+  // Null for columns and ids of tables, and objects.
+  const checkpoint::TensorRef* tensor(size_t i) const {
+    if (i < plan_.boxes.size()) return &plan_.tensors[plan_.boxes[i].tensor];
+    i -= plan_.boxes.size();
+    return i < windows_.size() ? &windows_[i].request->named.tensor : nullptr;
+  }
 
   plan::Placement placement(size_t i) const {
     if (i < plan_.boxes.size()) return of_box(plan_.boxes[i]);
@@ -155,7 +167,7 @@ Status Load::check_overlaps() const {
   Requests requests(plan_, views_, tables_.requests());
   for (const ObjectRequest& object : objects_)
     requests.add(object.name, object.object.rank(), object.to.data(), object.to.size());
-  const auto found = requests.overlap();
+  CKPT_ASSIGN(const auto found, requests.overlap(*checkpoint_));
   if (!found) return Ok();
   auto name_of = [&](size_t i) {
     const auto alias = aliases_.find(i);

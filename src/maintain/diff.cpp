@@ -9,10 +9,11 @@
 #include "base/parallel.h"
 #include "device/convert.h"
 #include "load/load.h"
+#include "load/same_content.h"
 
 namespace ckpt::maintain {
 
-static constexpr uint64_t kPieceBytes = 8 << 20;
+using load::kPieceBytes, load::read_range, load::same_chunks, load::same_layout, load::same_stored;
 
 static Finding difference(int32_t kind, std::string name, std::string text) {
   Finding finding;
@@ -20,41 +21,6 @@ static Finding difference(int32_t kind, std::string name, std::string text) {
   finding.name = std::move(name);
   finding.text = std::move(text);
   return finding;
-}
-
-// Equal chunks at equal places need no reading: equal content has equal digests.
-static bool same_stored(const fb::Chunk& x, const fb::Chunk& y) {
-  return format::id_of(x.digest()) == format::id_of(y.digest()) && x.raw_size() == y.raw_size() &&
-         x.stored_size() == y.stored_size();
-}
-
-// Whether their chunks are of the same elements, encoded in the same way.
-static bool same_layout(const checkpoint::Piece& x, const checkpoint::Piece& y) {
-  const fb::Segment &s = *x.segment, &t = *y.segment;
-  return x.held() == y.held() && s.start() == t.start() && s.count() == t.count() && s.codec() == t.codec() &&
-         s.filter() == t.filter() && s.filter_width() == t.filter_width() &&
-         std::ranges::equal(x.chunks(), y.chunks(), {}, &fb::Chunk::raw_size, &fb::Chunk::raw_size);
-}
-
-static bool same_chunks(const std::vector<checkpoint::Piece>& a, const std::vector<checkpoint::Piece>& b) {
-  return std::ranges::equal(a, b, [](const checkpoint::Piece& x, const checkpoint::Piece& y) {
-    return same_layout(x, y) && std::ranges::equal(x.chunks(), y.chunks(), same_stored);
-  });
-}
-
-static Status read_range(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorRef& tensor, uint64_t first,
-                         MutableBytes out) {
-  plan::Geometry geometry = *plan::geometry_of(tensor.dtype(), tensor.shape());
-  load::LoadPlan plan(checkpoint);
-  Region range;
-  range.kind = RegionKind::kFlat;
-  range.flat_offset = first;
-  range.flat_size = out.size() / geometry.width;
-  load::add_boxes(&plan, tensor, geometry, range,
-                  {.data = out.data(), .dtype = geometry.dtype, .strides = {1}, .ndim = 1});
-  CKPT_TRY(load::plan_reads(&plan));
-  Job job;
-  return load::execute_reads(checkpoint, plan, {.threads = 1, .staging_bytes = kPieceBytes, .verify = true}, job);
 }
 
 // ---- elements ----

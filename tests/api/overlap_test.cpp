@@ -17,8 +17,8 @@ ckpt_tensor_desc strided(Ints shape, const Ints& strides) {
   return desc;
 }
 
-// Two tensors, `a` of 20 x 10 and `b` of 100; aliases of `a`: `tied`, and `rows`, 5 and 6 of them; object `o` of 40
-// bytes; table `t` of three rows.
+// Tensors: `a` of 20 x 10, `b`, `c` and `b2` of 100, the last with the values of `b`; aliases of `a`: `tied`, and
+// `rows`, 5 and 6 of them; object `o` of 40 bytes; table `t` of three rows.
 class Overlaps : public ::testing::Test {
  protected:
   Overlaps() : place_("dir"), world_(place_.uri(), 1) {
@@ -28,6 +28,8 @@ class Overlaps : public ::testing::Test {
       rows.flat_offset = 50;
       add(save, "a", whole(CKPT_DTYPE_F32, {20, 10}), a_);
       add(save, "b", whole(CKPT_DTYPE_F32, {100}), b_);
+      add(save, "c", whole(CKPT_DTYPE_F32, {100}), c_);
+      add(save, "b2", whole(CKPT_DTYPE_F32, {100}), b_);
       EXPECT_EQ(ckpt_save_add_alias(save, "tied", "a", nullptr, error), CKPT_OK) << error.text();
       EXPECT_EQ(ckpt_save_add_alias(save, "rows", "a", &rows, error), CKPT_OK) << error.text();
       EXPECT_EQ(ckpt_save_add_object(save, "o", nullptr, CKPT_OBJECT_SHARED, a_.data(), 40, error), CKPT_OK);
@@ -56,7 +58,7 @@ class Overlaps : public ::testing::Test {
 
   StorePlace place_;
   World world_;
-  Bytes a_ = pattern(800, 1), b_ = pattern(400, 2), memory_ = Bytes(10000, 0xa5);
+  Bytes a_ = pattern(800, 1), b_ = pattern(400, 2), c_ = pattern(400, 3), memory_ = Bytes(10000, 0xa5);
   TestTable table_{{3, 1, 2}};
   Reader reader_;
   const ckpt_tensor_desc whole_a_ = whole(CKPT_DTYPE_F32, {20, 10}), whole_b_ = whole(CKPT_DTYPE_F32, {100});
@@ -74,6 +76,18 @@ TEST_F(Overlaps, OfTensorsInPartAreInvalid) {
          "b");
   refuse(loading({{"rows", whole(CKPT_DTYPE_F32, {2, 10}), 100}, {"b", whole_b_, 0}}), "b", "rows");
   refuse(loading({{"b", whole_b_, 0}, {"tied", whole_a_, 0}}), "b", "tied");
+}
+
+TEST_F(Overlaps, OfOtherValuesInTheVerySameMemoryAreInvalid) {
+  refuse(loading({{"b", whole_b_, 0}, {"c", whole_b_, 0}}), "b", "c");
+  refuse(loading({{"b", box(CKPT_DTYPE_F32, {100}, {0}, {50}), 0}, {"b2", box(CKPT_DTYPE_F32, {100}, {50}, {50}), 0}}),
+         "b", "b2");
+  refuse(loading({{"b", whole_b_, 0}, {"b2", whole_b_, 0}, {"c", whole_b_, 0}}), "b", "c");
+}
+
+TEST_F(Overlaps, OfTwoNamesWithEqualValuesAreTaken) {
+  take(loading({{"b", whole_b_, 0}, {"b2", whole_b_, 0}}));
+  EXPECT_TRUE(std::equal(b_.begin(), b_.end(), memory_.begin()));
 }
 
 TEST_F(Overlaps, OfTablesAndObjectsAreInvalid) {
