@@ -13,21 +13,28 @@ static constexpr std::string_view kWaysOut =
 
 // Of the checkpoints that earlier sessions of the run committed, the one with the highest step. Names tell whether
 // there can be one.
-static Result<std::optional<checkpoint::CheckpointEntry>> furthest_before(const session::Session& session) {
-  const session::SessionPlan& plan = session.plan();
-  std::optional<checkpoint::CheckpointEntry> furthest;
-  CKPT_ASSIGN(const auto names, checkpoint::list_ids(session.store()));
+static Status find_furthest(const store::Store& store, const session::SessionPlan& plan,
+                            std::optional<checkpoint::CheckpointEntry>* furthest) {
+  CKPT_ASSIGN(const auto names, checkpoint::list_ids(store));
   for (const std::string& name : names) {
     const auto parsed = format::parse_checkpoint_dir(name);
     if (!parsed || parsed->token >= plan.token) continue;
-    auto entry = checkpoint::read_entry(session.store(), name);
+    auto entry = checkpoint::read_entry(store, name);
     if (!entry.ok() || entry->state != CKPT_CHECKPOINT_COMMITTED) continue;
     const format::Summary& summary = entry->summary;
     if (summary.store_id != plan.store_id || summary.run != plan.run || !entry->own_name() ||
         !checkpoint::is_numbered(summary.label, summary.step))
       continue;
-    if (!furthest || summary.step >= furthest->summary.step) furthest = entry.take();
+    if (!*furthest || summary.step >= (*furthest)->summary.step) *furthest = entry.take();
   }
+  return Ok();
+}
+
+// After the loss of a disk the mirror alone has them. A mirror that does not answer stops no save.
+static Result<std::optional<checkpoint::CheckpointEntry>> furthest_before(const session::Session& session) {
+  std::optional<checkpoint::CheckpointEntry> furthest;
+  if (session.mirror()) (void)find_furthest(*session.mirror(), session.plan(), &furthest);
+  CKPT_TRY(find_furthest(session.store(), session.plan(), &furthest));
   return furthest;
 }
 

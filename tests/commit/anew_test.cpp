@@ -14,7 +14,7 @@ class AnewTest : public ::testing::Test {
  protected:
   // A session that saves these steps and keeps two, or all; its findings ANEW, by the names of the checkpoints.
   std::vector<std::string> train(const Steps& steps, const std::string& continue_from = "auto", int64_t keep_last = 2) {
-    auto session = session::Session::open(store, 0, 1, nullptr, {.continue_from = continue_from});
+    auto session = session::Session::open(store, 0, 1, nullptr, {.continue_from = continue_from}, Job(), mirror);
     EXPECT_TRUE(session.ok()) << session.status().message();
     std::vector<std::string> names;
     for (const int64_t step : steps) {
@@ -44,7 +44,7 @@ class AnewTest : public ::testing::Test {
     return steps;
   }
 
-  std::shared_ptr<store::Store> store = fresh_memory_store();
+  std::shared_ptr<store::Store> store = fresh_memory_store(), mirror;
 };
 using BeganAnew = AnewTest;
 using WentBack = AnewTest;
@@ -80,6 +80,13 @@ TEST_F(BeganAnew, AfterWhatWasLoadedIsAheadOfIt) {
   load("latest");
   EXPECT_EQ(train({5, 10, 15}), kLast);
   EXPECT_EQ(there(), (Steps{995, 1000, 10, 15}));
+}
+
+TEST_F(BeganAnew, IsToldOfARunThatOnlyTheMirrorHasLeft) {
+  EXPECT_EQ(train({990, 995, 1000}), kNone);
+  in_a_new_process();
+  mirror = std::exchange(store, fresh_memory_store());
+  EXPECT_EQ(train({5, 10, 15}), kLast);
 }
 
 TEST_F(BeganAnew, OnPurposeIsToldNothing) {
