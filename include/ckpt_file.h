@@ -48,7 +48,7 @@ CKPT_API const char* ckpt_file_version_string(void);
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
-/* Writes the checkpoint to `path`, which must not exist, in what option format says:
+/* Writes the checkpoint to `path`, which must not exist or be an empty directory, in what option format says:
  *
  *   auto              pt where `path` ends in .pt or .pth, else safetensors.
  *   safetensors       Its tensors, in one file or in a directory with the split that was imported. A tensor that torch

@@ -445,7 +445,7 @@ TEST_F(Dcp, ChunkThatIsNotWhatTheMetadataSaysIsRefused) {
   expect_refused("d", CKPT_MISMATCH, {"m.w", "shape: expected [", ", 2] as", "found [2, 2]"});
   rows = TwoRows();
   make("d", rows.metadata(), std::string(rows.file.size(), 'x'));
-  expect_refused("d", CKPT_FORMAT, {"__0_0.distcp at 0"});
+  expect_refused("d", CKPT_FORMAT, {"__0_0.distcp at "});  // one of the two, which are read at once
 }
 
 TEST_F(Dcp, WhatFailedToFindItsElementsFailsAgain) {

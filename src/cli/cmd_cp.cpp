@@ -148,6 +148,7 @@ int copy_all(const Args& args, const std::string& target) {
     }
     if (!args.json || !copied.error.empty()) print_copied(copied);
   }
+  if (const auto run = args.setting("run"); run && all.empty()) need_run(from, *run);
   return tell(args, target, all);
 }
 

@@ -33,7 +33,8 @@ constexpr Words kWords = {
     "Two checkpoints may be\n"
     "equal though their world sizes differ. Either may be a file or directory that ckpt import takes: then names, "
     "shapes,\n"
-    "the elements' bytes, rows of sparse tables and the state trees are compared.",
+    "the elements' bytes, rows of sparse tables and the state trees are compared.\n"
+    "Chunks whose checksums, as saved, are equal are not read: ckpt verify finds what was damaged since.",
     "  ckpt diff /data/run7@step:100 /data/run7@step:200\n"
     "  ckpt diff /data/run7 /backup/run7 --structure-only\n"
     "  ckpt diff ./step-400-dcp /data/run7@step:400\n",

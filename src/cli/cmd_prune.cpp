@@ -69,6 +69,7 @@ int run(const Args& args) {
   ckpt::Options options = options_of(args);
   std::string path = locate_store(args.store);
   const ckpt::Store store = ckpt::Store::open(path, options);
+  if (const auto run = args.setting("run")) need_run(store, *run);
   ckpt::Report report{nullptr};
   const Work work = watch(options, [&] { report = store.prune(options); });
   if (args.json) {

@@ -96,10 +96,14 @@ Target locate_directory(const std::string& path, bool has_mirror = false) {
     return {Target::Kind::kDirectory, store.empty() ? "." : store, lost.filename().string()};
   }
   need_directory(path);
-  if (!is_checkpoint(path)) return {Target::Kind::kStore, path, "latest"};
-  // A link in a store is that store's; "." and other links become the name that the directory has in its store.
   const fs::path given(path);
-  if (is_named_as_checkpoint(given.filename().string()) && exists((given.parent_path() / ".ckpt").string()))
+  const bool in_store =
+      is_named_as_checkpoint(given.filename().string()) && exists((given.parent_path() / ".ckpt").string());
+  // An attempt may be empty.
+  if (!is_checkpoint(path) && (!in_store || exists((given / ".ckpt").string())))
+    return {Target::Kind::kStore, path, "latest"};
+  // A link in a store is that store's; "." and other links become the name that the directory has in its store.
+  if (in_store)
     return {Target::Kind::kDirectory, given.has_parent_path() ? given.parent_path().string() : ".",
             given.filename().string()};
   std::error_code code;
@@ -262,6 +266,12 @@ static std::string locate_store_now(std::string_view argument, bool has_mirror) 
 std::string locate_store(std::string_view argument, bool has_mirror) {
   return look(argument,
               [argument = std::string(argument), has_mirror] { return locate_store_now(argument, has_mirror); });
+}
+
+void need_run(const ckpt::Store& store, const std::string& run) {
+  for (const ckpt::RunInfo& known : store.runs())
+    if (known.name == run) return;
+  (void)store.find("latest", {{"run", run}});  // its error names the runs that there are
 }
 
 std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options) {

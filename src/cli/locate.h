@@ -47,6 +47,10 @@ std::string shown(std::string_view argument);
 std::string locate_store(std::string_view argument, bool has_mirror = false);
 std::string locate_store(std::string_view argument, const ckpt::Options& options, bool has_mirror = false);
 
+// NOT_FOUND unless a trainer has opened the run, or it has checkpoints: so a command that does nothing, since the run's
+// name is mistyped, does not pass for one that had nothing to do.
+void need_run(const ckpt::Store& store, const std::string& run);
+
 // The id of the checkpoint or attempt that `target` names, committed or not. Refuses a bare store: the callers remove
 // or write, so nothing is guessed. NOT_FOUND, INVALID, IO.
 std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options);

@@ -21,6 +21,7 @@ expect 0 info copy; says '^checkpoint +step-2.2.1'
 expect 0 cp store all --all; says '^copied step-1'; says "^copied best"; says '^3 copied, 0 already there, 0 failed$'
 expect 0 cp store all --all --run other --json
 json_is '[(c["id"], c["result"]) for c in d["copies"]]' "[('$best', 'already there')]"
+expect 2 cp store all --all --run ohter; complains 'run "ohter" has no checkpoint'
 flip store/step-1.1.1/PART_000 4096
 expect 1 cp store some --all
 complains '^ckpt: step-1.1.1: .*PART_000.*tensor "w"'; says '^copied step-2'

@@ -20,6 +20,8 @@ expect 0 prune store --keep-last 1 --protect step-1 --protect step-3 -o dry_run=
 [ "$(labels)" = "step-1 step-3 step-6" ] || fail "left: $(labels)"
 expect 0 prune store --keep-last 5; says 'nothing to remove'
 expect 0 prune store --keep-last 1 --run else; says 'nothing to remove'
+expect 2 prune store --keep-last 1 --run esle --write
+complains 'run "esle" has no checkpoint; runs, newest first: "else", "main"'
 import a.safetensors store best --step 3 -o run=main
 expect 0 prune store --keep-last 1; says '^removed +step-1'; says_not '^removed +best'; says_not 'step-6'
 [ -e "store/$other/MANIFEST" ] || fail "another run was pruned"
