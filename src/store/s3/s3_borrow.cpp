@@ -48,6 +48,16 @@ static Status copy_by_server(const std::shared_ptr<Client>& client, std::string_
   return upload.complete(parts);
 }
 
+// A server may look at the range of a copy before it looks at the condition (versitygw 1.8), and then says nothing of
+// an object that was replaced.
+static Status unless_replaced(Client& client, std::string_view from, const ObjectInfo& object, Status failed) {
+  if (failed.code() == CKPT_GONE) return failed;
+  const auto now = look_at_object(client, from);
+  if (!now.ok() || (*now && (*now)->etag == object.etag)) return failed;
+  return Status(CKPT_GONE, client.path(from) + ": it was replaced or removed while it was copied; " + failed.message())
+      .with("path", client.path(from));
+}
+
 // Another rank may copy the same object at the same time: then one of them replaces what the other one has made, which
 // is the same.
 Result<std::unique_ptr<Borrowed>> borrow_object(const std::shared_ptr<Client>& client, std::string_view from,
@@ -58,7 +68,7 @@ Result<std::unique_ptr<Borrowed>> borrow_object(const std::shared_ptr<Client>& c
     CKPT_ASSIGN(const auto object, look_at_object(*client, from));
     if (!object) return not_found(client->path(from));
     Status copied = copy_by_server(client, from, *object, to, piece);
-    if (!copied.ok() && copied.code() != CKPT_EXISTS) return copied;
+    if (!copied.ok() && copied.code() != CKPT_EXISTS) return unless_replaced(*client, from, *object, std::move(copied));
     made = copied.ok();
     file = S3Reader::open(client, to);
   }
