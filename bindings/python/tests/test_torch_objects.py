@@ -195,6 +195,32 @@ def test_lazy_modules_and_those_with_a_way_of_their_own_take_other_shapes(torch:
 # ---- optimizers ----
 
 
+@pytest.mark.parametrize("by", ["names", "numbers"])
+def test_the_state_of_lbfgs_is_dropped_when_any_parameter_has_another_shape(torch: Any, tmp_path: Path,
+                                                                             by: str) -> None:
+    def made(width: int) -> tuple[Any, Any]:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, width))
+        optimizer = torch.optim.LBFGS(model.parameters())
+        return {"m": model, "o": optimizer} if by == "names" else {"o": optimizer}, model
+
+    def step(state: Any, model: Any) -> None:
+        def loss() -> Any:
+            state["o"].zero_grad()
+            value = model(torch.ones(1, 4)).square().sum()
+            value.backward()
+            return value
+        state["o"].step(loss)
+
+    old, new = made(3), made(5)
+    step(*old)
+    ckpt.save(tmp_path / "s", old[0], step=1)
+    with pytest.raises(ckpt.MismatchError):
+        ckpt.load(tmp_path / "s", into=made(5)[0])
+    found = ckpt.Checkpointer(tmp_path / "s", signals=()).restore(new[0], on_shape_mismatch="skip")
+    assert found is not None and any(text.startswith("o/") for text in found.other_shape) and not new[0]["o"].state
+    step(*new)
+
+
 def lion(torch: Any) -> Callable[[Any], Any]:
     class Lion(torch.optim.Optimizer):  # type: ignore[misc,name-defined]
         def __init__(self, params: Any) -> None:
