@@ -324,8 +324,12 @@ def _in_background(turn: Turn, in_place: bool, begin: Callable[[], tuple[Job, Ru
 
 def save_by(make: Callable[[], Save], session: Session, state: Callable[[], Any], in_place: bool) -> SaveHandle:
     """What save_async() does, with the save that `make` makes. Ranks that can talk have met."""
-    return _in_background(session._turn, in_place, lambda: _begin(
-        make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
+    def begin() -> tuple[Job, Running]:
+        job, running = _begin(make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None)
+        running.of_keeper = True
+        return job, running
+
+    return _in_background(session._turn, in_place, begin)
 
 
 @checked()
