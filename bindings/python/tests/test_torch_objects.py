@@ -175,6 +175,21 @@ def test_what_an_object_does_not_take_is_told_with_its_place(torch: Any, tmp_pat
         ckpt.load(tmp_path / "s", into={"a": {"sampler": Keyed(0)}})
 
 
+@pytest.mark.parametrize("choice", [{}, {"strict": False}])
+def test_what_a_load_has_changed_before_an_object_refuses_is_told(torch: Any, tmp_path: Path, choice: Any) -> None:
+    class Refuses(Sampler):
+        def load_state_dict(self, state: Any) -> None:
+            raise ZeroDivisionError("boom")
+
+    state = {"net": torch.nn.Linear(2, 2), "first": Sampler(1), "z": Sampler(1), "later": Sampler(1)}
+    ckpt.save(tmp_path / "s", state, step=1)
+    mine = {"net": torch.nn.Linear(2, 2), "first": Sampler(0), "z": Refuses(0), "later": Sampler(0)}
+    with pytest.raises(ckpt.MismatchError, match="'z': .*ZeroDivisionError: boom; by then the load had changed 'net', "
+                       "'first': load them again") as told:
+        ckpt.Checkpointer(tmp_path / "s", signals=()).restore(mine, **choice)
+    assert torch.equal(mine["net"].weight, state["net"].weight) and isinstance(told.value.__cause__, ZeroDivisionError)
+
+
 def test_lazy_modules_and_those_with_a_way_of_their_own_take_other_shapes(torch: Any, tmp_path: Path) -> None:
     made = torch.nn.Sequential(torch.nn.LazyLinear(2))
     made(torch.ones(1, 3))

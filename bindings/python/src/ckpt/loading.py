@@ -28,7 +28,8 @@ from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
 from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
-from .stateful import AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful
+from .stateful import (AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, changed_already, give,
+                       is_stateful)
 from .states import templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
 from .tied import Ties, memory_key
@@ -108,13 +109,17 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         state.ties.check(_request_of, state.framework_for)
         missing = state.not_found(into)
         if missing and strict != "none":
-            raise missing_error(missing, state.known())
+            there = SavedNode(reader, tree, state._framework, root, whose).child(*missing[0][0].split("/")) is not None
+            raise missing_error(missing, state.known(), there, isinstance(reader, FileReader))
         before(state.unexpected)
         run(request, progress)
         state.put_marked()
         if missing:
             warn_missing(reader, [path for path, _ in missing])
-        return state.finish(out)
+        try:
+            return state.finish(out)
+        except Error as error:
+            raise changed_already(error, state.changed) from error.__cause__
 
 
 @contextmanager
@@ -180,6 +185,7 @@ class _StateReader(TreeReader):
         self.left: list[str] = []  # of what any object has no place for
         self._templates: list[tuple[str, Any]] = []  # that stand for objects of `into`, by their paths
         self._given: list[int] = []  # nodes of what these are given
+        self._done: list[str] = []  # paths of objects that have taken their states
         self._object: tuple[str, StateObject] | None = None  # that is being read
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
@@ -294,7 +300,17 @@ class _StateReader(TreeReader):
         outside, self._object = self._object, (path, found)
         value = self.read(index, template)
         self._object = outside
-        return _Loaded(lambda state: give(found, state, path), value)
+        return _Loaded(lambda state: self._give(found, state, path), value)
+
+    def _give(self, found: StateObject, state: Any, path: str) -> Any:
+        given = give(found, state, path)
+        self._done.append(path)
+        return given
+
+    @property
+    def changed(self) -> list[str]:
+        """What of `into` the load has changed by now."""
+        return [*sorted(self._read), *self._done]
 
     only = OnlyThese
 
