@@ -167,6 +167,21 @@ def test_an_object_that_is_not_there_is_told_with_what_is(torch: Any, tmp_path: 
     ckpt.save(tmp_path / "s", {"net": torch.nn.Linear(2, 2), "w": torch.ones(1)})
     with pytest.raises(ckpt.NotFoundError, match=r"nothing \(it has 'net', 'w'\): model"):
         ckpt.load(tmp_path / "s", into={"model": torch.nn.Linear(2, 2)})
+    ckpt.save(tmp_path / "v", {"epoch": 3, "a": {"n": 4}})
+    for into, place in (({"epoch": torch.nn.Linear(2, 2)}, "epoch"), ({"a": {"n": torch.nn.Linear(2, 2)}}, "a/n")):
+        with pytest.raises(ckpt.NotFoundError, match=f"where the checkpoint has another value: {place}; strict"):
+            ckpt.load(tmp_path / "v", into=into)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "_fsdp_wrapped_module.", "module._orig_mod."])
+def test_a_name_of_a_file_that_only_a_wrapper_makes_another_is_told_with_the_option(torch: Any, tmp_path: Path,
+                                                                                    prefix: str) -> None:
+    file, mine = tmp_path / "a.pt", torch.nn.Linear(2, 2)
+    torch.save({"net": {prefix + name: value for name, value in torch.nn.Linear(2, 2).state_dict().items()}}, file)
+    with pytest.raises(ckpt.NotFoundError, match=f"has it as 'net/{prefix}weight': prefixes=\"auto\"") as told:
+        ckpt.load(file, into={"net": mine})
+    assert "did you mean" not in str(told.value)
+    ckpt.load(file, into={"net": mine}, prefixes="auto")
 
 
 def test_what_an_object_does_not_take_is_told_with_its_place(torch: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, 
 from .generators import is_generator
 from .kinds import bytes_of, described, is_plain
 from .keys import pairs_like, set_like
-from .missing import arrays_in, holds_others, items_of, missing_error, warn_missing
+from .missing import arrays_in, framework_in, holds_others, items_of, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
 from .progress import Progress, finish
 from .random_states import OfNewRank, are_at, of_new_rank
@@ -100,7 +100,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
     objects = templates_of(into) if objects is None else objects
     with (trees or tree_of)(reader, whose) as tree, _request_of(reader, options) as request:
         root = descend(tree, at, whose)
-        state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, whose,
+        state = _StateReader(reader, tree, root, request, framework or framework_in(into, objects), convert, whose,
                              objects)
         out = state.read(root, into)
         state.add_arrays()
@@ -138,19 +138,6 @@ def run(request: Load | FileRequest, progress: Progress) -> None:
         finish(request.start(), "load", progress)
     else:
         request.run()
-
-
-def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
-    """The framework of the first array in it, or of its objects."""
-    if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
-        return "torch"
-    for _, value in arrays_in(into, "", set()):
-        if isinstance(value, (Table, Rowset)):
-            continue
-        array = value.data if isinstance(value, Shard) else value.tensor if isinstance(value, Regions) else value
-        if not is_stateful(array):
-            return framework_name_of(array)
-    return None
 
 
 def _may_hold(like: Any, kind: NodeKind) -> bool:
