@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
 from .adapt import (TRANSPARENT, Marks, check_dtype, check_sparse, fill_whole, is_filled_whole, is_value, marks_of,
-                    parts_for, put, regions_of, restore, stand_in, without_marks)
+                    memory, parts_for, put, regions_of, restore, stand_in, without_marks)
 from .arguments import checked, whole
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of, type_error
@@ -330,13 +330,13 @@ class _StateReader(TreeReader):
             self.ties.filled.add(memory_key(like))
         try:
             for shard in shards or ():
-                memory = Memory.of(without_marks(shard.data), writable=True)
-                layout = (memory.address, memory.dtype, memory.shape, memory.strides)
-                first, _ = self._memory.setdefault(layout, (name, self._marks)) if memory.nbytes else (name, None)
+                found = memory(without_marks(shard.data), writable=True)
+                layout = (found.address, found.dtype, found.shape, found.strides)
+                first, _ = self._memory.setdefault(layout, (name, self._marks)) if found.nbytes else (name, None)
                 if first != name:
                     self.ties.add(first, name, shard)
                     continue
-                data = self._readable(shard.data, memory)
+                data = self._readable(shard.data, found)
                 self._request.add_tensor(name, data, shape=shard.shape, offset=shard.offset,
                                          flat_offset=shard.flat_offset, convert=self._convert)
             if shards is None:
@@ -349,12 +349,12 @@ class _StateReader(TreeReader):
 
     def _into(self, name: str, array: Any) -> None:
         check_dtype(array, self._torch_dtype)
-        memory = Memory.of(without_marks(array), writable=True)
-        layout = (memory.address, memory.dtype, memory.shape, memory.strides)
+        found = memory(without_marks(array), writable=True)
+        layout = (found.address, found.dtype, found.shape, found.strides)
         means = name, self._turned(array)
-        first, turned = self._memory.setdefault(layout, means) if memory.nbytes else means
+        first, turned = self._memory.setdefault(layout, means) if found.nbytes else means
         if first == name:
-            self._request.add_tensor(name, self._readable(array, memory), convert=self._convert)
+            self._request.add_tensor(name, self._readable(array, found), convert=self._convert)
         else:
             self.ties.add(first, name, None, turned == means[1])
 
@@ -363,10 +363,10 @@ class _StateReader(TreeReader):
         own = marks_of(array)
         return own[0] != self._marks[0], own[1] != self._marks[1]
 
-    def _readable(self, array: Any, memory: Memory) -> Any:
+    def _readable(self, array: Any, found: Memory) -> Any:
         """What a tensor is read into: the array's memory, or a stand-in if their marks differ."""
         if not any(self._turned(array)):
-            return memory if isinstance(self._request, Load) else without_marks(array)
+            return found if isinstance(self._request, Load) else without_marks(array)
         if framework_name_of(array) is None:
             raise error_of(Status.UNSUPPORTED, "the saved numbers are to be conjugated or negated: expected an array "
                            f"of torch or numpy, found {type(array).__name__}", {"found": type(array).__name__})
