@@ -108,12 +108,17 @@ def memory(data: Any, writable: bool = False) -> Memory:
         torch, why = loaded("torch"), ""
         if torch is not None and isinstance(data, torch.Tensor) and data.is_nested:
             why = "a nested tensor: give its parts, a list (.unbind()), or one of layout=torch.jagged"
-        elif torch is not None and isinstance(data, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
-                data):
+        elif torch is not None and isinstance(data, torch.Tensor) and _is_wrapped(torch, data):
             why = "a tensor inside of torch.func (vmap, grad), without memory of its own: do it outside of that"
         elif "stride" in error.message:
             why = f"{error.message}; give numpy.ascontiguousarray(…) of it"
         raise error_of(error.status, why, error.details) if why else error from None
+
+
+def _is_wrapped(torch: Any, tensor: Any) -> bool:
+    """Whether torch.func has it. What says so is no public function of torch."""
+    ask = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    return ask is not None and bool(ask(tensor))
 
 
 def written(value: Any, path: tuple[str, ...] = ()) -> str:

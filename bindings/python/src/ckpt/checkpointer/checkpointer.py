@@ -125,7 +125,7 @@ class Checkpointer:
         self._at = -1  # the step that was told last
         self._closed = False
         self._old: set[str] | None = None  # labels that the run had before it began anew; None: not looked yet
-        if self._ranks.rank != 0 or self._options.get("continue_from") != "none":
+        if self._ranks.rank != 0 or self._options.get("continue_from") != "none" or "on_existing" in self._options:
             self._old = set()
         with suppress(Error):  # the first save looks again
             self._look_back()
@@ -252,7 +252,7 @@ class Checkpointer:
             labels = [info.label for info in self._store.list()
                       if info.run == self._run and info.state == CheckpointState.COMMITTED]
             self._old = set(labels)
-            if labels and "on_existing" not in self._options:
+            if labels:
                 warn(LaterStepsWarning(f"run {self._run!r} begins anew (fresh=True), and has {some(labels)}: saves "
                                        "with these labels replace them, and retention leaves them"))
         return self._old
