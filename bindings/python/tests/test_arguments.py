@@ -86,6 +86,12 @@ def test_wrong_arguments_are_named(tmp_path: Path, monkeypatch: Any) -> None:
     (lambda path: API.Checkpointer(path, signals=()).step(1, {}, epoch=np.ones(2)), "epoch: expected a number"),
     (lambda path: API.save(path, {"a": {"r": random.SystemRandom()}}), "state at 'a/r': .* it draws from the system"),
     (lambda path: API.save(path, {"a": {"f": "x\udcff"}}), r"state at 'a/f': .*surrogate; give bytes"),
+    (lambda path: API.load("a\0b"), "INVALID: source: expected a path without a NUL"),
+    (lambda path: API.save(b"a\0b", {}), "INVALID: target: expected a path without a NUL"),
+    (lambda path: API.Store(Path("a\0b")), "INVALID: uri: expected a path without a NUL"),
+    (lambda path: API.Checkpointer("a\0b"), "INVALID: path: expected a path without a NUL"),
+    (lambda path: API.save(path, {"a": np.arange(4)[::-1]}), r"'a': .*negative.*give numpy.ascontiguousarray\(…\)"),
+    (lambda path: API.save(path, {"a": ckpt.Shard(np.arange(4)[::-1], (4,), (0,))}), "'a': .*give numpy.ascont"),
     (lambda path: API.save(path, {"a": memoryview(b"x")}), "state at 'a': .*give bytes"),
     (lambda path: API.save(path, {"a": __import__("io").BytesIO()}), "state at 'a': .*an open file; give its bytes"),
 ])

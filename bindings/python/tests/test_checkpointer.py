@@ -309,6 +309,37 @@ def test_only_and_without_choose(tmp_path: Path) -> None:
         assert restored(only="a", without="a/x") == ["a/y"]
 
 
+@pytest.mark.parametrize("choice, said", [
+    ({"only": "modle"}, "only: .*'modle' fits; there are 'model', 'epoch', 'old'.*did you mean 'model'"),
+    ({"only": ["epoch", "modell*"]}, r"'modell\*' fits.*did you mean 'model'"),
+    ({"only": "Model/*", "strict": False}, "'Model/.' fits"),
+    ({"without": "model/wieght"}, "without: .*did you mean 'model/weight'"),
+    ({"rename": {"modle": "net"}}, "rename: the checkpoint has nothing that is called 'modle'.*did you mean 'model'"),
+])
+def test_a_pattern_or_name_that_fits_nothing_is_an_error_before_anything_changes(tmp_path: Path, choice: Any,
+                                                                                 said: str) -> None:
+    ckpt.save(tmp_path / "s", {"model": {"weight": np.ones(2)}, "old": 1, "epoch": 3}, step=1)
+    state: dict[str, Any] = {"model": {"weight": np.zeros(2), "head": np.zeros(1)}, "epoch": 0}
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        with pytest.raises(ckpt.NotFoundError, match=said):
+            keeper.restore(state, **choice)
+        assert not state["model"]["weight"].any() and state["epoch"] == 0
+        # Of the state alone, of the checkpoint alone, and a new name that the checkpoint has already.
+        assert keeper.restore(state, without=["model/head", "old"], rename={"start": "epoch"}) is not None
+    assert state["model"]["weight"].all() and state["epoch"] == 3
+    for option in ("only", "exclude"):
+        with pytest.raises(ValueError, match=f"{option}: 'modle' is for files of another program"):
+            ckpt.load(tmp_path / "s", **{option: "modle"})
+
+
+def test_a_function_is_called_by_what_saves_and_refused_by_restore(tmp_path: Path) -> None:
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.save(1, lambda: at(1))
+        assert keeper.check(lambda: at(1)).ok
+        with pytest.raises(TypeError, match="state: .*found a function.*give what it returns"):
+            keeper.restore(lambda: at())
+
+
 def test_names_are_mapped(tmp_path: Path) -> None:
     with ckpt.Checkpointer(tmp_path / "s") as keeper:
         keeper.save(1, {"net": {"encoder.w": np.ones(3), "head.w": np.ones(2)}})

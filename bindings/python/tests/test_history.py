@@ -60,14 +60,36 @@ def test_a_training_that_begins_anew_in_an_old_directory_removes_nothing_of_the_
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert train(1, 20, fresh=fresh) == ["step-95", "step-100", "step-15", "step-20"]
-    assert [warning.category for warning in told] == ([] if fresh else [ckpt.LaterStepsWarning])
-    if not fresh:
+    assert [warning.category for warning in told] == [ckpt.LaterStepsWarning]
+    if fresh:
+        assert "begins anew (fresh=True), and has 'step-95', 'step-100'" in str(told[0].message)
+    else:
         assert all(way in str(told[0].message) for way in ("restore()", "fresh=True", "another directory"))
     with ckpt.Checkpointer(tmp_path, every=5, keep_last=2) as keeper, pytest.warns(ckpt.LaterStepsWarning):
         assert keeper.restore({"n": 0}).step == 20
         for n in range(21, 41):
             keeper.step(n, {"n": n})
     assert [info.label for info in ckpt.ls(tmp_path)] == ["step-95", "step-100", "step-35", "step-40"]
+
+
+def test_a_training_that_begins_anew_replaces_what_has_the_label_that_it_saves(tmp_path: Path, caplog: Any) -> None:
+    def train(last: int, value: int, **how: Any) -> None:
+        with ckpt.Checkpointer(tmp_path, every=5, keep_last=2, **how) as keeper:
+            for n in range(1, last + 1):
+                keeper.step(n, {"n": value})
+
+    def there() -> dict[str, int]:
+        return {info.label: ckpt.load(tmp_path, info.label)["n"] for info in ckpt.ls(tmp_path)}
+
+    train(20, 1)
+    assert len(warned(lambda: train(15, 2, fresh=True))) == 1
+    assert there() == {"step-10": 2, "step-15": 2, "step-20": 1}
+    with pytest.raises(ckpt.ExistsError, match="overwrite=True of the Checkpointer replaces it"), (
+            pytest.warns(ckpt.LaterStepsWarning)), ckpt.Checkpointer(tmp_path, fresh=True) as keeper:
+        for value in (3, 4):  # what it has saved itself is no old run's
+            keeper.save(5, {"n": value}, label="mine")
+            keeper.save(6, {"n": value}, label="other")
+    assert there()["mine"] == 3 and "on_existing" not in caplog.text
 
 
 def warned(call: Any) -> list[str]:

@@ -89,6 +89,9 @@ def test_a_record_that_does_not_fit_the_callers_object_is_a_mismatch(tmp_path: P
 
     with pytest.raises(ckpt.MismatchError, match="Other.*Phase"):
         ckpt.load(tmp_path / "s", into={"x": Other.SHORT})
+    ckpt.save(tmp_path / "g", {"g": np.random.Generator(np.random.Philox(2))})
+    with pytest.raises(ckpt.MismatchError, match="'g'.*it draws by Philox: give a generator that draws by that"):
+        ckpt.load(tmp_path / "g", into={"g": np.random.default_rng(1)})
 
 
 def test_an_object_with_a_state_is_filled_in_place_and_given_the_rest(tmp_path: Path) -> None:

@@ -138,7 +138,9 @@ def test_processes_of_jax_are_ranks_as_those_of_torch_are(tmp_path: Path) -> Non
 def test_a_process_that_looks_like_a_rank_is_told_so_and_fences_with_the_cause(tmp_path: Path,
                                                                                monkeypatch: Any) -> None:
     for rank, size in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
-                       ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
+                       ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+                       ("HOROVOD_RANK", "HOROVOD_SIZE"), ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+                       ("PALS_RANKID", "PALS_SIZE")):
         with monkeypatch.context() as changed:
             changed.setenv(rank, "1")
             changed.setenv(size, "2")
@@ -147,6 +149,10 @@ def test_a_process_that_looks_like_a_rank_is_told_so_and_fences_with_the_cause(t
             with pytest.warns(ckpt.RanksWarning), ckpt.Checkpointer(tmp_path / rank):
                 pass
             ckpt.save(tmp_path / rank, {"x": 1}, step=2, rank=0, world_size=1)  # says that it is alone
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    with pytest.warns(ckpt.RanksWarning, match="LOCAL_WORLD_SIZE .*one of 4 ranks"):
+        ckpt.save(tmp_path / "local", {"x": 1}, step=1)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
     with ckpt.Session(ckpt.Store(tmp_path)) as old, ckpt.Session(ckpt.Store(tmp_path)):
         with pytest.raises(ckpt.FencedError, match="without knowing of each other"):
             ckpt.save(old, {"x": np.ones(2)}, step=3)

@@ -294,6 +294,11 @@ def test_what_torch_holds_otherwise_is_refused(torch: Any, tmp_path: Path) -> No
                          (torch.ones(2, device="meta"), ckpt.UnsupportedError)):
         with pytest.raises(error, match="state at 'x'|'x'"):
             ckpt.save(tmp_path / "s", {"x": value})
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with pytest.raises(ckpt.UnsupportedError, match="'a/x': a nested tensor: give its parts"):
+        ckpt.save(tmp_path / "s", {"a": {"x": nested}})
+    with pytest.raises(ckpt.UnsupportedError, match="'x': a tensor inside of torch.func .* do it outside"):
+        torch.func.vmap(lambda x: ckpt.save(tmp_path / "s", {"x": x}))(torch.ones(2, 2))
     with ckpt.Store(tmp_path / "s") as store, ckpt.Session(store) as session, ckpt.Save(session, "a") as save:
         with pytest.raises(ckpt.UnsupportedError, match="conjugate"):
             save.add_tensor("x", torch.tensor([1j]).conj())

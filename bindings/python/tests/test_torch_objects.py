@@ -167,12 +167,42 @@ def test_an_object_that_is_not_there_is_told_with_what_is(torch: Any, tmp_path: 
     ckpt.save(tmp_path / "s", {"net": torch.nn.Linear(2, 2), "w": torch.ones(1)})
     with pytest.raises(ckpt.NotFoundError, match=r"nothing \(it has 'net', 'w'\): model"):
         ckpt.load(tmp_path / "s", into={"model": torch.nn.Linear(2, 2)})
+    ckpt.save(tmp_path / "v", {"epoch": 3, "a": {"n": 4}})
+    for into, place in (({"epoch": torch.nn.Linear(2, 2)}, "epoch"), ({"a": {"n": torch.nn.Linear(2, 2)}}, "a/n")):
+        with pytest.raises(ckpt.NotFoundError, match=f"where the checkpoint has another value: {place}; strict"):
+            ckpt.load(tmp_path / "v", into=into)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "_fsdp_wrapped_module.", "module._orig_mod."])
+def test_a_name_of_a_file_that_only_a_wrapper_makes_another_is_told_with_the_option(torch: Any, tmp_path: Path,
+                                                                                    prefix: str) -> None:
+    file, mine = tmp_path / "a.pt", torch.nn.Linear(2, 2)
+    torch.save({"net": {prefix + name: value for name, value in torch.nn.Linear(2, 2).state_dict().items()}}, file)
+    with pytest.raises(ckpt.NotFoundError, match=f"has it as 'net/{prefix}weight': prefixes=\"auto\"") as told:
+        ckpt.load(file, into={"net": mine})
+    assert "did you mean" not in str(told.value)
+    ckpt.load(file, into={"net": mine}, prefixes="auto")
 
 
 def test_what_an_object_does_not_take_is_told_with_its_place(torch: Any, tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", {"a": {"sampler": Sampler(1)}})
     with pytest.raises(ckpt.MismatchError, match="'a/sampler'.*Keyed.load_state_dict.*KeyError.*none"):
         ckpt.load(tmp_path / "s", into={"a": {"sampler": Keyed(0)}})
+
+
+@pytest.mark.parametrize("choice", [{}, {"strict": False}])
+def test_what_a_load_has_changed_before_an_object_refuses_is_told(torch: Any, tmp_path: Path, choice: Any) -> None:
+    class Refuses(Sampler):
+        def load_state_dict(self, state: Any) -> None:
+            raise ZeroDivisionError("boom")
+
+    state = {"net": torch.nn.Linear(2, 2), "first": Sampler(1), "z": Sampler(1), "later": Sampler(1)}
+    ckpt.save(tmp_path / "s", state, step=1)
+    mine = {"net": torch.nn.Linear(2, 2), "first": Sampler(0), "z": Refuses(0), "later": Sampler(0)}
+    with pytest.raises(ckpt.MismatchError, match="'z': .*ZeroDivisionError: boom; by then the load had changed 'net', "
+                       "'first': load them again") as told:
+        ckpt.Checkpointer(tmp_path / "s", signals=()).restore(mine, **choice)
+    assert torch.equal(mine["net"].weight, state["net"].weight) and isinstance(told.value.__cause__, ZeroDivisionError)
 
 
 def test_lazy_modules_and_those_with_a_way_of_their_own_take_other_shapes(torch: Any, tmp_path: Path) -> None:
@@ -193,6 +223,32 @@ def test_lazy_modules_and_those_with_a_way_of_their_own_take_other_shapes(torch:
 
 
 # ---- optimizers ----
+
+
+@pytest.mark.parametrize("by", ["names", "numbers"])
+def test_the_state_of_lbfgs_is_dropped_when_any_parameter_has_another_shape(torch: Any, tmp_path: Path,
+                                                                             by: str) -> None:
+    def made(width: int) -> tuple[Any, Any]:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, width))
+        optimizer = torch.optim.LBFGS(model.parameters())
+        return {"m": model, "o": optimizer} if by == "names" else {"o": optimizer}, model
+
+    def step(state: Any, model: Any) -> None:
+        def loss() -> Any:
+            state["o"].zero_grad()
+            value = model(torch.ones(1, 4)).square().sum()
+            value.backward()
+            return value
+        state["o"].step(loss)
+
+    old, new = made(3), made(5)
+    step(*old)
+    ckpt.save(tmp_path / "s", old[0], step=1)
+    with pytest.raises(ckpt.MismatchError):
+        ckpt.load(tmp_path / "s", into=made(5)[0])
+    found = ckpt.Checkpointer(tmp_path / "s", signals=()).restore(new[0], on_shape_mismatch="skip")
+    assert found is not None and any(text.startswith("o/") for text in found.other_shape) and not new[0]["o"].state
+    step(*new)
 
 
 def lion(torch: Any) -> Callable[[Any], Any]:

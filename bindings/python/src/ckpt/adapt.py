@@ -12,8 +12,9 @@ import random
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from ._core import Memory
 from .enums import Status
-from .errors import Error, error_of
+from .errors import Error, UnsupportedError, error_of
 from .frameworks import MEMORY_FORMATS, FrameworkName, framework_name_of, loaded, memory_format_of
 from .kinds import FUNCTIONS, KINDS, bytes_of, class_name, described, is_plain, make
 from .objects import record_of_object
@@ -97,6 +98,27 @@ def way_out(value: Any) -> str:
         return "an iterator; give what is left of it as a list, or its position"
     return ("give its numbers, text and arrays (a dict, a dataclass), or give it state_dict() and load_state_dict(), "
             "or leave it out")
+
+
+def memory(data: Any, writable: bool = False) -> Memory:
+    """Where an array's numbers lie. UNSUPPORTED, with a way out, for one whose do not lie in a memory of its own."""
+    try:
+        return Memory.of(data, writable=writable)
+    except UnsupportedError as error:
+        torch, why = loaded("torch"), ""
+        if torch is not None and isinstance(data, torch.Tensor) and data.is_nested:
+            why = "a nested tensor: give its parts, a list (.unbind()), or one of layout=torch.jagged"
+        elif torch is not None and isinstance(data, torch.Tensor) and _is_wrapped(torch, data):
+            why = "a tensor inside of torch.func (vmap, grad), without memory of its own: do it outside of that"
+        elif "stride" in error.message:
+            why = f"{error.message}; give numpy.ascontiguousarray(…) of it"
+        raise error_of(error.status, why, error.details) if why else error from None
+
+
+def _is_wrapped(torch: Any, tensor: Any) -> bool:
+    """Whether torch.func has it. What says so is no public function of torch."""
+    ask = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    return ask is not None and bool(ask(tensor))
 
 
 def written(value: Any, path: tuple[str, ...] = ()) -> str:

@@ -67,7 +67,13 @@ def path_of(value: Any, name: str = "uri") -> Any:
     """What names a store."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise type_error(f"{name}: expected a path or an address of a store, found {_found(value)}")
+    _without_nul(name, value)
     return value
+
+
+def _without_nul(name: str, value: Any) -> None:
+    if isinstance(value, _PATH) and "\0" in os.fsdecode(value):
+        raise error_of(Status.INVALID, f"{name}: expected a path without a NUL, found {os.fsdecode(value)!r}")
 
 
 def store_of(name: str, value: Any) -> _core.Store:
@@ -82,6 +88,8 @@ def store_of(name: str, value: Any) -> _core.Store:
 
 # ---- doors: what each parameter takes, by its name ----
 
+_PATH = (str, bytes, os.PathLike)
+
 Door: TypeAlias = Callable[[str, Any], object]
 
 
@@ -89,6 +97,15 @@ def _is(words: str, fits: Callable[[Any], bool]) -> Door:
     def door(name: str, value: Any) -> None:
         if not fits(value):
             raise type_error(f"{name}: expected {words}, found {_found(value)}")
+    return door
+
+
+def _path(words: str, *kinds: type) -> Door:
+    is_one = _is(f"a path, an address{words}", _of(*_PATH, *kinds))
+
+    def door(name: str, value: Any) -> None:
+        is_one(name, value)
+        _without_nul(name, value)
     return door
 
 
@@ -110,7 +127,6 @@ def _ints(value: Any) -> bool:
     return _each(object)(value) and all(hasattr(one, "__index__") for one in value)
 
 
-_PATH = (str, bytes, os.PathLike)
 _SPAN = (int, float, datetime.timedelta)
 _FLAG = _is("True or False", lambda value: type(value).__name__ in ("bool", "bool_") or _of(int)(value) and value in (
     0, 1))
@@ -157,7 +173,7 @@ _DOORS: dict[str, Door] = {
     "options": A_DICT,
     "or_rank0": _FLAG,
     "overwrite": _FLAG,
-    "path": _is("a path, an address or a ckpt.Store", _of(*_PATH, _core.Store)),
+    "path": _path(" or a ckpt.Store", _core.Store),
     "positions": _IDS,
     "progress": _is("True, False or a function", lambda value: callable(value) or _of(bool)(value)),
     "rank": _INT32,
@@ -172,12 +188,12 @@ _DOORS: dict[str, Door] = {
     "shape": _SHAPE,
     "signals": _is("a list of names, such as ('SIGTERM',)", _each(str)),
     "since": _is("a ckpt.Reader", _of(_core.Reader)),
-    "source": _is("a path, an address, a ckpt.Store or a ckpt.Reader", _of(*_PATH, _core.Store, _core.Reader)),
+    "source": _path(", a ckpt.Store or a ckpt.Reader", _core.Store, _core.Reader),
     "step": lambda name, value: step_of(value),
-    "store": _is("a path, an address or a ckpt.Store", _of(*_PATH, _core.Store)),
+    "store": _path(" or a ckpt.Store", _core.Store),
     "strict": _FLAG,
     "table": _TEXT,
-    "target": _is("a path, an address, a ckpt.Store or a ckpt.Session", _of(*_PATH, _core.Store, _core.Session)),
+    "target": _path(", a ckpt.Store or a ckpt.Session", _core.Store, _core.Session),
     "time_limit": _is("seconds, a timedelta, a datetime or 'slurm'", _of(*_SPAN, datetime.datetime, str)),
     "time_margin": _is("seconds or a timedelta", _of(*_SPAN)),
     "timeout_ms": _whole(-1),

@@ -43,6 +43,7 @@ class Running:
     def __init__(self, job: Job, identifier: str, owned: Session | None) -> None:
         self.id = identifier
         self.cancelled = False  # by this process, so that it is no failure
+        self.of_keeper = False  # of a Checkpointer, which has a word of its own for on_existing
         self._job, self._owned = job, owned
         self._error: Error | None = None
         self._anew = ""  # of a save that does not go on from what the run has: why, until the caller was told
@@ -112,6 +113,9 @@ class Running:
         error.__context__ = None  # such as a KeyboardInterrupt, whose frames hold the state
         self._error = error
         self._told = self.cancelled or self._turn is None  # who started it sees it
+        if self.of_keeper:
+            error.message = error.message.replace("option on_existing says what to do then",
+                                                  "overwrite=True of the Checkpointer replaces it")
         error._name_place(f"save of {self.id} in the background")
         if not self._told:
             log("error", str(error))

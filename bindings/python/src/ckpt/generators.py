@@ -129,13 +129,17 @@ def fill(like: Any, made: Any) -> None:
 def fits(like: Any, record: Record) -> bool:
     """Whether the record is of a generator that draws as `like` does, of the same bit generator or device."""
     device = getattr(like, "device", None)
+    if isinstance(like, random.Random):
+        return record.class_name == "random.Random"
+    bits = getattr(like, "bit_generator", getattr(like, "_bit_generator", like))
+    return drawn_by(record) == (type(bits).__name__ if device is None else device.type)
+
+
+def drawn_by(record: Record) -> str:
+    """The name of the bit generator or device of a saved generator."""
     found: Any = record
     while isinstance(found, Record) and not {"name", "type"} & found.items.keys():
         args = found.items.get("args")
         found = args[0] if isinstance(args, tuple) and args else None
     told = found.items.get("name", found.items.get("type")) if isinstance(found, Record) else found
-    if isinstance(like, random.Random):
-        return record.class_name == "random.Random"
-    bits = getattr(like, "bit_generator", getattr(like, "_bit_generator", like))
-    expected = type(bits).__name__ if device is None else device.type
-    return str(told).rpartition(".")[2] == expected
+    return str(told).rpartition(".")[2]

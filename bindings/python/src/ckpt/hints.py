@@ -19,7 +19,7 @@ _SHOWN = 10
 def near(name: str, names: Iterable[str]) -> str:
     """'; did you mean "x"?', or nothing if no name is near."""
     import difflib  # not before it is needed
-    found = difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
+    found = difflib.get_close_matches(name, [one for one in dict.fromkeys(names) if one != name], n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
@@ -98,7 +98,8 @@ def _what_lies_at(path: str) -> str:
 _LAUNCHERS = (("torchrun", "RANK", "WORLD_SIZE"), ("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
               ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"), ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
               ("MPI", "PMI_RANK", "PMI_SIZE"), ("MPI", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-              ("jax", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"))
+              ("jax", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"), ("Horovod", "HOROVOD_RANK", "HOROVOD_SIZE"),
+              ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), ("PALS", "PALS_RANKID", "PALS_SIZE"))
 
 
 def lookalike() -> str:
@@ -109,7 +110,8 @@ def lookalike() -> str:
             if count.isdecimal() and int(count) > 1:
                 return f"{rank} and {size} ({who}) make it look like rank {number} of {count}"
             return ""
-    return ""
+    here = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return f"LOCAL_WORLD_SIZE makes it look like one of {here} ranks" if here.isdecimal() and int(here) > 1 else ""
 
 
 def unknown_option(name: str, names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
 from .adapt import (TRANSPARENT, Marks, check_dtype, check_sparse, fill_whole, is_filled_whole, is_value, marks_of,
-                    parts_for, put, regions_of, restore, stand_in, without_marks)
+                    memory, parts_for, put, regions_of, restore, stand_in, without_marks)
 from .arguments import checked, whole
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of, type_error
@@ -19,7 +19,7 @@ from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, 
 from .generators import is_generator
 from .kinds import bytes_of, described, is_plain
 from .keys import pairs_like, set_like
-from .missing import arrays_in, holds_others, items_of, missing_error, warn_missing
+from .missing import arrays_in, framework_in, holds_others, items_of, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
 from .progress import Progress, finish
 from .random_states import OfNewRank, are_at, of_new_rank
@@ -28,7 +28,8 @@ from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
 from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
 from .sources import FileReader, FileRequest, FileShare, Source, open_source
-from .stateful import AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, give, is_stateful
+from .stateful import (AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, changed_already, give,
+                       is_stateful)
 from .states import templates_of
 from .tables import TABLE, Rowset, Share, Table, fill_rows
 from .tied import Ties, memory_key
@@ -99,7 +100,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
     objects = templates_of(into) if objects is None else objects
     with (trees or tree_of)(reader, whose) as tree, _request_of(reader, options) as request:
         root = descend(tree, at, whose)
-        state = _StateReader(reader, tree, root, request, framework or _framework_in(into, objects), convert, whose,
+        state = _StateReader(reader, tree, root, request, framework or framework_in(into, objects), convert, whose,
                              objects)
         out = state.read(root, into)
         state.add_arrays()
@@ -108,13 +109,17 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         state.ties.check(_request_of, state.framework_for)
         missing = state.not_found(into)
         if missing and strict != "none":
-            raise missing_error(missing, state.known())
+            there = SavedNode(reader, tree, state._framework, root, whose).child(*missing[0][0].split("/")) is not None
+            raise missing_error(missing, state.known(), there, isinstance(reader, FileReader))
         before(state.unexpected)
         run(request, progress)
         state.put_marked()
         if missing:
             warn_missing(reader, [path for path, _ in missing])
-        return state.finish(out)
+        try:
+            return state.finish(out)
+        except Error as error:
+            raise changed_already(error, state.changed) from error.__cause__
 
 
 @contextmanager
@@ -133,19 +138,6 @@ def run(request: Load | FileRequest, progress: Progress) -> None:
         finish(request.start(), "load", progress)
     else:
         request.run()
-
-
-def _framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
-    """The framework of the first array in it, or of its objects."""
-    if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
-        return "torch"
-    for _, value in arrays_in(into, "", set()):
-        if isinstance(value, (Table, Rowset)):
-            continue
-        array = value.data if isinstance(value, Shard) else value.tensor if isinstance(value, Regions) else value
-        if not is_stateful(array):
-            return framework_name_of(array)
-    return None
 
 
 def _may_hold(like: Any, kind: NodeKind) -> bool:
@@ -180,6 +172,7 @@ class _StateReader(TreeReader):
         self.left: list[str] = []  # of what any object has no place for
         self._templates: list[tuple[str, Any]] = []  # that stand for objects of `into`, by their paths
         self._given: list[int] = []  # nodes of what these are given
+        self._done: list[str] = []  # paths of objects that have taken their states
         self._object: tuple[str, StateObject] | None = None  # that is being read
         self._root = root
         self._reader, self._request, self._convert = reader, request, convert
@@ -294,7 +287,17 @@ class _StateReader(TreeReader):
         outside, self._object = self._object, (path, found)
         value = self.read(index, template)
         self._object = outside
-        return _Loaded(lambda state: give(found, state, path), value)
+        return _Loaded(lambda state: self._give(found, state, path), value)
+
+    def _give(self, found: StateObject, state: Any, path: str) -> Any:
+        given = give(found, state, path)
+        self._done.append(path)
+        return given
+
+    @property
+    def changed(self) -> list[str]:
+        """What of `into` the load has changed by now."""
+        return [*sorted(self._read), *self._done]
 
     only = OnlyThese
 
@@ -327,13 +330,13 @@ class _StateReader(TreeReader):
             self.ties.filled.add(memory_key(like))
         try:
             for shard in shards or ():
-                memory = Memory.of(without_marks(shard.data), writable=True)
-                layout = (memory.address, memory.dtype, memory.shape, memory.strides)
-                first, _ = self._memory.setdefault(layout, (name, self._marks)) if memory.nbytes else (name, None)
+                found = memory(without_marks(shard.data), writable=True)
+                layout = (found.address, found.dtype, found.shape, found.strides)
+                first, _ = self._memory.setdefault(layout, (name, self._marks)) if found.nbytes else (name, None)
                 if first != name:
                     self.ties.add(first, name, shard)
                     continue
-                data = self._readable(shard.data, memory)
+                data = self._readable(shard.data, found)
                 self._request.add_tensor(name, data, shape=shard.shape, offset=shard.offset,
                                          flat_offset=shard.flat_offset, convert=self._convert)
             if shards is None:
@@ -346,12 +349,12 @@ class _StateReader(TreeReader):
 
     def _into(self, name: str, array: Any) -> None:
         check_dtype(array, self._torch_dtype)
-        memory = Memory.of(without_marks(array), writable=True)
-        layout = (memory.address, memory.dtype, memory.shape, memory.strides)
+        found = memory(without_marks(array), writable=True)
+        layout = (found.address, found.dtype, found.shape, found.strides)
         means = name, self._turned(array)
-        first, turned = self._memory.setdefault(layout, means) if memory.nbytes else means
+        first, turned = self._memory.setdefault(layout, means) if found.nbytes else means
         if first == name:
-            self._request.add_tensor(name, self._readable(array, memory), convert=self._convert)
+            self._request.add_tensor(name, self._readable(array, found), convert=self._convert)
         else:
             self.ties.add(first, name, None, turned == means[1])
 
@@ -360,10 +363,10 @@ class _StateReader(TreeReader):
         own = marks_of(array)
         return own[0] != self._marks[0], own[1] != self._marks[1]
 
-    def _readable(self, array: Any, memory: Memory) -> Any:
+    def _readable(self, array: Any, found: Memory) -> Any:
         """What a tensor is read into: the array's memory, or a stand-in if their marks differ."""
         if not any(self._turned(array)):
-            return memory if isinstance(self._request, Load) else without_marks(array)
+            return found if isinstance(self._request, Load) else without_marks(array)
         if framework_name_of(array) is None:
             raise error_of(Status.UNSUPPORTED, "the saved numbers are to be conjugated or negated: expected an array "
                            f"of torch or numpy, found {type(array).__name__}", {"found": type(array).__name__})

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .enums import Status
 from .errors import Error, MissingWarning, error_of, warn
-from .frameworks import is_array
+from .frameworks import FrameworkName, framework_name_of, is_array
 from .generators import is_generator
 from .hints import near, some
 from .objects import record_of_object, template_of
 from .regions import PerRank, Regions, Shard
 from .saved import AnyReader
 from .sources import FileReader
-from .stateful import MOST_LEVELS, is_stateful
+from .stateful import MOST_LEVELS, StateObject, is_stateful
 from .tables import Rowset, Table
 from .trees import Record
 
@@ -32,19 +33,49 @@ def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]
             yield from arrays_in(child, f"{path}/{key}" if path else str(key), seen)
 
 
-def missing_error(missing: list[tuple[str, Any]], known: Sequence[str]) -> Error:
-    """The error for arrays and objects that the checkpoint lacks. `known`: the paths that it has."""
+def framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
+    """The framework of the first array in it, or of its objects."""
+    if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
+        return "torch"
+    for _, value in arrays_in(into, "", set()):
+        if isinstance(value, (Table, Rowset)):
+            continue
+        array = value.data if isinstance(value, Shard) else value.tensor if isinstance(value, Regions) else value
+        if not is_stateful(array):
+            return framework_name_of(array)
+    return None
+
+
+def missing_error(missing: list[tuple[str, Any]], known: Sequence[str], there: bool, of_file: bool) -> Error:
+    """The error for arrays and objects that the checkpoint lacks. `known`: the paths that it has; `there`: it has
+    something else at the first; `of_file`: it is a file of another program."""
     path, found = missing[0]
     kind = f"{type(found).__module__}.{type(found).__qualname__}"
     what = f"a {kind} where the checkpoint has nothing" if is_stateful(found) else (
         "a sparse table where the checkpoint has none" if isinstance(found, (Table, Rowset)) else
         f"an array of shape {_shape_of(found)} where the checkpoint has no tensor")
-    if is_stateful(found):
+    if there and is_stateful(found):
+        what = f"a {kind} where the checkpoint has another value"
+    elif is_stateful(found):
         what += f" (it has {some(dict.fromkeys(key for key in known if '/' not in key))})"
     more = f", and {len(missing) - 1} more such arrays" if len(missing) > 1 else ""
+    way = _wrapped(path, known) if of_file else ""
     return error_of(Status.NOT_FOUND, f"into has {what}: {path}{more}"
-                    f"{near(path, known)}; strict=\"none\" leaves such arrays unchanged",
+                    f"{way or near(path, known)}; strict=\"none\" leaves such arrays unchanged",
                     {"path": path})
+
+
+def _wrapped(path: str, known: Sequence[str]) -> str:
+    """The way out where only what wrappers of modules add keeps a name from fitting, as option prefixes says."""
+    folder = f"{path}/"
+    for name in known:
+        parent, _, last = name.rpartition("/")
+        bare = re.sub(r"(?<![^.])(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)\.", "", last)
+        bare = re.sub(r"^(module\.)+", "", bare)
+        full = f"{parent}/{bare}" if parent else bare
+        if bare != last and (full == path or full.startswith(folder)):
+            return f"; the checkpoint has it as '{name}': prefixes=\"auto\" takes names without what wrappers add"
+    return ""
 
 
 def _shape_of(array: Any) -> tuple[int, ...]:

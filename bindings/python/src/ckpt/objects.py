@@ -83,6 +83,9 @@ def check_fits(like: Any, record: Record, path: str) -> None:
     elif record.class_name != mine.class_name or (
             generators.is_generator(like) and not generators.fits(like, record)):
         why = "it is of another class"
+        if record.class_name == mine.class_name and generators.is_generator(like):
+            why = (f"it draws by {generators.drawn_by(record)}: give a generator that draws by that, or leave this one "
+                   "out")
     elif mine.class_name == "builtins.type" and record != mine:
         why = f"it is {mine.items['name']}, not {record.items.get('name')}"
     if why:

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias
 
 from ._core import Job, Memory, Save, find_aliases
-from .adapt import TRANSPARENT, Leaf, odd_dict, simplify, way_out
+from .adapt import TRANSPARENT, Leaf, memory, odd_dict, simplify, way_out
 from .arguments import checked, path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
@@ -104,11 +104,12 @@ class _StateWriter(TreeWriter):
                 raise error_of(Status.UNSUPPORTED, "a tensor on device meta has no numbers: give it memory and values "
                                "(to_empty()), or leave it out", {"found": "meta"})
             if isinstance(data, Shard):
+                memory(data.data)
                 self.shards[name] = (data,)
             elif isinstance(data, Regions):
                 self._regions(name, data)
             else:
-                self.tensors[name] = Memory.of(data)
+                self.tensors[name] = memory(data)
         except Error as error:
             error._name_tensor(name)
             raise
@@ -324,8 +325,12 @@ def _in_background(turn: Turn, in_place: bool, begin: Callable[[], tuple[Job, Ru
 
 def save_by(make: Callable[[], Save], session: Session, state: Callable[[], Any], in_place: bool) -> SaveHandle:
     """What save_async() does, with the save that `make` makes. Ranks that can talk have met."""
-    return _in_background(session._turn, in_place, lambda: _begin(
-        make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None))
+    def begin() -> tuple[Job, Running]:
+        job, running = _begin(make, session, team_of((session.rank, session.world_size)), state, {}, in_place, None)
+        running.of_keeper = True
+        return job, running
+
+    return _in_background(session._turn, in_place, begin)
 
 
 @checked()

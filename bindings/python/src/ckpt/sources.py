@@ -327,12 +327,15 @@ def _reader_of(store: _core.Store, selector: str, options: Mapping[str, int | st
 def open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
     """What the source names; a Reader is given back as it is."""
     found = _open_source(source, selector, options)
-    if isinstance(found, FileReader) or not options.get("map"):
+    wrong = next((name for name in ("map", "only", "exclude") if options.get(name)), None)
+    if isinstance(found, FileReader) or wrong is None:
         return found
     if found is not source:
         found.close()
-    raise value_error(f"map: {options['map']!r} is for files of another program, and this is a checkpoint of ckpt: "
-                      "leave it out, or rename what was loaded")
+    instead = "rename what was loaded" if wrong == "map" else (
+        "choose by at=, or by Checkpointer.restore(only=, without=)")
+    raise value_error(f"{wrong}: {options[wrong]!r} is for files of another program, and this is a checkpoint of ckpt: "
+                      f"leave it out, or {instead}")
 
 
 def _open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:

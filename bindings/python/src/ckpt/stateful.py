@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 from .enums import Status
-from .errors import error_of
+from .errors import Error, error_of
+from .hints import some
 from .objects import record_of_object
 from .regions import PerRank, Regions, Shard
 
@@ -124,11 +125,20 @@ def give(found: StateObject, value: Any, path: str) -> Any:
     """Gives an object what was loaded for it; returns the object. What its own method raises is told with its place."""
     try:
         found.apply(value)
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, AssertionError) as error:
+    except Error:
+        raise
+    except Exception as error:
         kind = type(found.object).__name__
         raise error_of(Status.MISMATCH, f"'{path}': {kind}.load_state_dict() does not take what was saved: "
                        f"{type(error).__name__}: {error}", {"path": path}) from error
     return found.object
+
+
+def changed_already(error: Error, paths: Iterable[str]) -> Error:
+    """The error of a load that has changed these paths, and goes no further."""
+    parts = dict.fromkeys(path.partition("/")[0] for path in paths if path)
+    return error if not parts else error_of(error.status, f"{error.message}; by then the load had changed "
+                                            f"{some(parts)}: load them again before they are used", error.details)
 
 
 Found: TypeAlias = list[tuple[tuple[str, ...], Any]]

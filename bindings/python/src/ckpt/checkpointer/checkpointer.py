@@ -12,10 +12,10 @@ from typing import Any, cast
 from .._core import Keeper, Save
 from ..arguments import checked, number, step_of
 from ..background import SaveHandle, log
-from ..enums import Status
-from ..errors import Error, LaterStepsWarning, error_of, value_error, warn
+from ..enums import CheckpointState, Status
+from ..errors import Error, LaterStepsWarning, error_of, type_error, value_error, warn
 from ..handles import Session, Store
-from ..hints import shown
+from ..hints import shown, some
 from ..ranks import ranks_of
 from ..records import CheckpointInfo
 from ..regions import Whose
@@ -47,7 +47,8 @@ class Checkpointer:
     `every`: steps (500), a timedelta, a text ("1 epoch", "10 min", "1000000 tokens"), a function of a ckpt.Moment, or a
     list of these; None: only save() saves. `keep_last`, `keep_every`, `keep_best=(metric, "min" or "max", how many)`:
     what stays; without keep_last all does. What a training that did not restore() finds of later steps stays, too, with
-    a LaterStepsWarning; `fresh` says that it begins anew on purpose. `label`: the template of labels, with the
+    a LaterStepsWarning; `fresh` says that it begins anew on purpose, and that its saves replace what is there under
+    their own labels. `label`: the template of labels, with the
     variables of Composer; what save(label=) names stays for ever. `overwrite`: whether a checkpoint with the same label
     is replaced, or an ExistsError.
 
@@ -123,6 +124,11 @@ class Checkpointer:
         self._flight: SaveHandle | None = None
         self._at = -1  # the step that was told last
         self._closed = False
+        self._old: set[str] | None = None  # labels that the run had before it began anew; None: not looked yet
+        if self._ranks.rank != 0 or self._options.get("continue_from") != "none" or "on_existing" in self._options:
+            self._old = set()
+        with suppress(Error):  # the first save looks again
+            self._look_back()
         self.stopping: str | None = None
         """Why the training should stop, once that was decided and the checkpoint is committed: a signal, or
         "time limit"."""
@@ -231,10 +237,25 @@ class Checkpointer:
 
     def _plan(self, label: str | None) -> str:
         """Rank 0's part."""
+        old = self._look_back()
         if label is not None:
-            return self._keeper.plan(label)
-        with wrong_values():
-            return self._keeper.plan()
+            plan = self._keeper.plan(label)
+        else:
+            with wrong_values():
+                plan = self._keeper.plan()
+        said = json.loads(plan)
+        return json.dumps({**said, "option.on_existing": "replace"}) if said["label"] in old else plan
+
+    def _look_back(self) -> set[str]:
+        """What a run that begins anew has of an old one, and replaces where it saves the same label."""
+        if self._old is None:
+            labels = [info.label for info in self._store.list()
+                      if info.run == self._run and info.state == CheckpointState.COMMITTED]
+            self._old = set(labels)
+            if labels:
+                warn(LaterStepsWarning(f"run {self._run!r} begins anew (fresh=True), and has {some(labels)}: saves "
+                                       "with these labels replace them, and retention leaves them"))
+        return self._old
 
     # ---- the save in flight ----
 
@@ -252,6 +273,8 @@ class Checkpointer:
                 raise
             return
         self._flight = None
+        if self._old:
+            self._old.discard(_label_of(handle.id))
         if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
             self._tell(handle.id)
 
@@ -311,6 +334,9 @@ class Checkpointer:
         each rank its own or rank 0's."""
         if on_shape_mismatch not in ("error", "skip"):
             raise value_error(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
+        if isinstance(state, (FunctionType, MethodType)):
+            raise type_error("state: expected what restore() fills in place, such as a dict, found a function, which "
+                             "only step(), save() and check() call: give what it returns")
         choice = Choice(patterns(only), patterns(without), rename, strict, on_shape_mismatch == "skip", convert)
         return self._restore_with(lambda reader, common: load_into(
             reader, state, choice, Whose(self._ranks.rank, self._ranks.size, or_rank0), self._options, common), select)
@@ -323,13 +349,13 @@ class Checkpointer:
         restored = restoring.restore(self._keeper, self._store, self._ranks, load_into, select,
                                      {**self._options, "run": self._run})
         if restored is not None:
-            self._at = restored.step
+            self._at, self._old = restored.step, set()  # it goes on, and does not begin anew
         return restored
 
     def check(self, state: Any) -> Check:
         """What saving `state` would do: names, bytes, free space, and what would be refused. Writes nothing."""
         self._meet("check")
-        return check(self._store, state, self._ranks)
+        return check(self._store, state() if isinstance(state, (FunctionType, MethodType)) else state, self._ranks)
 
     # ---- the end ----
 

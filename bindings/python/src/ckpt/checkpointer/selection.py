@@ -13,7 +13,7 @@ from .. import _core
 from .._core import Tree
 from ..adapt import TRANSPARENT, is_filled_whole
 from ..enums import Status
-from ..errors import error_of, value_error
+from ..errors import Error, error_of, value_error
 from ..frameworks import FrameworkName, framework_name_of, framework_of
 from ..hints import near, some
 from ..loading import load_from
@@ -22,8 +22,8 @@ from ..objects import put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
 from ..saved import AnyReader, SavedNode, tree_of
-from ..stateful import (AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject, give,
-                        is_stateful)
+from ..stateful import (MOST_LEVELS, AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject,
+                        changed_already, give, is_stateful)
 from ..states import templates_of
 from ..tied import memory_key
 from ..trees import Record, from_native, to_native
@@ -85,6 +85,29 @@ class Choice:
             return tree
         with tree:
             return from_native(Copies(self.names).of(to_native(tree)))
+
+
+def check_matches(choice: Choice, saved: Iterable[tuple[str, str]], own: Iterable[str], unseen: Iterable[str]) -> None:
+    """NOT_FOUND for a pattern that matches nothing, which a misspelt one does. `saved`: paths in the checkpoint, each
+    also as the state calls it; `own`: paths in the state; `unseen`: what of the state was not looked into."""
+    pairs, unseen = list(saved), [path + "/" for path in unseen]
+    known = dict.fromkeys([*own, *(new for _, new in pairs)])
+    for name, given in (("only", choice.only), ("without", choice.without)):
+        for one in given:
+            if not any(fnmatchcase(path, one) for path in known) and not any(map(one.startswith, unseen)):
+                raise error_of(Status.NOT_FOUND, f"{name}: nothing in the state or the checkpoint has a path that "
+                               f"{one!r} fits{_there(one, list(known))}", {"found": one})
+    for old, new in choice.rename.items() if isinstance(choice.rename, Mapping) else ():
+        names = (old, *_several(new, old))  # what a run saves after a restore has the new ones
+        if not any(path == one or path.startswith((one + "/", one + ".")) for one in names for pair in pairs
+                   for path in pair):
+            raise error_of(Status.NOT_FOUND, f"rename: the checkpoint has nothing that is called {old!r}"
+                           f"{_there(old, [path for path, _ in pairs])}", {"found": old})
+
+
+def _there(name: str, paths: list[str]) -> str:
+    top = [path for path in paths if "/" not in path]
+    return f"; there are {some(top)}{near(name.rstrip('*').rstrip('/'), paths[:2000])}" if top else ""
 
 
 def _several(names: Names, path: str) -> Sequence[str]:
@@ -173,6 +196,7 @@ class _Chosen:
         self._reader, self._state, self._saved, self._choice, self._whose = reader, state, saved, choice, whose
         self.found = Found()
         self._used: set[str] = set()
+        self._done: list[str] = []  # parts of the state that were loaded
         self._memory: set[object] = {None}  # of what is read
         self._objects = templates_of(state, dict(self._renamed_parameters(state, saved) if choice.rename else ()))
         self._given: dict[int, tuple[StateObject, Any]] = {}  # objects of the state and their templates, by their ids
@@ -192,6 +216,37 @@ class _Chosen:
             tied = (known := memory_key(array)) is not None and known in self._memory
             if path not in self._used and choice.wants(path) and not tied and not self._is_other_shape(path):
                 self.found.missing.append(path)
+        if choice.only or choice.without or isinstance(choice.rename, Mapping):
+            own = dict(self._places(state, ""))
+            check_matches(choice, self._saved_places(saved, "", ""), own, (path for path, seen in own.items()
+                                                                           if not seen))
+
+    def _places(self, values: Any, path: str) -> Iterator[tuple[str, bool]]:
+        """The paths in the state, and whether all that lies below was looked at."""
+        if isinstance(values, PerRank):
+            yield from self._places(values.value, path)
+            return
+        values = self._given[id(values)][1] if id(values) in self._given else values
+        if path:
+            yield path, not is_stateful(values)
+        if isinstance(values, (Mapping, list, tuple)) and path.count("/") < MOST_LEVELS:
+            for key, child in values.items() if isinstance(values, Mapping) else enumerate(values):
+                yield from self._places(child, f"{path}/{key}" if path else str(key))
+
+    def _saved_places(self, node: Any, there: str, here: str) -> Iterator[tuple[str, str]]:
+        """The paths in the checkpoint, and how the state calls them."""
+        if isinstance(node, Record):
+            inner = next(iter(node.items), None) if node.class_name == PER_RANK else TRANSPARENT.get(node.class_name)
+            if inner in node.items:
+                yield from self._saved_places(node.items[inner], there, here)
+                return
+        if there:
+            yield there, here
+        for key, child in (node.items() if isinstance(node, Mapping) else
+                           enumerate(node) if isinstance(node, (list, tuple)) else ()):
+            name = self._key(there, key) if isinstance(node, Mapping) else key
+            yield from self._saved_places(child, f"{there}/{key}" if there else str(key),
+                                          f"{here}/{name}" if here else str(name))
 
     def _renamed_parameters(self, state: Any, node: Any, here: tuple[str, ...] = (), there: tuple[str, ...] = ()) -> (
             Iterator[tuple[Parameter, Parameter]]):
@@ -312,8 +367,12 @@ class _Chosen:
                         trees=self._choice.tree)
         for key in self._into:
             name = self._key("", key)
-            new = self._merged(self._state[name], got[key], str(name), str(key), False)
+            try:
+                new = self._merged(self._state[name], got[key], str(name), str(key), False)
+            except Error as error:
+                raise changed_already(error, [*sorted(self._used), *self._done]) from error.__cause__
             self._state[name] = put_back(self._state[name], new)
+            self._done.append(str(name))
 
     def _merged(self, own: Any, got: Any, path: str, saved_path: str, strict: bool) -> Any:
         """The state's own value with what was loaded in its place."""

@@ -267,19 +267,32 @@ class OptimizerObject:
         return OnlyThese(state=OnlyThese(state), param_groups=None)
 
     def _drop_other_shapes(self, state: dict[str | int, Any], saved: Saved) -> None:
-        """State of a parameter that has another shape in the checkpoint is of no use, whatever the optimizer keeps."""
+        """State of a parameter that has another shape in the checkpoint is of no use, whatever the optimizer keeps.
+        LBFGS has one state, of all parameters together, under the first."""
+        together = isinstance(self.object, torch.optim.LBFGS) and bool(state)
+        other: OtherShape | None = None
         for number, several in enumerate(self._names):
             parameter = parameters_in(self.object)[number]
             for place, named in enumerate(several):
                 shape = tuple(parameter.shape) if named.part is None else named.part.shape
                 found = self._naming.saved_shape(parameter, place, saved)
-                if named.name in state and found is not None and found != shape:
-                    state[named.name] = OtherShape(shape, found)
+                if (named.name in state or together) and found is not None and found != shape:
+                    other = OtherShape(shape, found)
+                    state |= {named.name: other} if named.name in state else {}
                     self._dropped.add(number)
-        if self._dropped and isinstance(self.object, torch.optim.LBFGS):  # whose state is of all parameters together
-            shapes = next(value for value in state.values() if isinstance(value, OtherShape))
-            state.update(dict.fromkeys(state, shapes))
+        if together and other is None and (found := self._flat_shape(saved)) is not None:
+            own = sum(parameter.numel() for parameter in parameters_in(self.object)),
+            other = OtherShape(own, found) if found != own else None
+        if together and other is not None:
+            state.update(dict.fromkeys(state, other))
             self._dropped = set(range(len(self._names)))
+
+    def _flat_shape(self, saved: Saved) -> tuple[int, ...] | None:
+        """How many elements the parameters of a saved LBFGS had together; None if that is not known."""
+        if any(named.part is not None for several in self._names for named in several):
+            return None
+        found = (saved.child("state", named.name, "prev_flat_grad") for several in self._names for named in several)
+        return next((one.shape() for one in found if one is not None), None)
 
     def _like(self, number: int, named: Named, entry: Saved) -> dict[str | int, Any]:
         """The template of one parameter's state: its own tensors; new ones, sharded as the parameter is, where it has
