@@ -294,11 +294,11 @@ Result<Selection> select_checkpoint(const Places& places, const Question& questi
     auto picked = pick_by_id(places, question.selector, load);
     if (picked.ok() || picked.status().code() != CKPT_NOT_FOUND || !places.store.traits().lists) return picked;
   }
-  const int64_t passes_until = steady_ms() + kFaultPassesMs;
+  const Backoff fault(kFaultPassesMs);
   for (Backoff backoff(kPatienceMs);; backoff.sleep()) {
     auto selection = select_once(places, wanted, question.run, load);
     if (selection.status().code() == CKPT_NOT_FOUND) return explain(places, question);
-    if (selection.ok() && may_be_read_soon(places, *selection) && steady_ms() < passes_until) continue;
+    if (selection.ok() && may_be_read_soon(places, *selection) && !fault.expired()) continue;
     if (selection.ok() && question.refuse_damaged && !selection->passed_over.empty())
       return selection->passed_over[0].problem;
     if (selection.status().code() != CKPT_GONE || backoff.expired()) return selection;

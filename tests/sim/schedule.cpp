@@ -158,10 +158,8 @@ void* run(void* argument) {
   while (self->baton.exchange(0) == 0) futex(self->baton, FUTEX_WAIT, 0);
   void* result = self->body(self->argument);
   self->wait = Thread::kDone;
-  Thread* me = self;
   change();
   self = nullptr;  // what is destroyed with the thread is its own
-  (void)me;
   return result;
 }
 

@@ -243,8 +243,9 @@ class Checkpointer:
         else:
             with wrong_values():
                 plan = self._keeper.plan()
-        said = json.loads(plan)
-        return json.dumps({**said, "option.on_existing": "replace"}) if said["label"] in old else plan
+        if not old or (said := json.loads(plan))["label"] not in old:
+            return plan
+        return json.dumps({**said, "option.on_existing": "replace"})
 
     def _look_back(self) -> set[str]:
         """What a run that begins anew has of an old one, and replaces where it saves the same label."""
