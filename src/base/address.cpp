@@ -17,14 +17,20 @@ static size_t scheme_size(std::string_view text) {
   size_t end = 0;
   while (end < text.size() && is_scheme_char(text[end])) end++;
   const std::string scheme = in_lower_case(text.substr(0, end));
-  if (scheme.size() < 2 || scheme == "file" || scheme == "mem") return 0;
+  if (scheme.size() < 2 || scheme == "mem") return 0;
+  const size_t colon = std::min(text.find_first_not_of(" \t", end), text.size());
+  if (text.substr(colon).starts_with("://")) end = colon;
   const std::string_view rest = text.substr(end);
+  // A file's address has no user, so one that has is mistyped.
+  if (scheme == "file" && (!rest.starts_with("://") || rest.substr(3, rest.find('/', 3) - 3).find('@') == rest.npos))
+    return 0;
   bool known = false;
   for (std::string_view name : {"ht", "ftp", "s3"}) known |= scheme.starts_with(name);
   if (!rest.starts_with(":/") &&
       !(known && (rest.starts_with("//") || rest.starts_with(":") || rest.starts_with(";/"))))
     return 0;
-  return end + std::min(rest.find_first_not_of(":;/"), rest.size());
+  const std::string_view between = rest.starts_with("://") ? ":;/ \t" : ":;/";
+  return end + std::min(rest.find_first_not_of(between), rest.size());
 }
 
 bool is_address(std::string_view text) { return scheme_size(text) != 0; }
@@ -62,13 +68,13 @@ std::string shown_url(std::string_view text) {
   return scheme == 0 ? std::string(text) : shown(text, scheme, true);
 }
 
-// Where an address that begins at `begin` ends: at the quotation mark that it began with, or before a blank and the
-// marks of a sentence.
-static size_t end_of_address(std::string_view text, size_t begin) {
+// Where an address that begins at `begin` ends: at the quotation mark that it began with, or before a blank behind its
+// scheme and the marks of a sentence.
+static size_t end_of_address(std::string_view text, size_t begin, size_t scheme) {
   const char before = begin == 0 ? ' ' : text[begin - 1];
   if (before == '"' || before == '\'')
     if (const size_t end = text.find(before, begin); end != text.npos) return end;
-  size_t end = std::min(text.find_first_of(" \t\r\n\"", begin), text.size());
+  size_t end = std::min(text.find_first_of(" \t\r\n\"", begin + scheme), text.size());
   while (end > begin && std::string_view(":;,.)]}'?").find(text[end - 1]) != std::string_view::npos) end--;
   return end;
 }
@@ -82,7 +88,7 @@ std::string without_secrets(std::string_view text) {
       out += text[i++];
       continue;
     }
-    const size_t end = std::max(end_of_address(text, i), i + scheme);
+    const size_t end = std::max(end_of_address(text, i, scheme), i + scheme);
     out += shown(text.substr(i, end - i), scheme, false);
     i = end;
   }

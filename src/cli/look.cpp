@@ -2,10 +2,12 @@
 
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
-#include <future>
+#include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "cli/error.h"
 #include "cli/format.h"
@@ -23,27 +25,45 @@ void set_patience(const std::optional<std::string>& timeout_ms) {
   if (error == std::errc() && end == text.data() + text.size() && number > 0) patience_ms = number;
 }
 
+namespace {
+
+// What a look has come to. Only one thread at a time holds its exception.
+struct Answer {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_there = false;
+  std::exception_ptr failure;
+};
+
+void answer_by(const std::function<void()>& ask, Answer& answer) {
+  std::exception_ptr failure;
+  try {
+    ask();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::lock_guard lock(answer.mutex);
+  answer.failure = std::move(failure);
+  answer.is_there = true;
+  answer.changed.notify_all();
+}
+
+}  // namespace
+
 void look_at(std::string_view path, std::function<void()> ask) {
-  const auto promise = std::make_shared<std::promise<void>>();
-  std::future<void> answer = promise->get_future();
-  const auto work = [promise, ask] {
-    try {
-      ask();
-      promise->set_value();
-    } catch (...) {
-      promise->set_exception(std::current_exception());
-    }
-  };
+  const auto answer = std::make_shared<Answer>();
+  const auto work = [answer, ask] { answer_by(ask, *answer); };
   try {
     std::thread(work).detach();
   } catch (const std::system_error&) {  // no thread is to be had
     work();
   }
-  if (answer.wait_for(std::chrono::milliseconds(patience_ms)) != std::future_status::ready)
+  std::unique_lock lock(answer->mutex);
+  if (!answer->changed.wait_for(lock, std::chrono::milliseconds(patience_ms), [&] { return answer->is_there; }))
     fail(CKPT_TIMEOUT,
          format("looking at {} has not ended for {} ms; the system holds its thread, which was left behind",
                 escaped(shown(path)), patience_ms));
-  answer.get();
+  if (const std::exception_ptr failure = std::exchange(answer->failure, nullptr)) std::rethrow_exception(failure);
 }
 
 }  // namespace cli

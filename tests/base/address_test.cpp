@@ -32,14 +32,20 @@ TEST(Address, UserPasswordQueryAndFragmentAreNotShownHoweverItIsMistyped) {
            std::pair("S3://KEY:SECRET@b/x", "S3://b/x"),
            std::pair("s3://SECRET@b/x", "s3://b/x"),
            std::pair("http_s://u:SECRET@h/x", "http_s://h/x"),
+           std::pair("https ://u:SECRET@h/x", "https ://h/x"),
+           std::pair("https:// u:SECRET@h/x", "https:// h/x"),
+           std::pair("https://[::1/u:SECRET@x", "https://x"),
+           std::pair("file://u:SECRET@h", "file://h"),
+           std::pair("FILE://u:SECRET@h/x", "FILE://h/x"),
        })
     EXPECT_EQ(shown_url(given), shown);
 }
 
 TEST(Address, WhatHasNoSecretIsShown) {
-  for (const char* text : {"s3://bucket@label:x", "s3://bucket/run@step:5", "s3://b/x#1", "s3://b/a=b?#c",
-                           "https://h:8443/a/b@v1.pt", "http://[::1]:80/x", "http://[::1]", "/data/a?b", "/data/u:p@h",
-                           "mem:a@label:b", "file:///a?b#c", "C:/x?y", "a:b@c", "", "s3://"}) {
+  for (const char* text :
+       {"s3://bucket@label:x", "s3://bucket/run@step:5", "s3://b/x#1", "s3://b/a=b?#c", "https://h:8443/a/b@v1.pt",
+        "http://[::1]:80/x", "http://[::1]", "/data/a?b", "/data/u:p@h", "mem:a@label:b", "file:///a?b#c",
+        "file:///a@b", "file://h/a@b", "C:/x?y", "a:b@c", "", "s3://"}) {
     EXPECT_EQ(shown_url(text), text);
     EXPECT_EQ(without_secrets(text), text);
   }
@@ -55,6 +61,7 @@ TEST(Address, InATextEachLosesItsSecrets) {
            std::pair("\"https://u er:SECRET@h h/x\": found a user", "\"https://h h/x\": found a user"),
            std::pair("https://u:SECRET@h/x?SECRET, s3://K:SEC/RET@b.", "https://h/x, s3://b."),
            std::pair("/cwd/http:/u:SECRET@h", "/cwd/http:/h"),
+           std::pair("open https:// u:SECRET@h: no", "open https:// h: no"),
            std::pair("(from http://127.0.0.1:80): GET at http://h:9: 404",
                      "(from http://127.0.0.1:80): GET at http://h:9: 404"),
            std::pair("is it http://h/x? http: no, https: yes", "is it http://h/x? http: no, https: yes"),

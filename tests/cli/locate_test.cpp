@@ -64,12 +64,21 @@ TEST_F(Locate, AnAddressIsAFileByItsEndingAndShowsNoSecret) {
     EXPECT_FALSE(is_foreign(other)) << other;
   EXPECT_EQ(shown("https://u:p@h/a@b?q#f"), "https://h/a@b");
   EXPECT_EQ(shown("/data/a?b"), "/data/a?b");
+  for (const std::string mistyped : {"file://u:SECRET@h", "https://[::1/u:SECRET@h"}) try {
+      const Target target = locate(mistyped);
+      (void)ckpt::Store::open(target.store);
+      FAIL() << mistyped;
+    } catch (const ckpt::Error& error) {
+      EXPECT_EQ(error.status(), CKPT_INVALID);
+      EXPECT_EQ(std::string(error.what()).find("SECRET"), std::string::npos) << error.what();
+    }
 }
 
 TEST_F(Locate, DirectoryWithAManifestIsACheckpointOfItsParent) {
   EXPECT_EQ(located(root_ + "/run/step-1.1.1"), "directory ~/run step-1.1.1");
   EXPECT_EQ(located(root_ + "/run/step-1.1.1///"), "directory ~/run step-1.1.1");
-  EXPECT_EQ(located("file://" + root_ + "/run/step-1.1.1"), "directory ~/run step-1.1.1");
+  for (const std::string scheme : {"file://", "file://localhost"})
+    EXPECT_EQ(located(scheme + root_ + "/run/step-1.1.1"), "directory ~/run step-1.1.1");
 }
 
 TEST_F(Locate, DirectoryWithPartsOnlyIsACheckpoint) {

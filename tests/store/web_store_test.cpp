@@ -459,6 +459,8 @@ TEST(WebUrl, PartsAreSentAndSecretsAreNotShown) {
   EXPECT_EQ(url->below("x y/z").sent(), "https://host/a%20b/%41/x%20y/z?q=1");
   EXPECT_EQ(web::parse_url("http://h:80")->sent(), "http://h/");
   EXPECT_EQ(web::parse_url("http://[::1]:8080/x")->origin(), "http://[::1]:8080");
+  for (const char* bracket : {"http://[::1/x", "http://::1]/x", "http://[::1]x/", "http://a[::1]/x"})
+    EXPECT_EQ(code(web::parse_url(bracket).status()), "INVALID") << bracket;
 }
 
 TEST(WebUrl, AFileIsInTheFolderThatHoldsIt) {

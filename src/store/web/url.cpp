@@ -45,6 +45,7 @@ static bool is_host(std::string_view host) {
   const std::string_view name = host.substr(0, colon);
   const std::string_view port = colon == host.npos ? "0" : host.substr(colon + 1);
   if (name.empty() || port.empty() || port.find_first_not_of("0123456789") != port.npos) return false;
+  if (name.find('[', 1) != name.npos || name.starts_with('[') != (name.find(']') + 1 == name.size())) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
            std::string_view(".-_[]:").find(c) != std::string_view::npos;
