@@ -43,9 +43,9 @@ CKPT_API ckpt_status ckpt_keeper_new(ckpt_keeper** out, const ckpt_store* store,
 CKPT_API void ckpt_keeper_free(ckpt_keeper* keeper); /* gives the signals back; a save that runs goes on */
 
 /* What the next call should tell people, once: after _find the newer checkpoints that it passed over, after _step a
- * step that comes before the last one, or that keep_best's metric was never told, after _restored the later steps that
- * the run has. NULL: nothing. Borrowed until
- * the next call. */
+ * step that comes before the last one, or that keep_best's metric was never told, after _plan the older checkpoints of
+ * a run that begins anew (continue_from=none), after _restored the later steps that the run has. NULL: nothing.
+ * Borrowed until the next call. */
 CKPT_API const char* ckpt_keeper_warning(const ckpt_keeper* keeper);
 
 /* ---- when to save ----------------------------------------------------------------------------------------- */
@@ -93,8 +93,9 @@ CKPT_API const char* ckpt_keeper_stopping(const ckpt_keeper* keeper);
 
 /* How all ranks save the step that was told last, as text: {"label": …, "step": …}, attributes, and what retention
  * leaves; with "saved", an id, if this keeper has just committed that step and label. `label`: of the caller's
- * own, which stays for ever; NULL: by option label. With keep_last the first call reads the metrics of the run's
- * checkpoints. Borrowed until the next plan. Statuses: INVALID, IO, … of the store. */
+ * own, which stays for ever; NULL: by option label. With keep_last, or continue_from=none, the first call reads the
+ * metrics of the run's checkpoints. Of a run that begins anew, saves replace older checkpoints of their label, unless
+ * on_existing was given. Borrowed until the next plan. Statuses: INVALID, IO, … of the store. */
 CKPT_API ckpt_status ckpt_keeper_plan(ckpt_keeper* keeper, const char* label, const char** plan, ckpt_error** err);
 /* Makes the save of a plan. `*out` is NULL if that was just saved. The keeper learns by itself what becomes of the
  * save. Options: as those of ckpt_save_new; those of the plan count before them. Statuses: those of ckpt_save_new;

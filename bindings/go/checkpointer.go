@@ -254,7 +254,10 @@ func (c *Checkpointer) save(ctx context.Context, label string, add func(save *Sa
 	if err := c.Wait(); err != nil {
 		return "", err
 	}
-	plan, err := c.ofFirst(func() (string, error) { return c.Plan(label) })
+	plan, err := c.ofFirst(func() (string, error) {
+		defer c.warn()
+		return c.Plan(label)
+	})
 	if err != nil {
 		return "", err
 	}

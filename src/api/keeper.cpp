@@ -22,8 +22,10 @@ ckpt_status ckpt_keeper_new(ckpt_keeper** out, const ckpt_store* store, uint32_t
     if (!out || !store) return null_status("out or store");
     if (store->forked()) return forked_status();
     CKPT_TRY(refuse_job(options));
-    const KeeperOptions given = keeper_options(options_of(options));
+    const Options bag = options_of(options);
+    const KeeperOptions given = keeper_options(bag);
     CKPT_ASSIGN(auto made, Keeper::make(given, rank, world_size));
+    if (bag.set_text("on_existing")) made->spare_old();
     *out = new ckpt_keeper{{}, std::move(made), *store, given.timeout_ms};
     return Ok();
   });

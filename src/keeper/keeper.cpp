@@ -35,7 +35,7 @@ Result<std::unique_ptr<Keeper>> Keeper::make(KeeperOptions options, uint32_t ran
 Status Keeper::read_policy() {
   CKPT_ASSIGN(schedule_, Schedule::parse(options_.every));
   CKPT_ASSIGN(best_, Best::parse(options_.keep_best));
-  if (options_.continue_from == "none") from_ = -1;
+  if (options_.continue_from == "none") from_ = -1, replaces_old_ = true;
   return options_.time_limit.empty() ? Ok() : read_time_limit();
 }
 
@@ -204,6 +204,9 @@ const std::string* Keeper::saved() {
 }
 
 void Keeper::know(std::vector<Entry> entries) {
+  if (std::exchange(replaces_old_, false))
+    for (const Entry& entry : entries)
+      if (replaced_.insert(entry.label).second) old_.push_back(entry.label);
   history_ = History(std::move(entries));
   if (from_) history_->go_back_to(*from_, tokens_);
 }
@@ -234,6 +237,11 @@ Result<const std::string*> Keeper::plan(const char* label) {
   if (!plans()) return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", rank_));
   if (!now_) return invalid("there is nothing to save: ckpt_keeper_step comes before");
   look();
+  warning_.clear();
+  if (!old_.empty())
+    warning_ = strformat(
+        "the run begins anew on purpose, and has {}: saves with these labels replace them, and retention leaves them",
+        list_some(std::exchange(old_, {}), 5));
   // What was told since the step is of its checkpoint, too: who validates only what is saved knows it only now.
   for (const auto& [key, value] : told_.metrics) now_->metrics.insert_or_assign(key, value);
   for (const auto& [key, value] : told_.counters) now_->counters.insert_or_assign(key, value);
@@ -368,6 +376,7 @@ void Keeper::restored(int64_t step, const Attributes& attributes, const std::vec
   now_ = step >= 0 ? std::optional(then_) : std::nullopt;
   if (step < 0) return;
   from_ = step;
+  replaces_old_ = false;
   history_.reset();
   if (newest_ && newest_->step > step) newest_.reset();
   std::vector<std::string> left;

@@ -29,6 +29,8 @@ class Keeper {
 
   // INVALID for what of the policy is wrong.
   static Result<std::unique_ptr<Keeper>> make(KeeperOptions options, uint32_t rank, uint32_t world_size);
+  // Of a run that begins anew: on_existing was said, and holds for the run's older checkpoints, too.
+  void spare_old() { replaces_old_ = false; }
 
   // ---- when ----
   Status tell(int32_t kind, std::string_view name, double value);
@@ -42,7 +44,7 @@ class Keeper {
   // ---- what is saved ----
   // How the step that was told last is saved, as text for the other ranks.
   Result<const std::string*> plan(const char* label);
-  bool needs_history() const { return options_.keep_last > 0 && !history_; }
+  bool needs_history() const { return (options_.keep_last > 0 && !history_) || replaces_old_; }
   void know(std::vector<Entry> entries);
   struct Plan {
     std::string label;
@@ -131,7 +133,9 @@ class Keeper {
   std::optional<History> history_;
   std::vector<Flight> flights_;     // saves that have begun, oldest first
   std::optional<Entry> newest_;     // that this keeper has committed
-  std::set<std::string> replaced_;  // labels of checkpoints that turned out to be damaged, or are of later steps
+  std::set<std::string> replaced_;  // labels of checkpoints that are damaged, of later steps, or of before a new start
+  bool replaces_old_ = false;       // what the run has when it begins anew; until know()
+  std::vector<std::string> old_;    // labels of that, of which nothing was told yet
   Tokens tokens_;                   // of the sessions of its saves
   std::optional<int64_t> from_;     // the step that this training goes on from; -1: it begins anew
 

@@ -55,6 +55,12 @@ class Trainer {
     EXPECT_EQ(ckpt_save_run(save.get(), e_), CKPT_OK) << e_.text();
     return ckpt_save_id(save.get());
   }
+  std::string planned(int64_t step, const char* label) {
+    const char* plan = "";
+    EXPECT_EQ(ckpt_keeper_step(keeper_, step, 0, nullptr, e_), CKPT_OK) << e_.text();
+    EXPECT_EQ(ckpt_keeper_plan(keeper_, label, &plan, e_), CKPT_OK) << e_.text();
+    return plan;
+  }
   Save begin(const char* plan, const Session* session = nullptr) {
     if (!session && !own_) own_ = open_session(store_);
     ckpt_save* made = nullptr;
@@ -357,6 +363,26 @@ TEST(Keeper, ATrainingThatGoesBackReplacesLaterStepsAndRetentionLeavesThem) {
   EXPECT_EQ(second.step(3), "step-3.2.1");
   EXPECT_EQ(labels(store), (Labels{"step-1", "step-2", "step-4", "step-5", "step-3"}))
       << "the session did not load, so its retention removes nothing that came before";
+}
+
+TEST(Keeper, ATrainingThatBeginsAnewReplacesWhatHasTheLabelThatItSavesUnlessOnExistingWasGiven) {
+  const Store store = open_store("mem:keeper-anew");
+  {
+    Trainer first(store, {{"every", "1 step"}});
+    for (int64_t n = 1; n <= 3; n++) first.step(n);
+  }
+  Trainer second(store, {{"every", "1 step"}, {"continue_from", "none"}});
+  EXPECT_EQ(second.step(2), "step-2.2.1");
+  EXPECT_EQ(second.warning(),
+            "the run begins anew on purpose, and has step-1, step-2, step-3: saves with these labels replace them, and "
+            "retention leaves them");
+  EXPECT_EQ(second.step(4), "step-4.2.1");
+  EXPECT_EQ(second.warning(), "") << "told once";
+  EXPECT_EQ(labels(store), (Labels{"step-1", "step-3", "step-2", "step-4"}));
+  EXPECT_EQ(second.planned(2, "step-2").find("replace"), std::string::npos) << "that is its own";
+
+  Trainer third(store, {{"continue_from", "none"}, {"on_existing", "error"}});
+  EXPECT_EQ(third.planned(2, "step-2").find("replace"), std::string::npos);
 }
 
 TEST(Keeper, GoingBackInOneSessionLeavesWhatIsLater) {

@@ -123,7 +123,11 @@ end
 
 function save_now(add, checkpointer::Checkpointer, label)
     settle(checkpointer)
-    how = of_first(() -> plan(checkpointer.keeper, label), checkpointer)
+    how = of_first(checkpointer) do
+        made = plan(checkpointer.keeper, label)
+        warn_people(checkpointer)
+        return made
+    end
     session = session_of(checkpointer)
     save = begin_save(checkpointer.keeper, session, how; settings_of(checkpointer, "save")...)
     isnothing(save) && return saved(checkpointer.keeper)

@@ -62,7 +62,7 @@ def test_a_training_that_begins_anew_in_an_old_directory_removes_nothing_of_the_
         assert train(1, 20, fresh=fresh) == ["step-95", "step-100", "step-15", "step-20"]
     assert [warning.category for warning in told] == [ckpt.LaterStepsWarning]
     if fresh:
-        assert "begins anew (fresh=True), and has 'step-95', 'step-100'" in str(told[0].message)
+        assert "begins anew on purpose, and has step-95, step-100" in str(told[0].message)
     else:
         assert all(way in str(told[0].message) for way in ("restore()", "fresh=True", "another directory"))
     with ckpt.Checkpointer(tmp_path, every=5, keep_last=2) as keeper, pytest.warns(ckpt.LaterStepsWarning):

@@ -207,7 +207,11 @@ std::string Checkpointer::Impl::save_now(const Moment& now, const State& state,
                                          const std::optional<std::string>& label) {
   settle(true);
   session.wait_at_most();
-  const std::string plan = first([&] { return keeper.plan(label); });
+  const std::string plan = first([&] {
+    std::string made = keeper.plan(label);
+    warn();
+    return made;
+  });
   const ckpt::Tree tree = ckpt::Tree::parse(plan);
   if (const auto saved = tree.root().find("saved")) {
     (void)*keeper.save(session.session, plan, {});  // none; the keeper learns whether this is the end

@@ -114,10 +114,16 @@ void Session::Impl::wait_at_most(const Settings& over, std::chrono::milliseconds
 
 // By what the environment makes this process look like one of several ranks.
 static std::string lookalike() {
-  const char* const launchers[][2] = {
-      {"RANK", "WORLD_SIZE"},           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-      {"SLURM_PROCID", "SLURM_NTASKS"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-      {"PMI_RANK", "PMI_SIZE"},         {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+  const char* const launchers[][2] = {{"RANK", "WORLD_SIZE"},
+                                      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                                      {"SLURM_PROCID", "SLURM_NTASKS"},
+                                      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                      {"PMI_RANK", "PMI_SIZE"},
+                                      {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                      {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES"},
+                                      {"HOROVOD_RANK", "HOROVOD_SIZE"},
+                                      {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+                                      {"PALS_RANKID", "PALS_SIZE"}};
   for (const auto& names : launchers) {
     const char *rank = std::getenv(names[0]), *size = std::getenv(names[1]);
     if (rank == nullptr || size == nullptr) continue;

@@ -145,7 +145,7 @@ impl<'s> Checkpointer<'s> {
         self.wait()?;
         loop {
             let id = self.first(|keeper| Ok(keeper.find(selector)?.unwrap_or_default()))?;
-            self.warn();
+            warn(&self.keeper);
             if id.is_empty() {
                 return Ok(None);
             }
@@ -170,7 +170,7 @@ impl<'s> Checkpointer<'s> {
         if self.ranks.rank().0 != 0 {
             self.keeper.restored(reader)?;
         }
-        self.warn();
+        warn(&self.keeper);
         let (metrics, counters) = (self.keeper.metrics(), self.keeper.counters());
         Ok(Restored { id, step: reader.info()?.step().unwrap_or_default(), metrics, counters })
     }
@@ -203,7 +203,7 @@ impl<'s> Checkpointer<'s> {
     /// [`stopping`](Self::stopping) says why. If that save fails, the next step tries it again.
     pub fn step<'a>(&mut self, step: u64, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<Option<String>> {
         let (mut votes, voting) = (self.keeper.step(step, false)?, self.keeper.needs_votes());
-        self.warn();
+        warn(&self.keeper);
         if voting {
             self.ranks.max(&mut votes);
         }
@@ -244,7 +244,11 @@ impl<'s> Checkpointer<'s> {
 
     fn save_told<'a>(&mut self, label: Option<&str>, add: impl FnOnce(&mut Save<'a>) -> Result<()>) -> Result<String> {
         self.wait()?;
-        let plan = self.first(|keeper| keeper.plan(label))?;
+        let plan = self.first(|keeper| {
+            let made = keeper.plan(label);
+            warn(keeper);
+            made
+        })?;
         self.open_session()?;
         let session = self.session.as_ref().expect("it is open");
         let Some(mut save) = self.keeper.save(session, &plan, &self.options)? else {
@@ -313,11 +317,11 @@ impl<'s> Checkpointer<'s> {
             (None, None) => Err(Error::new(Status::ABORTED, format!("rank 0: {}", told.trim_start_matches('-')))),
         }
     }
+}
 
-    fn warn(&self) {
-        if let Some(warning) = self.keeper.warning() {
-            eprintln!("ckpt: {warning}");
-        }
+fn warn(keeper: &Keeper) {
+    if let Some(warning) = keeper.warning() {
+        eprintln!("ckpt: {warning}");
     }
 }
 

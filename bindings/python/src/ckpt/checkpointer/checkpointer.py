@@ -12,10 +12,10 @@ from typing import Any, cast
 from .._core import Keeper, Save
 from ..arguments import checked, number, step_of
 from ..background import SaveHandle, log
-from ..enums import CheckpointState, Status
+from ..enums import Status
 from ..errors import Error, LaterStepsWarning, error_of, type_error, value_error, warn
 from ..handles import Session, Store
-from ..hints import shown, some
+from ..hints import shown
 from ..ranks import ranks_of
 from ..records import CheckpointInfo
 from ..regions import Whose
@@ -124,11 +124,6 @@ class Checkpointer:
         self._flight: SaveHandle | None = None
         self._at = -1  # the step that was told last
         self._closed = False
-        self._old: set[str] | None = None  # labels that the run had before it began anew; None: not looked yet
-        if self._ranks.rank != 0 or self._options.get("continue_from") != "none" or "on_existing" in self._options:
-            self._old = set()
-        with suppress(Error):  # the first save looks again
-            self._look_back()
         self.stopping: str | None = None
         """Why the training should stop, once that was decided and the checkpoint is committed: a signal, or
         "time limit"."""
@@ -188,10 +183,13 @@ class Checkpointer:
         asked = any([ask(moment) for ask in self._predicates])
         with wrong_values():
             votes = self._keeper.step(moment.step, asked)
-        if self._keeper.warning is not None:
-            warn(LaterStepsWarning(self._keeper.warning))
+        self._warn()
         some_ask = self._predicates or self._signals.caught or self._keeper.needs_votes
         return self._keeper.decide(self._vote(moment.step, votes) if some_ask else None) != 0
+
+    def _warn(self) -> None:
+        if self._keeper.warning is not None:
+            warn(LaterStepsWarning(self._keeper.warning))
 
     def _meet(self, call: str, **same: object) -> None:
         self._ranks.meet(f"Checkpointer.{call}", self._facts(**same), self._options.get("timeout_ms"))
@@ -237,26 +235,13 @@ class Checkpointer:
 
     def _plan(self, label: str | None) -> str:
         """Rank 0's part."""
-        old = self._look_back()
         if label is not None:
             plan = self._keeper.plan(label)
         else:
             with wrong_values():
                 plan = self._keeper.plan()
-        if not old or (said := json.loads(plan))["label"] not in old:
-            return plan
-        return json.dumps({**said, "option.on_existing": "replace"})
-
-    def _look_back(self) -> set[str]:
-        """What a run that begins anew has of an old one, and replaces where it saves the same label."""
-        if self._old is None:
-            labels = [info.label for info in self._store.list()
-                      if info.run == self._run and info.state == CheckpointState.COMMITTED]
-            self._old = set(labels)
-            if labels:
-                warn(LaterStepsWarning(f"run {self._run!r} begins anew (fresh=True), and has {some(labels)}: saves "
-                                       "with these labels replace them, and retention leaves them"))
-        return self._old
+        self._warn()
+        return plan
 
     # ---- the save in flight ----
 
