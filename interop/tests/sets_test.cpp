@@ -581,6 +581,10 @@ TEST_F(Sets, NotStrictForgivesWhatAMappingDoesNotKnow) {
   EXPECT_EQ(lax.code, CKPT_OK) << lax.message;
   EXPECT_EQ(tree_of("l", "import"), R"({"b.w":)" + leaf("b.w") + R"(,"z":)" + leaf("z") + "}");
   EXPECT_EQ(import_from(path("m.pt"), "k", {}, {{"only", "q"}, {"strict", "exact"}}).code, CKPT_NOT_FOUND);
+  const Failure typo = import_from(path("m.pt"), "k", {}, {{"exclude", "z,q"}});
+  EXPECT_EQ(typo.code, CKPT_NOT_FOUND);
+  EXPECT_EQ(typo.details.at("found"), "q") << typo.message;
+  EXPECT_EQ(import_from(path("m.pt"), "k", {}, {{"exclude", "z,q"}, {"strict", "none"}}).code, CKPT_OK);
   write_file(path("keep.json"), R"({"unmatched":"keep","rules":[{"match":"a.{x}","to":"b.{x}"}]})");
   const std::string keep = path("keep.json");
   EXPECT_EQ(import_from(path("m.pt"), "j", {}, {{"map", keep.c_str()}, {"strict", "exact"}}).code, CKPT_MISMATCH);

@@ -45,8 +45,9 @@ class Changer {
     CKPT_TRY(check_rules());
     CKPT_TRY(make_all());
     if (content_.tree) {
-      CKPT_ASSIGN(content_.tree, changed_tree(*content_.tree, names_, changes_.selection));
+      CKPT_ASSIGN(content_.tree, changed_tree(*content_.tree, names_, changes_.selection, &found_));
     }
+    CKPT_TRY(check_globs(changes_.selection.exclude, "exclude: nothing that is there, nor a place above it,"));
     content_.tensors = std::move(out_);
     if (changes_.mapping) keep_attributes();
     return Ok();
@@ -75,10 +76,13 @@ class Changer {
         return Status(CKPT_UNSUPPORTED, strformat("{}: more than {} tensors of {}", changes_.mapping->name, most,
                                                   content_.tensors.size()));
     }
-    for (const std::string& glob : changes_.selection.only)
+    return check_globs(changes_.selection.only, "only: no tensor, nor a place above one,");
+  }
+
+  Status check_globs(const std::vector<std::string>& globs, const char* what) const {
+    for (const std::string& glob : globs)
       if (changes_.strict && !found_.contains(glob))
-        return Status(CKPT_NOT_FOUND, "option only: no tensor, nor a place above one, fits " + shown(glob))
-            .with("found", glob);
+        return Status(CKPT_NOT_FOUND, strformat("option {} fits {}", what, shown(glob))).with("found", glob);
     return Ok();
   }
 
@@ -430,7 +434,7 @@ class Changer {
   std::vector<Target> targets_;
   std::map<std::pair<const Rule*, std::string>, size_t> groups_;
   std::set<const Rule*> used_;
-  std::set<std::string> found_;  // globs of option only
+  std::set<std::string> found_;  // globs that mean something
   NewNames names_;
   std::vector<size_t> place_;  // in out_, of tensors that are as they were
   std::vector<ForeignTensor> out_;
@@ -493,8 +497,9 @@ bool Selection::keeps(std::string_view name) const {
 }
 
 void Selection::note(std::string_view name, std::set<std::string>* found) const {
-  for (const std::string& glob : only)
-    if (!found->contains(glob) && fits_any({glob}, name)) found->insert(glob);
+  for (const auto* globs : {&only, &exclude})
+    for (const std::string& glob : *globs)
+      if (!found->contains(glob) && fits_any({glob}, name)) found->insert(glob);
 }
 
 template <typename CallOptions>

@@ -20,7 +20,7 @@ struct Selection {
   std::vector<std::string> only, exclude;  // no `only`: all
 
   bool keeps(std::string_view name) const;
-  // Adds the globs of `only` that mean the name.
+  // Adds the globs that mean the name.
   void note(std::string_view name, std::set<std::string>* found) const;
   bool empty() const { return only.empty() && exclude.empty(); }
 };
@@ -32,7 +32,7 @@ struct Changes {
   Variables variables;
   std::optional<uint16_t> cast;        // of f32, f16 and bf16
   std::optional<Mapping> back;         // must give the same names and shapes again
-  bool strict = true;                  // a rule, or a glob of `only`, that finds no tensor is an error
+  bool strict = true;                  // a rule or a glob that finds nothing is an error
   std::optional<Unmatched> unmatched;  // what to do instead of what the mapping says
   // Whether a tensor may lie with strides, or in a part of its source.
   bool views = true;
@@ -45,8 +45,8 @@ struct Changes {
 template <typename CallOptions>
 Result<Changes> changes_of(const CallOptions& options, const std::string& beside, const Folder& folder = nullptr);
 
-// MISMATCH for shapes that do not fit, NOT_FOUND for what a rule or `only` names and is not there, FORMAT for names
-// that come twice, UNSUPPORTED.
+// MISMATCH for shapes that do not fit, NOT_FOUND for what a rule, `only` or `exclude` names and is not there, FORMAT
+// for names that come twice, UNSUPPORTED.
 Status change(ForeignCheckpoint& content, const Changes& changes);
 
 // What of an import an export needs to go back.
@@ -61,7 +61,8 @@ bool is_wrapped(std::string_view name);  // whether the key at its end has such 
 // By the name of each tensor of the tree: what it is called now; none where it is left out.
 using NewNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 // The tree with the tensors that are left, each beside those that it was beside.
-Result<tree::Tree> changed_tree(const tree::Tree& tree, const NewNames& names, const Selection& selection);
+Result<tree::Tree> changed_tree(const tree::Tree& tree, const NewNames& names, const Selection& selection,
+                                std::set<std::string>* found);
 // Of the tensors below a place ("model/"; empty: of all) whose names are their paths in the tree: the keys that lead
 // from there to them, joined by dots.
 std::map<std::string, std::string> dotted_names(const tree::Tree& tree, const std::string& below);

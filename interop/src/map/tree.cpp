@@ -58,8 +58,8 @@ std::string unescape(std::string_view segment) {
 
 class TreeChanger {
  public:
-  TreeChanger(const Tree& in, const NewNames& names, const Selection& selection)
-      : in_(in), names_(names), selection_(selection), kept_(in.size(), false) {}
+  TreeChanger(const Tree& in, const NewNames& names, const Selection& selection, std::set<std::string>* found)
+      : in_(in), names_(names), selection_(selection), found_(found), kept_(in.size(), false) {}
 
   Result<Tree> run() {
     for (const auto& [old, now] : names_)
@@ -123,6 +123,7 @@ class TreeChanger {
       const auto* now = new_names(node);
       return kept_[node] = !now || !now->empty();
     }
+    selection_.note(path, found_);
     if (!at.container()) return kept_[node] = selection_.keeps(path);
     bool any = false, whole = true;
     for (uint32_t child = in_.first_child(node); child != kNoNode; child = in_[child].next) {
@@ -245,6 +246,7 @@ class TreeChanger {
   const Tree& in_;
   const NewNames& names_;
   const Selection& selection_;
+  std::set<std::string>* found_;  // globs that mean something
   Tree out_;
   std::vector<bool> kept_;
   std::set<std::string_view> parents_, dicts_;  // where tensors are to stand; those of these that are dicts
@@ -380,8 +382,9 @@ Status unwrap_names(ForeignCheckpoint& content) {
   return Ok();
 }
 
-Result<Tree> changed_tree(const Tree& tree, const NewNames& names, const Selection& selection) {
-  return TreeChanger(tree, names, selection).run();
+Result<Tree> changed_tree(const Tree& tree, const NewNames& names, const Selection& selection,
+                          std::set<std::string>* found) {
+  return TreeChanger(tree, names, selection, found).run();
 }
 
 std::map<std::string, std::string> dotted_names(const Tree& tree, const std::string& below) {
