@@ -151,7 +151,8 @@ CKPT_API void ckpt_runs_free(ckpt_runs* runs);
  * (nullable) lists what was removed and what was kept and why; with dry_run, what would be. Copies and directories that
  * were renamed by hand are not its business, but it removes unfinished copies that nobody works on, and what an earlier
  * removal left for readers (store option prune_grace_ms) and is due. INVALID: keep_every or protect without keep_last,
- * which would keep all. Options: timeout_ms, run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, IO. */
+ * which would keep all. NOT_FOUND: a label in `protect` that no checkpoint of the run has; nothing was removed.
+ * Options: timeout_ms, run, keep_last, keep_every, protect, dry_run. Statuses: INVALID, NOT_FOUND, IO. */
 CKPT_API ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* options, ckpt_report** report,
                                       ckpt_error** err);
 

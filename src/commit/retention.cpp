@@ -253,6 +253,19 @@ static Result<std::string> own_reason_to_keep(const store::Store& store, std::st
   return std::string();
 }
 
+// A label to protect that nothing has is mistyped, and what it was meant for would go.
+static Status check_protected(const std::vector<checkpoint::CheckpointEntry>& entries, const RetentionPolicy& policy) {
+  for (const std::string_view label : split(policy.protect, ',')) {
+    const auto has_it = [&](const auto& entry) { return entry.summary.label == label; };
+    if (label.empty() || std::any_of(entries.begin(), entries.end(), has_it)) continue;
+    return Status(CKPT_NOT_FOUND,
+                  strformat("option protect: run {} has no checkpoint of the label {}; nothing was removed",
+                            shown(policy.run), shown(label)))
+        .with("found", std::string(label));
+  }
+  return Ok();
+}
+
 static Status apply_policy(store::Store& store, std::vector<checkpoint::CheckpointEntry> entries,
                            const RetentionPolicy& policy, const Committer* by, Report* report, Job& job) {
   keep_others(&entries, policy, report);
@@ -291,6 +304,7 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
   CKPT_TRY(check_policy(policy));
   if (policy.keep_last != 0) {
     CKPT_ASSIGN(auto entries, candidates(store, policy.run));
+    CKPT_TRY(check_protected(entries, policy));
     CKPT_TRY(apply_policy(store, std::move(entries), policy, nullptr, report, job));
   }
   if (!policy.dry_run) finish_removals(store, report);

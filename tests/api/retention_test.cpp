@@ -128,9 +128,19 @@ TEST_F(Retention, KeepEveryKeepsTheStepsThatItDivides) {
 
 TEST_F(Retention, ProtectedLabelsStay) {
   save({1, 2, 3, 4});
-  Report report = prune({{"keep_last", 1}, {"protect", "s1,s3,unknown"}});
+  Report report = prune({{"keep_last", 1}, {"protect", "s1,s3"}});
   EXPECT_EQ(steps(), (Steps{1, 3, 4}));
   EXPECT_EQ(names_of(report, CKPT_FINDING_KEPT), (std::vector<std::string>{"s1.1.1", "s3.1.1"}));
+}
+
+TEST_F(Retention, ALabelToProtectThatNothingHasIsNamedBeforeAnythingGoes) {
+  save({1, 2, 3});
+  const Store store = open_store(uri);
+  Error error;
+  EXPECT_EQ(ckpt_store_prune(store.get(), options({{"keep_last", 1}, {"protect", "s1,s22"}}).get(), nullptr, error),
+            CKPT_NOT_FOUND);
+  EXPECT_EQ(error.detail("found"), "s22");
+  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
 }
 
 TEST_F(Retention, RunsAfterEachCommit) {
