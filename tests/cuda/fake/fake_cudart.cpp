@@ -282,15 +282,35 @@ void pin(const void* memory, uint64_t bytes) {
   all.counts.pinned_peak = std::max(all.counts.pinned_peak, all.counts.pinned);
 }
 
+// Device memory is a part of two mappings, and is never given again: with two mappings for each of thousands of
+// tensors, TSan meets the kernel's limit (vm.max_map_count).
+struct DeviceMemory {
+  static constexpr uint64_t kBytes = uint64_t{1} << 40;
+  char* known = map(PROT_NONE);                 // what programs know
+  char* backing = map(PROT_READ | PROT_WRITE);  // what the host may touch
+  uint64_t used = 0;
+
+  static char* map(int access) {
+    return static_cast<char*>(mmap(nullptr, kBytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  }
+};
+
 Error allocate(void** out, size_t bytes, int type) {
   const uint64_t size = (bytes + 4095) / 4096 * 4096;
-  const int access = type == kMemoryManaged ? PROT_READ | PROT_WRITE : PROT_NONE;
-  void* address = mmap(nullptr, size, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  void* backing = address;
-  if (type == kMemoryDevice) backing = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED || backing == MAP_FAILED) return give(kMemoryAllocation);
   std::lock_guard lock(fakes().mutex);
-  fakes().memory[static_cast<char*>(address)] = {bytes, current_device, type, static_cast<char*>(backing)};
+  static DeviceMemory& device = *new DeviceMemory;
+  char *address, *backing;
+  if (type == kMemoryDevice) {
+    const bool mapped = device.known != MAP_FAILED && device.backing != MAP_FAILED;
+    if (!mapped || size == 0 || size > DeviceMemory::kBytes - device.used) return give(kMemoryAllocation);
+    address = device.known + device.used, backing = device.backing + device.used;
+    device.used += size;
+  } else {
+    void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return give(kMemoryAllocation);
+    address = backing = static_cast<char*>(mapped);
+  }
+  fakes().memory[address] = {bytes, current_device, type, backing};
   *out = address;
   return kSuccess;
 }
@@ -463,8 +483,10 @@ Error cudaFree(void* memory) {
   const Allocation freed = found->second;
   const uint64_t size = (freed.bytes + 4095) / 4096 * 4096;
   all.memory.erase(found);
-  munmap(memory, size);
-  if (freed.backing != memory) munmap(freed.backing, size);
+  if (freed.type == kMemoryDevice)
+    madvise(freed.backing, size, MADV_DONTNEED);
+  else
+    munmap(memory, size);
   return kSuccess;
 }
 Error cudaMallocHost(void** out, size_t bytes) {
