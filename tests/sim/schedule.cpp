@@ -17,7 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <set>
+#include <utility>
 #include <vector>
 
 namespace sim {
@@ -45,14 +45,30 @@ struct ReadWrite {
   Thread* writer = nullptr;
 };
 
+// Draws of one thing after the other; those of processes do not change where another process makes more or fewer.
+struct Stream {
+  uint64_t at = 0, number = 0;
+  uint64_t next() {  // splitmix64
+    number++;
+    uint64_t x = at += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+};
+
 struct State {
-  uint64_t random = 1, turns = 0;
+  uint64_t seed = 0, turns = 0;
+  Stream order, names;            // of the next thread; of ids
+  std::map<int, Stream> streams;  // by process
+  Smaller smaller;
   int64_t now = 0;
   std::vector<Thread*> threads;
   std::map<const void*, Thread*> mutexes;  // those that are locked
   std::map<const void*, ReadWrite> locks;
   std::set<int> killed;
   std::vector<std::string> notes;
+  std::vector<Event> came;
 };
 State* state = nullptr;               // null: threads are those of the system
 thread_local Thread* self = nullptr;  // null: not one of ours, or no more
@@ -63,11 +79,15 @@ Function* real(const char* name, Function*) {
 }
 #define CKPT_REAL(function) static auto* const real_##function = real(#function, &function)
 
-uint64_t next_random() {  // splitmix64
-  uint64_t x = state->random += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
+// Which of so many goes on.
+uint64_t turn(size_t of) {
+  const uint64_t drawn = state->order.next();
+  return state->smaller.in_order ? 0 : drawn % of;
+}
+
+Stream& stream() {
+  const auto number = static_cast<uint64_t>(process() + 3);
+  return state->streams.try_emplace(process(), Stream{state->seed + number * 0x9fb21c651e98df25}).first->second;
 }
 
 void futex(std::atomic<uint32_t>& word, int operation, uint32_t value) {
@@ -112,7 +132,7 @@ Thread* choose() {
       if (can_go_on(*thread)) ready.push_back(thread);
       if (thread->wait == Thread::kCondition || thread->wait == Thread::kSleep) next = std::min(next, thread->until);
     }
-    if (!ready.empty()) return ready[next_random() % ready.size()];
+    if (!ready.empty()) return ready[turn(ready.size())];
     if (next == kNever) fail_stuck("all threads wait for each other");
     state->now = std::max(state->now, next);
     if (state->now > kEnd) fail_stuck("it does not end: three hours are over");
@@ -145,7 +165,7 @@ bool wait_for(decltype(Thread::wait) kind, const void* on, int64_t until) {
 bool ours() { return state && self; }
 
 void lock(const void* mutex) {
-  if (next_random() % kPreempt == 0) change();
+  if (turn(kPreempt) + 1 == kPreempt) change();
   while (state->mutexes.contains(mutex)) {
     if (state->mutexes[mutex] == self) fail_stuck("a thread locks a mutex twice");
     wait_for(Thread::kMutex, mutex, kNever);
@@ -181,7 +201,7 @@ void wake(const void* condition, bool all) {
   for (Thread* thread : state->threads)
     if (thread->wait == Thread::kCondition && thread->on == condition) waiting.push_back(thread);
   while (!waiting.empty()) {
-    const size_t at = next_random() % waiting.size();
+    const size_t at = turn(waiting.size());
     waiting[at]->wait = Thread::kReady;
     if (!all) return;
     waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(at));
@@ -197,16 +217,27 @@ int sleep_until(int64_t until) {
 
 }  // namespace
 
-void begin(uint64_t seed) {
+void begin(uint64_t seed, Smaller smaller) {
+  const uint64_t mixed = Stream{seed}.next();
   static State made;
-  made.random = seed * 0x2545f4914f6cdd1d + 1;
+  made.seed = mixed;
+  made.order = {mixed + 1}, made.names = {mixed + 2};
+  made.smaller = std::move(smaller);
   self = new Thread{.number = 0, .process = 0};
   made.threads.push_back(self);
   state = &made;
 }
 
 int64_t now() { return state->now; }
-uint64_t random(uint64_t below) { return next_random() % below; }
+uint64_t random(uint64_t below) { return stream().next() % below; }
+bool once_in(uint64_t times) {
+  Stream& from = stream();
+  if (from.next() % times != 0) return false;
+  const Event event{process(), from.number};
+  if (state->smaller.events && !state->smaller.events->contains(event)) return false;
+  state->came.push_back(event);
+  return true;
+}
 void pause(int64_t nanoseconds) { sleep_until(state->now + nanoseconds); }
 int process() { return self->process; }
 void set_process(int id) { self->process = id; }
@@ -233,9 +264,15 @@ void note(const std::string& line) {
   state->notes.push_back(time + (self ? std::to_string(self->process) : "?") + " " + line);
 }
 
-void fail(const std::string& why) {
+void tell() {
   for (const std::string& line : state->notes) std::fprintf(stdout, "%s\n", line.c_str());
-  std::fprintf(stdout, "FAILED %s\n", why.c_str());
+}
+
+void fail(const std::string& why) {
+  tell();
+  for (const auto& [process, number] : state->came)
+    std::fprintf(stdout, "%d:%llu ", process, static_cast<unsigned long long>(number));
+  std::fprintf(stdout, "\nFAILED %s\n", why.c_str());
   std::fflush(stdout);
   _exit(1);
 }
@@ -380,7 +417,7 @@ ssize_t getrandom(void* buffer, size_t size, unsigned flags) {
   CKPT_REAL(getrandom);
   if (!ours()) return real_getrandom(buffer, size, flags);
   for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
-    const uint64_t bits = next_random();
+    const uint64_t bits = state->names.next();
     std::memcpy(static_cast<char*>(buffer) + at, &bits, std::min(sizeof bits, size - at));
   }
   return static_cast<ssize_t>(size);

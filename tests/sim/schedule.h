@@ -5,19 +5,28 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 namespace sim {
 
 inline constexpr int64_t kMs = 1'000'000, kSecond = 1'000 * kMs;
 
+// Something that happens once in so many times, and happened: the process and the number of its draw.
+using Event = std::pair<int, uint64_t>;
+// What a smaller world leaves of that of a seed.
+struct Smaller {
+  std::optional<std::set<Event>> events{};  // all others do not happen
+  bool in_order = false;                    // of threads that can go on, always the first does
+};
 // The calling thread becomes the first; what it starts from now on is scheduled, too.
-void begin(uint64_t seed);
+void begin(uint64_t seed, Smaller smaller = {});
 int64_t now();  // nanoseconds since then
 
 uint64_t random(uint64_t below);
-inline bool once_in(uint64_t times) { return random(times) == 0; }
+bool once_in(uint64_t times);
 
 // Others go on, for so long.
 void pause(int64_t nanoseconds);
@@ -34,7 +43,8 @@ void live_or_die();
 
 // ---- what went on, for a person ----
 void note(const std::string& line);
-// Prints it all and ends this process of the system with status 1.
+void tell();  // prints it all
+// The same, and ends this process of the system with status 1.
 [[noreturn]] void fail(const std::string& why);
 
 }  // namespace sim

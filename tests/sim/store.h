@@ -1,6 +1,7 @@
 // A store whose calls take their time, fail, lose their answers, or are the last thing that their process does.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,14 +20,29 @@ using ckpt::store::Lock;
 
 // What may happen to the calls of all processes.
 struct Weather {
-  int64_t most_ms = 5;    // that a call usually takes
+  uint64_t most_ms = 5;   // that a call usually takes
   uint64_t fault_in = 0;  // one of so many calls fails, before or after it has had its effect; 0: none
   uint64_t stall_in = 0;  // one of so many takes up to stall_ms
   int64_t stall_ms = 60'000;
   bool shared = false;                // see Traits: the server may forget locks
   std::map<int, uint64_t> last_call;  // of a process: it is killed in it
+  std::map<int, uint64_t> times;      // of a process: its calls take so many times as long
   std::map<int, uint64_t> calls;
   std::map<int, int64_t> succeeded_at;  // the last call of a process that did
+  std::string slow;                     // names with this in them take up to half a second more, each way; "": none
+  bool patches = false;                 // faults and stalls come in patches: where one is, more are
+  std::map<int, int64_t> bad_until;     // of a process in such a patch
+
+  uint64_t most_ms_here() const {
+    const auto slow_one = times.find(process());
+    return most_ms * (slow_one == times.end() ? 1 : slow_one->second);
+  }
+  // Whether it happens now what happens in one of so many calls.
+  bool comes(uint64_t one_in) const {
+    const auto bad = bad_until.find(process());
+    constexpr uint64_t kOfBad = 6;
+    return one_in && once_in(bad != bad_until.end() && now() < bad->second ? kOfBad : one_in);
+  }
 };
 
 // The locks that a process holds end with it.
@@ -57,16 +73,18 @@ class Store : public ckpt::store::ForwardingStore {
     live_or_die();
     const int here = process();
     const bool last = weather_.last_call.contains(here) && ++weather_.calls[here] >= weather_.last_call[here];
-    const bool fails = !last && weather_.fault_in && once_in(weather_.fault_in);
+    const bool fails = !last && weather_.comes(weather_.fault_in);
+    if (fails && weather_.patches && now() >= weather_.bad_until[here] && once_in(2))
+      weather_.bad_until[here] = now() + static_cast<int64_t>(random(20'000)) * kMs;
     const bool late = (last || fails) && once_in(2);  // after the effect
     const std::string what = std::string(name) + " " + std::string(key), path = inner_->path(key);
     const ckpt::Busy busy(name, path);  // so whoever looks after the call can leave it behind
-    wait();
+    wait(key);
     if (fails && !(changes && late)) return fault(what + ": fails");
     if (last && !late) die(what);
     auto result = act();
     note(what + (succeeded(result) ? "" : " no"));
-    wait();
+    wait(key);
     if (last) die(what);
     if (fails && succeeded(result)) return fault(what + ": its answer is lost");
     weather_.succeeded_at[here] = now();
@@ -161,9 +179,10 @@ class Store : public ckpt::store::ForwardingStore {
     note(what);
     return Status(CKPT_IO, what);
   }
-  void wait() const {
-    int64_t ms = static_cast<int64_t>(random(static_cast<uint64_t>(weather_.most_ms)));
-    if (weather_.stall_in && once_in(weather_.stall_in)) ms = static_cast<int64_t>(random(weather_.stall_ms));
+  void wait(std::string_view key) const {
+    auto ms = static_cast<int64_t>(random(weather_.most_ms_here()));
+    if (!weather_.slow.empty() && key.find(weather_.slow) != key.npos) ms += static_cast<int64_t>(random(500));
+    if (weather_.comes(weather_.stall_in)) ms = static_cast<int64_t>(random(weather_.stall_ms));
     pause(ms * kMs + static_cast<int64_t>(random(kMs)));
   }
   void die(const std::string& where) const {

@@ -3,6 +3,8 @@
 //
 //   sim_program FIRST COUNT [JOBS]   runs seeds FIRST to FIRST + COUNT - 1, each in a process of its own
 //   sim_program SEED                 one of them, with all that went on
+//   sim_program shrink SEED          makes a failing one smaller, and prints the call that shows it
+//   sim_program SEED 'EVENT …'       such a one: only these events happen
 #include <sys/personality.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <thread>
 
 #include "api/handles.h"
+#include "sim/shrink.h"
 #include "sim/store.h"
 #include "store/weak_store.h"
 #define CKPT_HPP_NAMESPACE hpp
@@ -32,6 +35,7 @@ struct Training {
   int number = 0, first_process = 0;
   uint32_t world = 1;
   bool rendezvous = false, background = false, incremental = false;
+  bool impatient = false;  // it cancels saves
   int64_t keep_last = 0, saves = 3, timeout_ms = 10'000, first_step = 0;
   std::string session_string{};
   int64_t opened_at = -1;  // when its rank 0 had its session
@@ -62,6 +66,15 @@ struct World {
   }
 };
 World* world = nullptr;
+
+// What makes one checkpoint newer than another: its session's token, then its step.
+using Order = std::pair<int64_t, int64_t>;
+Order order_of(const hpp::CheckpointInfo& info) {
+  return {std::stoll(std::string(info.id).substr(std::string(info.id).find('.') + 1)), info.step};
+}
+Order order_of(int64_t number) {
+  return {world->trainings[static_cast<size_t>(world->steps[number].training)]->token, number};
+}
 
 uint32_t value(int64_t step, uint32_t rank, int64_t element) {
   return static_cast<uint32_t>(step * 1'000'003 + rank * 1009 + element);
@@ -139,8 +152,10 @@ void save(Training& training, uint32_t rank, const hpp::Session& session, int64_
       if (!training.background) return save.run();
       const hpp::Job job = save.start();
       scribble();
-      if (once_in(20)) {
-        pause(static_cast<int64_t>(random(300)) * kMs);
+      if (training.impatient && once_in(2)) {  // at any moment of some sixty calls of the store
+        if (once_in(2)) job.wait(CKPT_JOB_STAGED);
+        const uint64_t most = std::min(60 * world->weather.most_ms_here(), static_cast<uint64_t>(training.timeout_ms));
+        pause(static_cast<int64_t>(random(most)) * kMs);
         note("cancels its save");
         job.cancel();
       }
@@ -188,7 +203,7 @@ void run_rank(Training& training, uint32_t rank) {
 // ---- who reads ----
 
 struct Loaded {
-  int64_t step;
+  Order order;
   bool passed_over;  // something newer that could not be read
 };
 Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeout_ms) {
@@ -209,33 +224,34 @@ Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeou
         still[i] != 7)
       fail("wrong bytes in step " + std::to_string(info.step));
   if (shared != values(info.step, 100)) fail("wrong bytes of rank 0 in step " + std::to_string(info.step));
-  return {info.step, info.passed_over > 0};
+  return {order_of(info), info.passed_over > 0};
 }
 
-int64_t newest_acked() {
-  int64_t newest = -1;
+std::string text(Order order) { return std::to_string(order.second) + " of session " + std::to_string(order.first); }
+
+Order newest_acked() {
+  Order newest{-1, -1};
   for (const auto& [number, step] : world->steps)
-    if (step.acked()) newest = std::max(newest, number);
+    if (step.acked()) newest = std::max(newest, order_of(number));
   return newest;
 }
 
 void follow() {
   const hpp::Store store = open_store(5000);
-  int64_t best = -1;
+  Order best{-1, -1};
   while (!world->over) {
-    const int64_t acked = newest_acked();
+    const Order acked = newest_acked();
     try {
       const auto [found, passed_over] = load(store, "latest", 5000);
-      note("the follower loads " + std::to_string(found));
+      note("the follower loads " + text(found));
       if (passed_over) continue;
-      if (found < best) fail("latest went back from " + std::to_string(best) + " to " + std::to_string(found));
-      if (found < acked)
-        fail("latest is " + std::to_string(found) + ", " + std::to_string(acked) + " was acknowledged");
+      if (found < best) fail("latest went back from " + text(best) + " to " + text(found));
+      if (found < acked) fail("latest is " + text(found) + ", " + text(acked) + " was acknowledged");
       best = found;
     } catch (const hpp::Error& error) {
       note(std::string("the follower: ") + error.status_name() + " " + error.what());
       const bool none = error.status() == CKPT_NOT_FOUND;
-      if (none && acked >= 0) fail("there is nothing, and " + std::to_string(acked) + " was acknowledged");
+      if (none && acked.second >= 0) fail("there is nothing, and " + text(acked) + " was acknowledged");
       const bool fine =
           none || error.status() == CKPT_GONE || error.status() == CKPT_TIMEOUT || error.status() == CKPT_IO;
       if (!fine) fail(std::string("the follower: ") + error.status_name() + " " + error.what());
@@ -291,18 +307,19 @@ void forget_locks() {
 
 // ---- what must hold at the end ----
 
-std::map<int64_t, std::string> committed(const hpp::Store& store) {
-  std::map<int64_t, std::string> found;
+using Found = std::map<Order, std::string>;
+Found committed(const hpp::Store& store) {
+  Found found;
   for (const hpp::CheckpointInfo& info : timed("a list", 5000, [&] { return store.list(); }))
-    if (info.state == CKPT_CHECKPOINT_COMMITTED && !found.emplace(info.step, info.id).second)
+    if (info.state == CKPT_CHECKPOINT_COMMITTED && !found.emplace(order_of(info), info.id).second)
       fail("step " + std::to_string(info.step) + " is there twice");
   return found;
 }
 
-void check_words(const std::map<int64_t, std::string>& found) {
+void check_words(const Found& found) {
   for (const auto& [number, step] : world->steps) {
-    const bool there = found.contains(number);
-    const auto newer = static_cast<int64_t>(std::distance(found.upper_bound(number), found.end()));
+    const bool there = found.contains(order_of(number));
+    const auto newer = static_cast<int64_t>(std::distance(found.upper_bound(order_of(number)), found.end()));
     if (step.acked() && !there && (world->keep_last == 0 || newer < world->keep_last))
       fail("step " + std::to_string(number) + " was acknowledged, and is not there");
     for (const auto& [rank, told] : step.told)
@@ -328,20 +345,20 @@ void check_leftovers() {
 // The last session has brought all that is in the store into the mirror.
 void check_mirror() {
   const hpp::Store mirror(new ckpt_store{{}, world->door(world->mirror), nullptr, {}, 20'000});
-  if (load(mirror, "latest", 20'000).step != 1'000'000) fail("the mirror lacks the latest");
+  if (load(mirror, "latest", 20'000).order.second != 1'000'000) fail("the mirror lacks the latest");
 }
 
 void check_end() {
   world->weather = {};
   const hpp::Store store = open_store(20'000);
   const auto found = committed(store);
-  for (const auto& [step, id] : found) {
+  for (const auto& [order, id] : found) {
     note("loads " + id);
-    if (load(store, id, 20'000).step != step) fail("another step is in " + id);
+    if (load(store, id, 20'000).order != order) fail("another step is in " + id);
   }
   check_words(found);
-  const int64_t newest = newest_acked();
-  if (newest >= 0 && (found.empty() || found.rbegin()->first < newest)) fail("the newest is lost");
+  const Order newest = newest_acked();
+  if (newest.second >= 0 && (found.empty() || found.rbegin()->first < newest)) fail("the newest is lost");
   const auto open_last = [&] {
     return timed("the last session", 20'000,
                  [&] { return hpp::Session::open(store, 0, 1, "", {{"timeout_ms", 20'000}}); });
@@ -354,7 +371,7 @@ void check_end() {
   } catch (const hpp::Error& error) {
     fail(std::string("the last session cannot save: ") + error.status_name() + " " + error.what());
   }
-  if (load(store, "latest", 20'000).step != 1'000'000) fail("the last save is not the latest");
+  if (load(store, "latest", 20'000).order.second != 1'000'000) fail("the last save is not the latest");
   if (world->mirror) check_mirror();
   pause(2 * kSecond);  // a list that lags hides what is to be removed from one session, not from the next
   open_last();
@@ -379,7 +396,8 @@ std::unique_ptr<Training> choose_training(int number) {
   training->first_process = 10 * (number + 1);
   training->world = 1 + static_cast<uint32_t>(random(3));
   training->rendezvous = once_in(2);
-  training->background = once_in(2);
+  training->impatient = once_in(3);
+  training->background = training->impatient || once_in(2);
   training->incremental = once_in(2);
   training->keep_last = static_cast<int64_t>(random(3));
   training->saves = 1 + static_cast<int64_t>(random(5));
@@ -406,6 +424,9 @@ void choose_weather(uint64_t seed) {
   if (once_in(2)) world->weather.fault_in = 20 + random(400);
   if (once_in(3)) world->weather.stall_in = 50 + random(2000);
   if (once_in(3)) world->weather.most_ms = 100;
+  world->weather.patches = once_in(2);
+  const char* const slow[] = {"", "", "MANIFEST", "PART_", ".ckpt/"};
+  world->weather.slow = slow[random(std::size(slow))];
   world->weather.shared = once_in(3);
 }
 
@@ -421,8 +442,8 @@ void start_others() {
   if (world->weather.shared && once_in(2)) start(3, forget_locks);
 }
 
-void run_seed(uint64_t seed) {
-  begin(seed);
+void run_seed(uint64_t seed, const Smaller& smaller = {}) {
+  begin(seed, smaller);
   World made;
   world = &made;
   choose_weather(seed);
@@ -435,6 +456,8 @@ void run_seed(uint64_t seed) {
       made.keep_last = training.keep_last;
     if (once_in(2))
       made.weather.last_call[training.first_process + static_cast<int>(random(training.world))] = 1 + random(200);
+    for (uint32_t rank = 0; rank < training.world; rank++)
+      if (once_in(5)) made.weather.times[training.first_process + static_cast<int>(rank)] = 30;
     start(training);
     const int64_t waits = once_in(2) ? 600 * kSecond : static_cast<int64_t>(random(3000)) * kMs;
     for (const int64_t until = now() + waits; now() < until && !is_over(training);) pause(50 * kMs);
@@ -496,13 +519,17 @@ int main(int argc, char** argv) {
     personality(ADDR_NO_RANDOMIZE);
     execv("/proc/self/exe", argv);
   }
-  const uint64_t first = std::strtoull(argv[1], nullptr, 10);
-  if (argc == 2) {
-    sim::run_seed(first);
+  const auto number = [&](int at) { return std::strtoull(argv[at], nullptr, 10); };
+  if (std::strcmp(argv[1], "shrink") == 0) {
+    const uint64_t seed = argc == 3 ? number(2) : 0;
+    return sim::shrink(seed, [seed](const sim::Smaller& smaller) { sim::run_seed(seed, smaller); }) ? 0 : 1;
+  }
+  if (argc == 2 || std::strchr(argv[2], ' ')) {
+    sim::run_seed(number(1), argc == 2 ? sim::Smaller() : sim::read_smaller(argv[2]));
     sim::note("all is well");
-    std::printf("well\n");
+    sim::tell();
     std::fflush(stdout);
     _exit(0);
   }
-  return sim::run_many(first, std::strtoull(argv[2], nullptr, 10), argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 2);
+  return sim::run_many(number(1), number(2), argc == 4 ? number(3) : 2);
 }
