@@ -14,7 +14,7 @@ from .._core import Tree
 from ..adapt import TRANSPARENT, is_filled_whole
 from ..enums import Status
 from ..errors import Error, error_of, value_error
-from ..frameworks import FrameworkName, framework_name_of, framework_of
+from ..frameworks import FrameworkName, framework_name_of, framework_of, is_key
 from ..hints import near, some
 from ..loading import load_from
 from ..missing import arrays_in
@@ -153,7 +153,17 @@ def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, opti
 def _lazily(reader: _core.Reader, choice: Choice, whose: Whose) -> Any:
     """What the checkpoint has, with a LazyTensor for each tensor."""
     with choice.tree(reader, whose) as tree:
-        return _LazyState(tree, Checkpoint(reader, "numpy")).read()
+        return _LazyRecords(tree, Checkpoint(reader, "numpy")).read()
+
+
+class _LazyRecords(_LazyState):
+    """Keeps the record of an array whose elements no tensor has: the tensor in it has another shape."""
+
+    def record(self, class_name: str, index: int, like: Any) -> Any:
+        items = self.tree.node(index).child_count
+        if class_name == "numpy.ndarray" and items > 1:
+            return Record(class_name, self.entries(index, like))
+        return super().record(class_name, index, like)
 
 
 def _check_parts(state: dict[Any, Any], saved: Mapping[Any, Any]) -> None:
@@ -296,6 +306,8 @@ class _Chosen:
             node, own = next(iter(node.items.values())), own.value if isinstance(own, PerRank) else own
         if isinstance(node, Record) and (is_filled_whole(own) or (
                 node.class_name == "builtins.dict" and isinstance(own, Mapping))):
+            return self._whole(own, path)
+        if is_key(own) or (isinstance(node, Record) and node.class_name == "numpy.ndarray" and "dtype" in node.items):
             return self._whole(own, path)
         if isinstance(node, Record) and (inner := TRANSPARENT.get(node.class_name)) in node.items:
             return self._walk(own, node.items[inner], at)
