@@ -169,10 +169,8 @@ def _of_jax(jax: Any, value: Any) -> Any:
     if not isinstance(value, jax.Array):
         return None
     if is_key(value):
-        from .jaxes import KEY, check_alive
-        check_alive(value)
-        items = KINDS[KEY].items
-        return None if items is None else Record(KEY, items(value))
+        items = KINDS["jax.random.key"].items
+        return None if items is None else Record("jax.random.key", items(value))
     if is_plain(value.dtype):
         return Leaf(value)
     said = described(value.dtype)  # its elements are saved a byte each

@@ -29,14 +29,14 @@ def _box(index: Any, shape: tuple[int, ...]) -> Box:
 # ---- save ----
 
 
-def check_alive(array: Any) -> None:
-    """Raises InvalidError if the array has no values."""
+def check_alive(array: Any, where: str = "") -> None:
+    """Raises InvalidError if the array has no values. `where`: begins the error."""
     if isinstance(array, jax.core.Tracer):
-        raise error_of(Status.INVALID, "a tracer of jax, which has no values yet: expected an array; save outside of "
-                       "jax.jit and the like", {"expected": "an array", "found": "a tracer"})
+        raise error_of(Status.INVALID, f"{where}a tracer of jax, which has no values yet: expected an array; save "
+                       "outside of jax.jit and the like", {"expected": "an array", "found": "a tracer"})
     if array.is_deleted():
-        raise error_of(Status.INVALID, "a jax array that was deleted, or donated to a jitted function: expected one "
-                       "with values; save what the function returned, or save before the call",
+        raise error_of(Status.INVALID, f"{where}a jax array that was deleted, or donated to a jitted function: "
+                       "expected one with values; save what the function returned, or save before the call",
                        {"expected": "an array with values", "found": "a deleted array"})
 
 
@@ -141,8 +141,8 @@ class Loads:
     def check_record(self, like: Any, class_name: str, said: Any, path: str) -> None:
         """Raises MismatchError if a record does not make what `like` is. `said`: its keys' impl, or its dtype."""
         mine = f"keys of {_impl_of(like.dtype)}" if is_key(like) else f"elements of {like.dtype}"
-        found = f"keys of {said}" if class_name == KEY else f"elements of {said}" if class_name == "numpy.ndarray" else (
-            f"a {class_name}")
+        kinds = {KEY: f"keys of {said}", "numpy.ndarray": f"elements of {said}"}
+        found = kinds.get(class_name, f"a {class_name}")
         if mine != found:
             raise error_of(Status.MISMATCH, f"into at '{path}' has {mine}, and the checkpoint has {found}",
                            {"path": path, "expected": mine, "found": found})
@@ -211,8 +211,8 @@ def _sharding_of(like: Any) -> Any:
     if isinstance(getattr(sharding, "mesh", None), named.AbstractMesh):  # jax.eval_shape says no devices
         mesh = named.get_mesh()
         if mesh.empty or mesh.abstract_mesh.shape != sharding.mesh.shape:
-            raise error_of(Status.UNSUPPORTED, f"a ShapeDtypeStruct whose sharding has no devices: {sharding.spec} over "
-                           f"an abstract mesh {dict(sharding.mesh.shape)}; load inside of jax.set_mesh(mesh), or give "
+            raise error_of(Status.UNSUPPORTED, f"a ShapeDtypeStruct whose sharding has no devices, {sharding.spec} "
+                           f"over an abstract mesh {dict(sharding.mesh.shape)}: load inside of jax.set_mesh(mesh), or give "
                            "it a NamedSharding over a Mesh", {"expected": "a Mesh", "found": "an AbstractMesh"})
         return named.NamedSharding(mesh, sharding.spec)
     return sharding

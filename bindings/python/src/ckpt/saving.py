@@ -14,7 +14,7 @@ from .arguments import checked, path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of, type_error, value_error
-from .frameworks import SAVED_AS, framework_name_of
+from .frameworks import SAVED_AS, framework_name_of, is_key
 from .handles import Session, Store
 from .hints import local_path, shown
 from .looks import TIMEOUT_MS, look
@@ -68,6 +68,9 @@ class _StateWriter(TreeWriter):
         if is_stateful(value):  # inside of an object
             self.write(value.state_dict(), path)
             return
+        if is_key(value):
+            from .jaxes import check_alive
+            check_alive(value, f"{place(path)}: ")
         simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
