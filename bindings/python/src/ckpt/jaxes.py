@@ -211,9 +211,9 @@ def _sharding_of(like: Any) -> Any:
     if isinstance(getattr(sharding, "mesh", None), named.AbstractMesh):  # jax.eval_shape says no devices
         mesh = named.get_mesh()
         if mesh.empty or mesh.abstract_mesh.shape != sharding.mesh.shape:
-            raise error_of(Status.UNSUPPORTED, f"a ShapeDtypeStruct whose sharding has no devices, {sharding.spec} "
-                           f"over an abstract mesh {dict(sharding.mesh.shape)}: load inside of jax.set_mesh(mesh), or give "
-                           "it a NamedSharding over a Mesh", {"expected": "a Mesh", "found": "an AbstractMesh"})
+            raise error_of(Status.UNSUPPORTED, f"its sharding has no devices, {sharding.spec} over an abstract mesh "
+                           f"{dict(sharding.mesh.shape)}: load inside of jax.set_mesh(mesh), or give a NamedSharding "
+                           "over a Mesh", {"expected": "a Mesh", "found": "an AbstractMesh"})
         return named.NamedSharding(mesh, sharding.spec)
     return sharding
 

@@ -58,8 +58,8 @@ def load(
 
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
-    that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
-    as they were saved. Tensors that shared memory when they were saved share it again.
+    that is read and returned. `framework`: what new tensors are, "numpy", "torch" or "jax"; by default as in `into`
+    (of numpy or torch), else as they were saved. Tensors that shared memory when they were saved share it again.
 
     `rank`: which of several ranks this is; by default that of torch's process group or jax.distributed, which is asked
     for nothing else. Where the state has a ckpt.PerRank, the result has the value that this rank saved. If another
@@ -68,7 +68,9 @@ def load(
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
     has none, new arrays are made. Its objects with load_state_dict() (modules, optimizers, schedulers) take their
-    states; what a module or optimizer has no place for is not read. All other values come from the checkpoint. Before
+    states; what a module or optimizer has no place for is not read. All other values come from the checkpoint. Arrays
+    of jax never change: for each, for a key and for a jax.ShapeDtypeStruct, the result has a new array of that
+    sharding, shape and dtype, and the dicts and lists of `into` keep the old one (a Checkpointer puts it in). Before
     any array changes come NotFoundError for an array or object of `into` that the checkpoint lacks, MismatchError for
     an array of another shape or dtype (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into`
     has something that cannot hold tensors where the checkpoint has some. After CorruptError the arrays are undefined.
