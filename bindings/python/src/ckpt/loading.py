@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,13 +20,13 @@ from .kinds import bytes_of, described, is_packed, is_plain
 from .keys import pairs_like, set_like
 from .missing import arrays_in, framework_in, holds_others, items_of, may_hold, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
-from .progress import Progress, finish
+from .progress import Progress
 from .random_states import OfNewRank, are_at, of_new_rank
 from .ranks import own_rank
 from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
 from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
-from .sources import FileReader, FileRequest, FileShare, Source, open_source
+from .sources import FileReader, FileRequest, FileShare, Source, open_source, request_of, run
 from .stateful import (AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, changed_already, give,
                        is_stateful)
 from .states import templates_of
@@ -100,7 +99,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
     objects = templates_of(into) if objects is None else objects
-    with (trees or tree_of)(reader, whose) as tree, _request_of(reader, options) as request:
+    with (trees or tree_of)(reader, whose) as tree, request_of(reader, options) as request:
         root = descend(tree, at, whose)
         state = _StateReader(reader, tree, root, request, framework or framework_in(into, objects), convert, whose,
                              objects)
@@ -108,7 +107,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         state.add_arrays()
         if strict == "exact":
             state.check_all_read(into is not None)
-        state.ties.check(_request_of, state.framework_for)
+        state.ties.check(request_of, state.framework_for)
         missing = state.not_found(into)
         if missing and strict != "none":
             there = SavedNode(reader, tree, state._framework, root, whose).child(*missing[0][0].split("/")) is not None
@@ -122,24 +121,6 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
             return state.finish(out)
         except Error as error:
             raise changed_already(error, state.changed) from error.__cause__
-
-
-@contextmanager
-def _request_of(reader: AnyReader,
-                options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
-    if isinstance(reader, FileReader):
-        yield FileRequest(reader)
-        return
-    with Load(reader, options) as request:
-        yield request
-
-
-def run(request: Load | FileRequest, progress: Progress) -> None:
-    """Reads what was asked for."""
-    if isinstance(request, Load):
-        finish(request.start(), "load", progress)
-    else:
-        request.run()
 
 
 class _Loaded:
