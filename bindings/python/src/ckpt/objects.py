@@ -167,16 +167,17 @@ def _with_attributes(state: Any, made: Any) -> Any:
     if type(state) is type(made) and hasattr(state, "__dict__"):
         for name, value in vars(made).items():
             vars(state)[name] = put_back(vars(state).get(name), value)
-    for name in _slots_of(state) if type(state) is type(made) else ():
+    for name in (_slots_of(state) or ()) if type(state) is type(made) else ():
         if hasattr(made, name):
             setattr(state, name, put_back(getattr(state, name, None), getattr(made, name)))
     return state
 
 
-def _slots_of(value: Any) -> list[str]:
-    """The names of its __slots__; none if it does not let them be set (a UUID)."""
+def _slots_of(value: Any) -> list[str] | None:
+    """The names of its __slots__; None if it does not let them be set (a UUID, a Variable of flax)."""
     kind: Any = type(value)
-    return copyreg._slotnames(kind) if kind.__setattr__ is object.__setattr__ else []  # type: ignore[attr-defined]
+    names: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]
+    return names if not names or kind.__setattr__ is object.__setattr__ else None
 
 
 def _filled(state: Any, made: Any) -> Any:
@@ -191,6 +192,7 @@ def _filled(state: Any, made: Any) -> Any:
     numpy, torch, jax = loaded("numpy"), loaded("torch"), loaded("jax")
     tensors = tuple(kind for kind in (numpy and numpy.ndarray, torch and torch.Tensor, jax and jax.Array) if kind)
     told = None if isinstance(state, tensors) else pickled(state)
-    only_attributes = told is not None and set(told[2]) == {"state"} and (
-        hasattr(state, "__dict__") or bool(_slots_of(state)))
+    slots = _slots_of(state)
+    only_attributes = told is not None and set(told[2]) == {"state"} and slots is not None and (
+        hasattr(state, "__dict__") or bool(slots))
     return _with_attributes(state, made) if only_attributes else made
