@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ckpt
 import numpy as np
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.jax
 
 @pytest.mark.parametrize("name", ["bool", "int32", "uint8", "float32", "float16", "bfloat16", "complex64",
                                   "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz",
-                                  "float8_e8m0fnu", "int4", "uint4", "int2", "float4_e2m1fn"])
+                                  "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz", "int4", "uint4", "int2",
+                                  "uint2", "float4_e2m1fn"])
 def test_each_dtype_comes_back_as_jax_by_itself_and_into_a_state(jax: Any, tmp_path: Path, name: str) -> None:
     saved = jax.numpy.asarray([[0, 1, 0], [1, 1, 0]]).astype(name)
     ckpt.save(tmp_path / "s", {"w": saved, "same": saved, "step": 1})
@@ -122,6 +124,108 @@ def test_loaded_arrays_may_be_donated(jax: Any, tmp_path: Path) -> None:
     ckpt.save(tmp_path / "s", {"a": jax.numpy.zeros(1 << 12), "n": np.zeros(3, "f4")})
     plus = jax.jit(lambda state: jax.tree.map(lambda value: value + 1, state), donate_argnums=0)
     assert all((value == 2).all() for value in plus(plus(ckpt.load(tmp_path / "s", framework="jax"))).values())
+
+
+# ---- pytrees ----
+
+
+class Adam(NamedTuple):
+    """As optax keeps it."""
+
+    count: Any
+    mu: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """As flax and equinox make them: some fields are data, others say the form of the tree."""
+
+    step: Any
+    params: Any
+    opt: Any
+    act: Any
+    width: int = dataclasses.field(metadata={"static": True})
+    apply: Any = dataclasses.field(metadata={"static": True})
+
+
+@pytest.fixture(scope="module")
+def train(jax: Any) -> Any:
+    jax.tree_util.register_dataclass(Train)
+
+    def make(value: float, step: Any = 0, width: int = 3) -> Train:
+        weights = {"w": jax.numpy.full(3, value)}
+        return Train(step, weights, (Adam(jax.numpy.int32(value), weights), None), jax.jit(lambda x: x + value), width,
+                     lambda x: x * value)
+    return make
+
+
+def test_static_fields_and_functions_are_the_targets_own(jax: Any, train: Any, tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"train": train(1.0, step=4)})
+    mine = train(0.0, width=5)
+    back = ckpt.load(tmp_path / "s", into={"train": mine})["train"]
+    assert type(back) is Train and type(back.opt[0]) is Adam and back.step == 4 and back.opt[0].count == 1
+    assert back.params["w"].all() and back.opt[0].mu["w"].all() and not mine.params["w"].any()
+    assert back.act is mine.act and back.apply is mine.apply and back.width == 5
+    assert "apply" not in ckpt.load(tmp_path / "s")["train"].items["state"]
+
+
+def test_what_nobody_may_change_is_made_anew_inside_of_others(jax: Any, train: Any, tmp_path: Path) -> None:
+    inner = train(0.0)
+    ckpt.save(tmp_path / "s", {"t": dataclasses.replace(train(1.0), params=train(1.0, step=7))})
+    back = ckpt.load(tmp_path / "s", into={"t": dataclasses.replace(train(0.0), params=inner)})["t"].params
+    assert back.step == 7 and back.apply is inner.apply and inner.step == 0 and not inner.params["w"].any()
+
+
+def test_a_restore_puts_a_frozen_pytree_into_a_dict_only(jax: Any, train: Any, tmp_path: Path) -> None:
+    with ckpt.Checkpointer(tmp_path / "s", signals=()) as keeper:
+        keeper.save(1, train(1.0, step=jax.numpy.int32(4)))
+        for frozen in (train(0.0), (jax.numpy.zeros(3),), jax.numpy.zeros(3)):
+            with pytest.raises(TypeError, match='jax arrays never change.*give a dict.*"state"'):
+                keeper.restore(frozen)
+        keeper.save(2, {"state": train(1.0, step=4)})
+        state = {"state": train(0.0, step=jax.numpy.int32(0))}
+        keeper.restore(state)
+    assert state["state"].params["w"].all() and state["state"].step == 4
+    assert state["state"].step.dtype == "int32"
+
+
+def test_a_saved_number_becomes_an_array_where_into_has_one(jax: Any, tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"step": 3, "rate": 0.5, "on": True}, step=1)
+    form = jax.eval_shape(lambda: {"step": 0, "rate": 0.0, "on": False})
+    other = {"step": jax.numpy.uint8(0), "rate": jax.numpy.zeros((), "bfloat16"), "on": jax.numpy.bool_(False)}
+    for into in (form, other):
+        back = ckpt.load(tmp_path / "s", into=into)
+        assert all(isinstance(value, jax.Array) and value.dtype == into[name].dtype for name, value in back.items())
+        assert (back["step"], back["rate"], back["on"]) == (3, 0.5, True)
+    with ckpt.Checkpointer(tmp_path / "s", signals=()) as keeper:
+        keeper.restore(other, only=["step"])
+    assert other["step"] == 3 and other["step"].dtype == "uint8" and other["rate"] == 0
+    ckpt.save(tmp_path / "t", {"step": 300})
+    for wrong in (jax.numpy.uint8(0), jax.numpy.float32(0), jax.numpy.zeros(3, "int32")):
+        with pytest.raises(ckpt.MismatchError, match=f"'step' has an array of shape.*{wrong.dtype}.*number 300"):
+            ckpt.load(tmp_path / "t", into={"step": wrong})
+
+
+def test_a_training_goes_on_bit_for_bit(jax: Any, train: Any, tmp_path: Path) -> None:
+    @jax.jit
+    def one(state: dict[str, Any]) -> dict[str, Any]:
+        key, new = jax.random.split(state["key"])
+        mu = state["opt"].mu * 0.9 + jax.random.normal(new, (3,))
+        return {"w": state["w"] - mu, "opt": Adam(state["opt"].count + 1, mu), "key": key}
+
+    def run(store: Path, steps: int) -> Any:
+        state = {"w": jax.numpy.ones(3), "opt": Adam(jax.numpy.int32(0), jax.numpy.zeros(3)), "key": jax.random.key(1)}
+        with ckpt.Checkpointer(store, every=2, signals=()) as keeper:
+            restored = keeper.restore(state)
+            for step in range(restored.step + 1 if restored else 1, steps + 1):
+                state = jax.jit(one, donate_argnums=0)(state)
+                keeper.step(step, state)
+        return state
+
+    run(tmp_path / "a", 4)
+    again, whole = run(tmp_path / "a", 6), run(tmp_path / "b", 6)
+    assert jax.tree.structure(again) == jax.tree.structure(whole)
+    assert bits(again["w"]) == bits(whole["w"]) and bits(again["opt"].mu) == bits(whole["opt"].mu)
 
 
 # ---- which framework ----

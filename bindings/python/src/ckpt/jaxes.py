@@ -20,6 +20,7 @@ from .regions import Regions, Shard, replica_of
 
 Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # offset and extent
 
+
 def _box(index: Any, shape: tuple[int, ...]) -> Box:
     """What jax says as slices."""
     runs = [part.indices(size) for part, size in zip(index, shape)]
@@ -57,7 +58,8 @@ def saved_of(array: Any, rank: int) -> Memory | Regions:
     """What this process saves of an array: its memory; or Regions, each distinct box that it has, with the processes
     that hold the same one, which share out its bytes. `rank`: of this process, for the save."""
     check_alive(array)
-    shape, here = tuple(array.shape), {}
+    shape = tuple(array.shape)
+    here: dict[Box, Any] = {}
     for shard in array.addressable_shards:
         here.setdefault(_box(shard.index, shape), shard)
     if array.is_fully_addressable:
@@ -101,6 +103,15 @@ def _memory(data: Any) -> Memory:
         return Memory.of(numpy.asarray(data))
 
 
+def data_in(tree: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the fields of a dataclass that is a pytree, what is data. Static fields say the form of the tree, and a load
+    makes the form of its target; functions are code, which no checkpoint has."""
+    pairs = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda value: value is not tree)[0]
+    names = {getattr(path[0], "name", getattr(path[0], "key", None)) for path, _ in pairs}
+    return {name: value for name, value in fields.items()
+            if name in names and not (callable(value) and jax.tree_util.all_leaves([value]))}
+
+
 # ---- load ----
 
 
@@ -137,6 +148,19 @@ class Loads:
             raise
         self._filled[id(like)] += 1
         return target.make
+
+    def number(self, value: bool | int | float, like: Any, path: str) -> Any:
+        """A new array of a number that was saved: a step is a number of Python at first, and an array after jax.jit."""
+        kinds = {bool: jax.numpy.bool_, int: jax.numpy.integer, float: jax.numpy.floating}
+        target = None
+        if like.shape == () and jax.dtypes.issubdtype(like.dtype, kinds[type(value)]):
+            target = _Target(like)
+        if target is None or not target.fill(value):
+            raise error_of(Status.MISMATCH, f"into at '{path}' has an array of shape {like.shape} and dtype "
+                           f"{like.dtype}, and the checkpoint has the number {value!r}",
+                           {"path": path, "expected": str(like.dtype), "found": repr(value)})
+        self._filled[id(like)] += 1
+        return target.make(None)
 
     def check_record(self, like: Any, class_name: str, said: Any, path: str) -> None:
         """Raises MismatchError if a record does not make what `like` is. `said`: its keys' impl, or its dtype."""
@@ -182,6 +206,15 @@ class _Target:
             tail = self._words + ((buffer.dtype.itemsize,) if bytewise else ())
             out.append(Shard(bytes_of(buffer) if bytewise else buffer, self._shape + tail, offset + (0,) * len(tail)))
         return out
+
+    def fill(self, value: bool | int | float) -> bool:
+        """Fills an array without dimensions; False if its dtype cannot hold the integer."""
+        try:
+            for buffer in self._buffers.values():
+                buffer[()] = value
+        except OverflowError:
+            return False
+        return True
 
     def make(self, _: object) -> Any:
         """The new array. Its host memory is let go as soon as jax has it."""
@@ -253,5 +286,3 @@ def _impl_of(dtype: Any) -> str:
             return 0
         jax.eval_shape(look, jax.ShapeDtypeStruct((), dtype))
     return _impls[dtype]
-
-

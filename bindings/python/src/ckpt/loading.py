@@ -236,6 +236,8 @@ class _StateReader(TreeReader):
             return set_like(self, index, super().read(index, None), like)
         if kind in (NodeKind.DICT, NodeKind.RECORD) and is_stateful(like):
             return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
+        if self._jax is not None and kind in (NodeKind.BOOL, NodeKind.INT, NodeKind.FLOAT) and self._jax.takes(like):
+            return self._jax.number(super().read(index), like, "/".join(self.path_of(index)))
         if like is not None and not may_hold(like, kind):
             path = "/".join(self.path_of(index))
             raise type_error(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "

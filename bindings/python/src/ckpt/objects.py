@@ -43,8 +43,23 @@ def is_named_tuple(value: Any) -> bool:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that have a value."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if hasattr(value, field.name)}
+    """The fields of a dataclass that have a value. Of a pytree of jax only what is data."""
+    out = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if hasattr(value, field.name)}
+    if not _is_pytree(value):
+        return out
+    from .jaxes import data_in
+    return data_in(value, out)
+
+
+def _is_pytree(value: Any) -> bool:
+    """Whether jax knows what lies in it."""
+    jax = loaded("jax")
+    return jax is not None and not jax.tree_util.all_leaves([value])
+
+
+def is_frozen(value: Any) -> bool:
+    """Whether it is a dataclass that nobody may change."""
+    return _is_dataclass(value) and bool(type(value).__dataclass_params__.frozen)
 
 
 def _is_dataclass(value: Any) -> bool:
@@ -114,11 +129,10 @@ def rebuild(like: Any, made: Any) -> Any:
         if isinstance(like, enum.Enum) or is_named_tuple(like):
             return type(like)(*record.items["args"])
         if _is_dataclass(like):
-            frozen = type(like).__dataclass_params__.frozen
-            out = copy.copy(like) if frozen else like
+            out = copy.copy(like) if is_frozen(like) else like
+            anew = out is not like and _is_pytree(like)  # with dicts of its own: that of the caller stays as it is
             for name, value in record.items["state"].items():
-                old = getattr(out, name, None)
-                object.__setattr__(out, name, put_back(old, value))
+                object.__setattr__(out, name, value if anew else put_back(getattr(out, name, None), value))
             return out
         if isinstance(like, type) or made is like:
             return like
@@ -182,6 +196,8 @@ def _slots_of(value: Any) -> list[str] | None:
 
 def _filled(state: Any, made: Any) -> Any:
     """Of the same class: what can be changed is changed."""
+    if is_frozen(state):
+        return made
     if generators.is_generator(state):
         generators.fill(state, made)
         return state

@@ -13,12 +13,12 @@ from .. import _core
 from .._core import Tree
 from ..adapt import TRANSPARENT, is_filled_whole
 from ..enums import Status
-from ..errors import Error, error_of, value_error
-from ..frameworks import FrameworkName, framework_name_of, framework_of, is_key
+from ..errors import Error, error_of, type_error, value_error
+from ..frameworks import FrameworkName, framework_name_of, framework_of, is_array, is_key
 from ..hints import near, some
 from ..loading import load_from
 from ..missing import arrays_in
-from ..objects import put_back, record_of_object
+from ..objects import is_frozen, put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
 from ..saved import AnyReader, SavedNode, tree_of
@@ -180,8 +180,17 @@ def _everything(reader: _core.Reader, into: Any, state: Any, choice: Choice, who
         if left := common(unexpected):
             raise _contradiction([], left)
 
+    check_takes(state)
     loaded = load_from(reader, into, (), framework_of_state(state), choice.convert, whose, None, options, before=before)
     return loaded if state is None else put_back(state, loaded)
+
+
+def check_takes(state: Any) -> None:
+    """Raises TypeError for a state that would not take the new arrays of jax."""
+    if (isinstance(state, tuple) or is_array(state) or is_key(state) or is_frozen(state)) and any(
+            is_key(array) or framework_name_of(array) == "jax" for _, array in arrays_in(state, "", set())):
+        raise type_error("state: jax arrays never change, so restore() puts new ones into what holds them, and a "
+                         f"{type(state).__name__} takes none: give a dict that has it, {{\"state\": state}}")
 
 
 def framework_of_state(values: Any) -> FrameworkName | None:
@@ -307,7 +316,9 @@ class _Chosen:
         if isinstance(node, Record) and (is_filled_whole(own) or (
                 node.class_name == "builtins.dict" and isinstance(own, Mapping))):
             return self._whole(own, path)
-        if is_key(own) or (isinstance(node, Record) and node.class_name == "numpy.ndarray" and "dtype" in node.items):
+        packed = isinstance(node, Record) and node.class_name == "numpy.ndarray" and "dtype" in node.items
+        number = isinstance(node, (bool, int, float)) and framework_name_of(own) == "jax"
+        if packed or number or is_key(own):
             return self._whole(own, path)
         if isinstance(node, Record) and (inner := TRANSPARENT.get(node.class_name)) in node.items:
             return self._walk(own, node.items[inner], at)
