@@ -169,6 +169,21 @@ def test_static_fields_and_functions_are_the_targets_own(jax: Any, train: Any, t
     assert "apply" not in ckpt.load(tmp_path / "s")["train"].items["state"]
 
 
+class Layer:
+    """As flax.nnx makes them: a pytree with attributes."""
+
+    def __init__(self, w: Any, value: float) -> None:
+        self.w, self.init, self.tx = w, lambda: value, Adam(lambda: value, lambda: value)
+
+
+def test_functions_of_other_pytrees_are_the_targets_own_too(jax: Any, tmp_path: Path) -> None:
+    jax.tree_util.register_pytree_node(Layer, lambda layer: ((layer.w,), None), lambda _, inside: Layer(*inside, 0.0))
+    ckpt.save(tmp_path / "s", {"layer": Layer(jax.numpy.ones(3), 1.0)})
+    mine = Layer(jax.numpy.zeros(3), 0.0)
+    back = ckpt.load(tmp_path / "s", into={"layer": mine})["layer"]
+    assert back is mine and back.w.all() and back.init() == 0 and back.tx.mu() == 0
+
+
 def test_what_nobody_may_change_is_made_anew_inside_of_others(jax: Any, train: Any, tmp_path: Path) -> None:
     inner = train(0.0)
     ckpt.save(tmp_path / "s", {"t": dataclasses.replace(train(1.0), params=train(1.0, step=7))})
@@ -183,10 +198,11 @@ def test_a_restore_puts_a_frozen_pytree_into_a_dict_only(jax: Any, train: Any, t
             with pytest.raises(TypeError, match='jax arrays never change.*give a dict.*"state"'):
                 keeper.restore(frozen)
         keeper.save(2, {"state": train(1.0, step=4)})
-        state = {"state": train(0.0, step=jax.numpy.int32(0))}
+        old = train(0.0, step=jax.numpy.int32(0))
+        state = {"state": old}
         keeper.restore(state)
-    assert state["state"].params["w"].all() and state["state"].step == 4
-    assert state["state"].step.dtype == "int32"
+    assert state["state"].params["w"].all() and state["state"].step == 4 and state["state"].step.dtype == "int32"
+    assert old.step == 0 and not old.params["w"].any()
 
 
 def test_a_saved_number_becomes_an_array_where_into_has_one(jax: Any, tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_each_distinct_box_is_saved_once_from_where_it_lies(jax: Any, tmp_path: 
         assert [(tensor.bytes, tensor.alias_of) for tensor in reader.tensors()] == [(256, "w"), (256, None)]
 
 
+def test_replicas_that_were_loaded_may_be_donated(jax: Any, tmp_path: Path) -> None:
+    values, everywhere = np.arange(4096, dtype="f4"), placed(jax, mesh_of(jax, 8))
+    ckpt.save(tmp_path / "s", {"w": values})
+    form = {"w": jax.ShapeDtypeStruct(values.shape, values.dtype, sharding=everywhere)}
+    plus = jax.jit(lambda array: array + 1, donate_argnums=0)
+    again = plus(plus(ckpt.load(tmp_path / "s", into=form)["w"]))
+    assert all(np.array_equal(np.asarray(shard.data), values + 2) for shard in again.addressable_shards)
+
+
 def test_shardings_without_names_and_kinds_of_memory_are_kept(jax: Any, tmp_path: Path) -> None:
     from jax._src.sharding_impls import GSPMDSharding
     named = placed(jax, mesh_of(jax, 4, 2), "x", "y")

@@ -108,8 +108,13 @@ def data_in(tree: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     makes the form of its target; functions are code, which no checkpoint has."""
     pairs = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda value: value is not tree)[0]
     names = {getattr(path[0], "name", getattr(path[0], "key", None)) for path, _ in pairs}
-    return {name: value for name, value in fields.items()
-            if name in names and not (callable(value) and jax.tree_util.all_leaves([value]))}
+    return without_code({name: value for name, value in fields.items() if name in names})
+
+
+def without_code(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Without functions, and what has nothing else in it (optax.GradientTransformation)."""
+    leaves = {name: jax.tree_util.tree_leaves(value) for name, value in fields.items()}
+    return {name: value for name, value in fields.items() if not leaves[name] or not all(map(callable, leaves[name]))}
 
 
 # ---- load ----

@@ -34,7 +34,11 @@ def record_of_object(value: Any) -> Record | None:
         return Record(name, {"args": tuple(value)})
     if _is_dataclass(value):
         return Record(name, {"state": fields_of(value)})
-    return record_of_kind(value)
+    record = record_of_kind(value)
+    if record is not None and type(attributes := record.items.get("state")) is dict and _is_pytree(value):
+        from .jaxes import without_code
+        return Record(record.class_name, {**record.items, "state": without_code(attributes)})
+    return record
 
 
 def is_named_tuple(value: Any) -> bool:
