@@ -1,6 +1,6 @@
 """One process of jax.distributed with four devices, for test_jax_sharded.py: RANK WORLD PORT STORE WHAT. It saves,
-restores into other shardings, and prints what became of each array. Nothing is computed
-with arrays of both processes: that takes minutes on a busy machine."""
+restores into other shardings, and prints what became of each array. Nothing is computed with arrays of both processes:
+that takes minutes on a busy machine."""
 
 from __future__ import annotations
 
@@ -72,3 +72,4 @@ else:
         with ckpt.Checkpointer(store, signals=()) as keeper:
             keeper.restore(state)
     report(state)
+jax.distributed.shutdown()  # as jax does at the end of an interpreter: whoever is left behind by rank 0 is aborted
