@@ -141,9 +141,12 @@ def torch() -> Any:
     return importlib.import_module("torch")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def jax() -> Any:
-    return importlib.import_module("jax")
+    """With eight devices, which it must be told before it is used."""
+    module = importlib.import_module("jax")
+    module.config.update("jax_num_cpu_devices", 8)
+    return module
 
 
 @pytest.fixture

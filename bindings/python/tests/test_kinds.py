@@ -131,6 +131,33 @@ class Slots:
         self.a, self.b = a, np.full(2, float(a))
 
 
+class Closed:
+    """Lets nobody set its attributes by their names, as a Variable of flax does."""
+
+    __slots__ = ("a", "__dict__")
+
+    def __init__(self, a: int) -> None:
+        object.__setattr__(self, "a", a)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"a": self.a}
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        object.__setattr__(self, "a", state["a"])
+
+
+def test_an_object_that_cannot_be_filled_is_made_anew(tmp_path: Path) -> None:
+    ckpt.save(tmp_path / "s", {"closed": Closed(3)})
+    mine = {"closed": Closed(4)}
+    assert ckpt.load(tmp_path / "s", into=mine)["closed"].a == 3
+    with ckpt.Checkpointer(tmp_path / "s") as keeper:
+        keeper.restore(mine)
+    assert mine["closed"].a == 3
+
+
 @pytest.mark.torch
 def test_objects_of_any_class_and_partials_are_records_that_nobody_calls(torch: Any, tmp_path: Path) -> None:
     def state(n: int) -> dict[str, Any]:

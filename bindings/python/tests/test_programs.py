@@ -127,16 +127,16 @@ def test_all_public_things_are_documented() -> None:
     public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "loading.py",
               "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py",
               "hints.py", "objects.py", "opening.py", "regions.py", "saved.py", "stateful.py", "reprs.py", "show.py",
-              "sources.py"]
+              "sources.py", "jaxes.py"]
     missing = [line for name in public for line in undocumented(package / name)]
-    methods_of_visitors = re.compile(r"TreeWriter\.|TreeReader\.|SegmentInfo|Numpy\.|Torch\.")
+    methods_of_visitors = re.compile(r"TreeWriter\.|TreeReader\.|SegmentInfo|Numpy\.|Torch\.|Jax\.")
     assert [line for line in missing if not methods_of_visitors.search(line)] == []
 
 
 @pytest.mark.parametrize("module", ["errors", "enums", "records", "trees", "adapt", "frameworks", "sharing", "saving",
                                     "loading", "progress", "background", "handles", "hints",
                                     "objects", "opening", "regions", "saved", "stateful", "torch/group", "reprs",
-                                    "show", "sources"])
+                                    "show", "sources", "jaxes"])
 def test_modules_of_the_package_are_typed_and_in_it(module: str) -> None:
     assert (Path(ckpt.__file__).parent / f"{module}.py").exists()
     assert (Path(ckpt.__file__).parent / "py.typed").exists()

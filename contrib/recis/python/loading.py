@@ -12,10 +12,10 @@ from ..enums import Status
 from ..errors import Error, MissingWarning, error_of, warn
 from ..frameworks import framework_name_of, framework_of, is_array
 from ..hints import some
-from ..loading import _request_of, load_from
+from ..loading import load_from
 from ..team import Alone
 from ..regions import Whose
-from ..sources import FileReader
+from ..sources import FileReader, request_of
 from ..stateful import is_stateful
 from ..tables import Rowset
 from .bank import Entry, Source, plan
@@ -78,7 +78,7 @@ class Loading:
             requests = []
             for source, kinds in by_kind:
                 if kinds["dense"]:
-                    request = opened.enter_context(_request_of(source.reader, self._options))
+                    request = opened.enter_context(request_of(source.reader, self._options))
                     requests.append((source, request))
                     with source.named():
                         values |= self._ask_dense(request, source, kinds["dense"], dict(leaves_of(state)))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 from ._core import Memory
 from .enums import Status
 from .errors import Error, UnsupportedError, error_of
-from .frameworks import MEMORY_FORMATS, FrameworkName, framework_name_of, loaded, memory_format_of
+from .frameworks import MEMORY_FORMATS, FrameworkName, framework_name_of, is_key, loaded, memory_format_of
 from .kinds import FUNCTIONS, KINDS, bytes_of, class_name, described, is_plain, make
 from .objects import record_of_object
 from .regions import Regions, Shard
@@ -168,10 +168,13 @@ def _of_numpy(numpy: Any, value: Any) -> Any:
 def _of_jax(jax: Any, value: Any) -> Any:
     if not isinstance(value, jax.Array):
         return None
-    if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if is_key(value):
         items = KINDS["jax.random.key"].items
         return None if items is None else Record("jax.random.key", items(value))
-    return Leaf(value) if is_plain(value.dtype) else _of_numpy(loaded("numpy"), loaded("numpy").asarray(value))
+    if is_plain(value.dtype):
+        return Leaf(value)
+    said = described(value.dtype)  # its elements are saved a byte each
+    return None if said is None else Record("numpy.ndarray", {"data": Leaf(value), "dtype": said})
 
 
 def _of_cupy(cupy: Any, value: Any) -> Any:

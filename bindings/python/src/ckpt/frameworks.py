@@ -1,15 +1,16 @@
-"""The dtypes of numpy and torch, and new arrays of them. Nothing is imported before it is needed."""
+"""The dtypes of numpy, torch and jax, and new arrays of them. Nothing is imported before it is needed."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from typing import Any, Literal, Protocol
 
 from .enums import NUMPY, TORCH, DType, Status
 from .errors import Error, error_of, value_error
 
-FrameworkName = Literal["numpy", "torch"]
+FrameworkName = Literal["numpy", "torch", "jax"]
 
 # torch's orders of memory other than row-major, by the number of dimensions.
 MEMORY_FORMATS = {4: "torch.channels_last", 5: "torch.channels_last_3d"}
@@ -53,6 +54,9 @@ class Framework(Protocol):
         """A view of `base`: strides and offset in elements of it in row-major order. None if the order of its memory is
         another, so that there is no such view."""
 
+    def finished(self, array: Any) -> Any:
+        """What a load returns for an array of empty() or view() that it has filled."""
+
 
 def _no_dtype(name: str, dtype: DType, where: str, more: str = "") -> Error:
     return error_of(Status.UNSUPPORTED, f"tensor '{name}': {where} has no dtype for {dtype}{more}; ckpt.Load reads it "
@@ -87,6 +91,9 @@ class Numpy:
         width = base.dtype.itemsize
         return self._numpy.ndarray(shape, base.dtype, raw, offset * width, [stride * width for stride in strides])
 
+    def finished(self, array: Any) -> Any:
+        return array
+
 
 class Torch:
     """torch CPU tensors."""
@@ -119,6 +126,52 @@ class Torch:
             return base.as_strided(shape, strides, offset)
         return base.view(shape) if shape == tuple(base.shape) and is_whole(shape, strides, offset) else None
 
+    def finished(self, array: Any) -> Any:
+        return array
+
+
+class Jax(Numpy):
+    """jax arrays on the default device. They never change, so those of numpy are filled, and these made of them."""
+
+    name: FrameworkName = "jax"
+
+    def __init__(self) -> None:
+        super().__init__()
+        import jax
+        self._jax = jax
+
+    def dtype(self, name: str, dtype: DType) -> Any:
+        found = super().dtype(name, dtype)
+        try:
+            check_jax_dtype(self._jax, found)
+        except Error as error:
+            error._name_tensor(name)
+            raise
+        return found
+
+    def empty(self, name: str, dtype: DType, shape: tuple[int, ...], memory_format: str | None = None) -> Any:
+        return aligned(shape, self.dtype(name, dtype))
+
+    def finished(self, array: Any) -> Any:
+        return self._jax.device_put(array)
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A new array of numpy that begins where jax on the CPU takes memory as it is; others it copies."""
+    import numpy
+    count, align = math.prod(shape) * dtype.itemsize, 64
+    raw = numpy.empty(count + align, "u1")
+    skip = -raw.__array_interface__["data"][0] % align
+    return raw[skip:skip + count].view(dtype).reshape(shape)
+
+
+def check_jax_dtype(jax: Any, dtype: Any) -> None:
+    """Raises UnsupportedError for a dtype of numpy that jax, as it is set, would silently replace."""
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise error_of(Status.UNSUPPORTED, f"jax would make {jax.dtypes.canonicalize_dtype(dtype)} of {dtype}: set "
+                       "jax_enable_x64, or load it into numpy", {"expected": str(dtype), "found": str(
+                           jax.dtypes.canonicalize_dtype(dtype))})
+
 
 def torch_dtype(torch: Any, dtype: DType) -> Any:
     """torch's dtype, or None."""
@@ -131,33 +184,43 @@ def framework_of(name: str) -> Framework:
         return Numpy()
     if name == "torch":
         return Torch()
-    raise value_error(f"framework: expected 'numpy' or 'torch', found {name!r}")
+    if name == "jax":
+        return Jax()
+    raise value_error(f"framework: expected 'numpy', 'torch' or 'jax', found {name!r}")
 
 
 SAVED_AS = "ckpt.framework"
-"""The attribute that says whose arrays were saved: of a checkpoint "torch", or "mixed" if others say "numpy"."""
+"""The attribute that says whose arrays were saved: of a checkpoint "torch", "jax" if others say "numpy", or "mixed" if
+others say "numpy" or "jax"."""
 
 
 def saved_framework(saved_as: str | None) -> FrameworkName:
     """The framework of what was saved, if it is installed here."""
-    installed = loaded("torch") is not None or importlib.util.find_spec("torch") is not None
-    return "torch" if saved_as in ("torch", "mixed") and installed else "numpy"
+    name: FrameworkName = "torch" if saved_as in ("torch", "mixed") else "jax" if saved_as == "jax" else "numpy"
+    return name if loaded(name) is not None or importlib.util.find_spec(name) is not None else "numpy"
 
 
 def framework_name_of(value: Any) -> FrameworkName | None:
-    """The framework of an array; None for anything else."""
-    torch, numpy = loaded("torch"), loaded("numpy")
+    """The framework of an array, or of a ShapeDtypeStruct, which stands for one of jax; None for anything else."""
+    torch, numpy, jax = loaded("torch"), loaded("numpy"), loaded("jax")
     if torch is not None and isinstance(value, torch.Tensor):
         return "torch"
     if numpy is not None and isinstance(value, numpy.ndarray):
         return "numpy"
+    if jax is not None and isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
+        return None if is_key(value) else "jax"
     return None
 
 
+def is_key(value: Any) -> bool:
+    """Whether it is an array of typed keys of jax, or a ShapeDtypeStruct of one: a value with a meaning beside its
+    numbers."""
+    jax = loaded("jax")
+    return (jax is not None and isinstance(value, (jax.Array, jax.ShapeDtypeStruct))
+            and bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)))
+
+
 def is_array(value: Any) -> bool:
-    """Whether the caller means it as memory to load into; Memory.of refuses jax arrays, which never change. A typed
-    key of jax is a value."""
-    jax, cupy = loaded("jax"), loaded("cupy")
-    return (framework_name_of(value) is not None or (jax is not None and isinstance(value, jax.Array)
-                                                     and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
-            or (cupy is not None and isinstance(value, cupy.ndarray)))
+    """Whether the caller means it as memory to load into, or to be replaced by a new array (of jax)."""
+    cupy = loaded("cupy")
+    return framework_name_of(value) is not None or (cupy is not None and isinstance(value, cupy.ndarray))

@@ -358,9 +358,14 @@ def described(dtype: Any) -> Any:
     return numpy.lib.format.dtype_to_descr(dtype)
 
 
+def is_packed(said: Any) -> bool:
+    """Whether described() says a dtype of ml_dtypes."""
+    return isinstance(said, str) and said[:1] not in "<>|"
+
+
 def _dtype_described(said: Any) -> Any:
     import numpy
-    if isinstance(said, str) and said[:1] not in "<>|":
+    if is_packed(said):
         import ml_dtypes
         return numpy.dtype(getattr(ml_dtypes, said))
     made = numpy.lib.format.descr_to_dtype(said)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,17 +16,17 @@ from .errors import Error, NotFoundError, error_of, type_error
 from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole,
                          loaded, saved_framework)
 from .generators import is_generator
-from .kinds import bytes_of, described, is_plain
+from .kinds import bytes_of, described, is_packed, is_plain
 from .keys import pairs_like, set_like
-from .missing import arrays_in, framework_in, holds_others, items_of, missing_error, warn_missing
+from .missing import arrays_in, framework_in, holds_others, items_of, may_hold, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
-from .progress import Progress, finish
+from .progress import Progress
 from .random_states import OfNewRank, are_at, of_new_rank
 from .ranks import own_rank
 from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose
 from .saved import AnyReader, SavedNode, check_own, children, descend, own_value, through_records, tree_of
-from .sources import FileReader, FileRequest, FileShare, Source, open_source
+from .sources import FileReader, FileRequest, FileShare, Source, open_source, request_of, run
 from .stateful import (AsSaved, Made, OnlyThese, OtherShape, PlainObject, StateObject, changed_already, give,
                        is_stateful)
 from .states import templates_of
@@ -58,8 +57,8 @@ def load(
 
     `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
     be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
-    that is read and returned. `framework`: what new tensors are, "numpy" or "torch"; by default as in `into`, else
-    as they were saved. Tensors that shared memory when they were saved share it again.
+    that is read and returned. `framework`: what new tensors are, "numpy", "torch" or "jax"; by default as in `into`
+    (of numpy or torch), else as they were saved. Tensors that shared memory when they were saved share it again.
 
     `rank`: which of several ranks this is; by default that of torch's process group or jax.distributed, which is asked
     for nothing else. Where the state has a ckpt.PerRank, the result has the value that this rank saved. If another
@@ -68,7 +67,9 @@ def load(
 
     `into`: a state of the same form as the result. Its arrays and Shards are filled and put into the result; where it
     has none, new arrays are made. Its objects with load_state_dict() (modules, optimizers, schedulers) take their
-    states; what a module or optimizer has no place for is not read. All other values come from the checkpoint. Before
+    states; what a module or optimizer has no place for is not read. All other values come from the checkpoint. Arrays
+    of jax never change: for each, for a key and for a jax.ShapeDtypeStruct, the result has a new array of that
+    sharding, shape and dtype, and the dicts and lists of `into` keep the old one (a Checkpointer puts it in). Before
     any array changes come NotFoundError for an array or object of `into` that the checkpoint lacks, MismatchError for
     an array of another shape or dtype (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into`
     has something that cannot hold tensors where the checkpoint has some. After CorruptError the arrays are undefined.
@@ -98,7 +99,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
     if strict in ("none", "exact"):  # checked here: the engine does not see aliases, which are made and not read
         options = {**options, "strict": "missing"}
     objects = templates_of(into) if objects is None else objects
-    with (trees or tree_of)(reader, whose) as tree, _request_of(reader, options) as request:
+    with (trees or tree_of)(reader, whose) as tree, request_of(reader, options) as request:
         root = descend(tree, at, whose)
         state = _StateReader(reader, tree, root, request, framework or framework_in(into, objects), convert, whose,
                              objects)
@@ -106,7 +107,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
         state.add_arrays()
         if strict == "exact":
             state.check_all_read(into is not None)
-        state.ties.check(_request_of, state.framework_for)
+        state.ties.check(request_of, state.framework_for)
         missing = state.not_found(into)
         if missing and strict != "none":
             there = SavedNode(reader, tree, state._framework, root, whose).child(*missing[0][0].split("/")) is not None
@@ -120,35 +121,6 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
             return state.finish(out)
         except Error as error:
             raise changed_already(error, state.changed) from error.__cause__
-
-
-@contextmanager
-def _request_of(reader: AnyReader,
-                options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
-    if isinstance(reader, FileReader):
-        yield FileRequest(reader)
-        return
-    with Load(reader, options) as request:
-        yield request
-
-
-def run(request: Load | FileRequest, progress: Progress) -> None:
-    """Reads what was asked for."""
-    if isinstance(request, Load):
-        finish(request.start(), "load", progress)
-    else:
-        request.run()
-
-
-def _may_hold(like: Any, kind: NodeKind) -> bool:
-    """Whether `like` may stand in `into` where the checkpoint has a node of this kind."""
-    if isinstance(like, (Mapping, list, tuple, Record, Shard, Regions)) or is_array(like):
-        return True
-    if kind == NodeKind.SET:
-        return isinstance(like, (set, frozenset))
-    if kind == NodeKind.RECORD:
-        return is_value(like) or isinstance(like, (Table, Rowset))
-    return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE) and not is_generator(like)
 
 
 class _Loaded:
@@ -178,12 +150,12 @@ class _StateReader(TreeReader):
         self._reader, self._request, self._convert = reader, request, convert
         saved_as = None if framework is not None else reader.attr(SAVED_AS)
         self._as_saved = framework is None
-        self._mixed = saved_as == "mixed"
+        self._mixed = saved_as in ("mixed", "jax")
         self._framework = self._default = framework_of(framework or saved_framework(saved_as))
         self._read: set[str] = set()  # names of tensors that are read into arrays of `into`
         self._hidden: dict[str, int] | None = None
         self._format: str | None = None  # of the memory of the current tensor in torch
-        self._made: dict[str, dict[str, Any]] = {"numpy": {}, "torch": {}}  # by name
+        self._made: dict[str, dict[str, Any]] = {"numpy": {}, "torch": {}, "jax": {}}  # by name
         self._arrays: dict[str, NewArrays] = {}  # by framework
         self._memory: dict[object, tuple[str, Marks]] = {}  # names of arrays of `into`, by where these lie
         self._marks: Marks = (False, False)  # that the current tensor has in the checkpoint
@@ -192,6 +164,10 @@ class _StateReader(TreeReader):
         self.ties = Ties(reader, self._memory)
         self._handing: AsSaved | None = None  # what is read is given to an object as it was saved
         self._kept: list[Any] = []  # views that are filled
+        self._jax = None
+        if loaded("jax") is not None:
+            from .jaxes import Loads
+            self._jax = Loads(request, convert)
         self._own = None if isinstance(request, FileRequest) else OwnArrays(
             request, convert, self._memory, self.used, self._read)
 
@@ -227,7 +203,7 @@ class _StateReader(TreeReader):
             for path, value in unused(plain, prefix, self.used):
                 out += [(below, found) for below, found in arrays_in(value, path, set())
                         if id(found) not in self.used and not self.ties.has(found)]
-        return out
+        return out if self._jax is None else self._jax.unfilled(out, self._read)
 
     def known(self) -> list[str]:
         """The names of tensors, and of what lies at the top, for those that are misspelt."""
@@ -260,7 +236,9 @@ class _StateReader(TreeReader):
             return set_like(self, index, super().read(index, None), like)
         if kind in (NodeKind.DICT, NodeKind.RECORD) and is_stateful(like):
             return self._read_object(index, self._objects.get(id(like)) or PlainObject(like))  # one in a PerRank
-        if like is not None and not _may_hold(like, kind):
+        if self._jax is not None and kind in (NodeKind.BOOL, NodeKind.INT, NodeKind.FLOAT) and self._jax.takes(like):
+            return self._jax.number(super().read(index), like, "/".join(self.path_of(index)))
+        if like is not None and not may_hold(like, kind):
             path = "/".join(self.path_of(index))
             raise type_error(f"into{path and f' at {path!r}'}: expected an array, ckpt.Shard, dict, list, tuple or "
                              f"ckpt.Record, found {type(like).__module__}.{type(like).__qualname__}")
@@ -321,6 +299,9 @@ class _StateReader(TreeReader):
         return [*self.path_of(node.parent), str(place if node.key is None else node.key)]
 
     def tensor(self, name: str, like: Any) -> Any:
+        if self._jax is not None and self._jax.takes(like):
+            self._read.add(name)
+            return _Loaded(self._jax.ask(name, like, self._marks, self._torch_dtype), None)
         shards = regions_of(like)
         if shards is None and not is_array(like):
             return self._new(name)
@@ -381,7 +362,7 @@ class _StateReader(TreeReader):
             own = framework_name_of(self._handing.like)
             return framework_of(saved_framework(said) if said else own or self._default.name)
         if self._mixed and self._framework is self._default:
-            return framework_of(saved_framework(self._reader.attr(SAVED_AS, name) or "torch"))
+            return framework_of(saved_framework(self._reader.attr(SAVED_AS, name) or self._default.name))
         return self._framework
 
     def _new(self, name: str) -> Any:
@@ -402,8 +383,8 @@ class _StateReader(TreeReader):
     def arrays(self) -> NewArrays | None:
         request, reader, name = self._request, self._reader, self._framework.name
         if isinstance(request, FileRequest) or isinstance(reader, FileReader) or (
-                self._format is not None or self._handing is not None):
-            return None
+                self._format is not None or self._handing is not None or name == "jax"):
+            return None  # jax lets memory go late, after nanobind has looked for what is leaked
         if name not in self._arrays:
             mixed = self._mixed and self._framework is self._default
             self._arrays[name] = NewArrays(request, reader, self._framework, self._made[name], mixed)
@@ -473,6 +454,10 @@ class _StateReader(TreeReader):
                              f"found a ckpt.{type(like).__name__}")
         if (given := self._record_for(class_name, index, like)) is not None:
             return given
+        if self._jax is not None and self._jax.takes_record(like, class_name, self.find(index, "dtype") is not None):
+            self._jax.check_record(like, class_name, self._value(index, "impl") or self._value(index, "dtype"),
+                                   "/".join(self.path_of(index)))
+            return self.tensor(str(self._value(index, "data")), like)
         if TRANSPARENT.get(class_name) is None and framework_name_of(like) is not None:
             found = f"a {class_name} of {', '.join(map(str, self.entries(index, None))) or 'nothing'}"
             raise error_of(Status.MISMATCH, f"into at '{'/'.join(self.path_of(index))}' has a tensor, and the "
@@ -492,16 +477,19 @@ class _StateReader(TreeReader):
                 self._marks = self._value(index, "conj") is True, self._value(index, "neg") is True
                 found = self._value(index, "memory_format")
                 self._format = found if isinstance(found, str) else None
-        if class_name == "numpy.ndarray":
+        outside, anew = self._framework, class_name == "numpy.ndarray" and is_packed(self._value(index, "dtype")) and (
+            self.framework_for(str(self._value(index, "data"))).name == "jax")
+        if class_name == "numpy.ndarray" or (class_name.startswith("numpy.") and outside.name == "jax"):
             self._framework = framework_of("numpy")
         try:
             items = self.entries(index, inside)
         finally:
-            self._framework, self._marks, self._format = self._default, (False, False), None
+            self._framework, self._marks, self._format = outside, (False, False), None
             self._torch_dtype = None
-        if key == "data" and id(like) in self.used and (items["data"] is like or type(items["data"]) is _Loaded):
-            return items["data"]  # the caller's array, whatever record it came from
-        return Record(class_name, items)
+        if key == "data" and (type(items["data"]) is _Loaded or (id(like) in self.used and items["data"] is like)):
+            return items["data"]  # the caller's array, or a new one in its place, whatever record it came from
+        made = Record(class_name, items)
+        return _Loaded(framework_of("jax").finished, made) if anew else made
 
     def _fill_bytes(self, index: int, like: Any) -> Any:
         """Fills an array of a dtype that ckpt has no tensors of."""
@@ -534,9 +522,8 @@ class _StateReader(TreeReader):
         if isinstance(like, Table):
             fill_rows(request, reader, name, like)
             return like
-        framework = None if self._framework is self._default and self._as_saved else self._framework.name
         with Share(reader, name, like) as share:
-            return share.ask(request, framework=framework)
+            return share.ask(request, framework=self._table_framework)
 
     def _table_in_file(self, name: str, like: Any) -> Table | None:
         """The rows that are asked for, read at once."""
@@ -549,9 +536,14 @@ class _StateReader(TreeReader):
         if like is not None:
             self._read.add(name)
             self.used.add(id(like))
-        framework = None if self._framework is self._default and self._as_saved else self._framework.name
-        (table,) = FileShare(self._reader, found, rows, 0).windows(columns, framework=framework)
+        (table,) = FileShare(self._reader, found, rows, 0).windows(columns, framework=self._table_framework)
         return table
+
+    @property
+    def _table_framework(self) -> FrameworkName | None:
+        """No tables are jax's."""
+        as_saved, name = self._framework is self._default and self._as_saved, self._framework.name
+        return None if as_saved else "numpy" if name == "jax" else name
 
     def find(self, parent: int, key: str | int) -> int | None:
         try:
@@ -578,9 +570,17 @@ class _StateReader(TreeReader):
             put(array, made, marks)
 
     def finish(self, value: Any) -> Any:
-        return replaced(value, (TreeSet, Record, _Loaded), self._finish)
+        of_numpy = {type(array) for array in self._made["jax"].values()}
+        return replaced(value, (TreeSet, Record, _Loaded, *of_numpy), self._finish)
+
+    @cached_property
+    def _of_jax(self) -> dict[int, Any]:
+        """The new arrays of jax, by the ids of those of numpy that were filled."""
+        return {id(array): framework_of("jax").finished(array) for array in self._made["jax"].values()}
 
     def _finish(self, value: Any) -> Any:
+        if framework_name_of(value) == "numpy":
+            return self._of_jax.get(id(value), value)
         if isinstance(value, _Loaded):
             return value.give(self.finish(value.value))
         if isinstance(value, TreeSet):

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .enums import Status
+from .adapt import is_value
+from .enums import NodeKind, Status
 from .errors import Error, MissingWarning, error_of, warn
-from .frameworks import FrameworkName, framework_name_of, is_array
+from .frameworks import FrameworkName, framework_name_of, is_array, is_key
 from .generators import is_generator
 from .hints import near, some
 from .objects import record_of_object, template_of
@@ -22,7 +23,7 @@ from .trees import Record
 
 def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """All arrays, Shards, Tables and objects with a state in it, each with its path, for an error."""
-    if isinstance(value, (Shard, Regions, Table, Rowset)) or is_array(value) or is_stateful(value):
+    if isinstance(value, (Shard, Regions, Table, Rowset)) or is_array(value) or is_key(value) or is_stateful(value):
         yield path, value
     elif isinstance(value, PerRank):
         yield from arrays_in(value.value, path, seen)
@@ -34,7 +35,8 @@ def arrays_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]
 
 
 def framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName | None:
-    """The framework of the first array in it, or of its objects."""
+    """The framework of the first array in it, or of its objects. None for jax: many a state has arrays of numpy beside,
+    of dtypes that jax lacks."""
     if any(base.__module__.startswith("torch.") for found in objects.values() for base in type(found.object).__mro__):
         return "torch"
     for _, value in arrays_in(into, "", set()):
@@ -42,8 +44,20 @@ def framework_in(into: Any, objects: Mapping[int, StateObject]) -> FrameworkName
             continue
         array = value.data if isinstance(value, Shard) else value.tensor if isinstance(value, Regions) else value
         if not is_stateful(array):
-            return framework_name_of(array)
+            found = framework_name_of(array)
+            return None if found == "jax" else found
     return None
+
+
+def may_hold(like: Any, kind: NodeKind) -> bool:
+    """Whether `like` may stand in `into` where the checkpoint has a node of this kind."""
+    if isinstance(like, (Mapping, list, tuple, Record, Shard, Regions)) or is_array(like):
+        return True
+    if kind == NodeKind.SET:
+        return isinstance(like, (set, frozenset))
+    if kind == NodeKind.RECORD:
+        return is_key(like) or is_value(like) or isinstance(like, (Table, Rowset))
+    return kind not in (NodeKind.TENSOR, NodeKind.DICT, NodeKind.LIST, NodeKind.TUPLE) and not is_generator(like)
 
 
 def missing_error(missing: list[tuple[str, Any]], known: Sequence[str], there: bool, of_file: bool) -> Error:

@@ -34,7 +34,11 @@ def record_of_object(value: Any) -> Record | None:
         return Record(name, {"args": tuple(value)})
     if _is_dataclass(value):
         return Record(name, {"state": fields_of(value)})
-    return record_of_kind(value)
+    record = record_of_kind(value)
+    if record is not None and type(attributes := record.items.get("state")) is dict and _is_pytree(value):
+        from .jaxes import without_code
+        return Record(record.class_name, {**record.items, "state": without_code(attributes)})
+    return record
 
 
 def is_named_tuple(value: Any) -> bool:
@@ -43,8 +47,23 @@ def is_named_tuple(value: Any) -> bool:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that have a value."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if hasattr(value, field.name)}
+    """The fields of a dataclass that have a value. Of a pytree of jax only what is data."""
+    out = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if hasattr(value, field.name)}
+    if not _is_pytree(value):
+        return out
+    from .jaxes import data_in
+    return data_in(value, out)
+
+
+def _is_pytree(value: Any) -> bool:
+    """Whether jax knows what lies in it."""
+    jax = loaded("jax")
+    return jax is not None and not jax.tree_util.all_leaves([value])
+
+
+def is_frozen(value: Any) -> bool:
+    """Whether it is a dataclass that nobody may change."""
+    return _is_dataclass(value) and bool(type(value).__dataclass_params__.frozen)
 
 
 def _is_dataclass(value: Any) -> bool:
@@ -114,11 +133,10 @@ def rebuild(like: Any, made: Any) -> Any:
         if isinstance(like, enum.Enum) or is_named_tuple(like):
             return type(like)(*record.items["args"])
         if _is_dataclass(like):
-            frozen = type(like).__dataclass_params__.frozen
-            out = copy.copy(like) if frozen else like
+            out = copy.copy(like) if is_frozen(like) else like
+            anew = out is not like and _is_pytree(like)  # with dicts of its own: that of the caller stays as it is
             for name, value in record.items["state"].items():
-                old = getattr(out, name, None)
-                object.__setattr__(out, name, put_back(old, value))
+                object.__setattr__(out, name, value if anew else put_back(getattr(out, name, None), value))
             return out
         if isinstance(like, type) or made is like:
             return like
@@ -167,20 +185,23 @@ def _with_attributes(state: Any, made: Any) -> Any:
     if type(state) is type(made) and hasattr(state, "__dict__"):
         for name, value in vars(made).items():
             vars(state)[name] = put_back(vars(state).get(name), value)
-    for name in _slots_of(state) if type(state) is type(made) else ():
+    for name in (_slots_of(state) or ()) if type(state) is type(made) else ():
         if hasattr(made, name):
             setattr(state, name, put_back(getattr(state, name, None), getattr(made, name)))
     return state
 
 
-def _slots_of(value: Any) -> list[str]:
-    """The names of its __slots__; none if it does not let them be set (a UUID)."""
+def _slots_of(value: Any) -> list[str] | None:
+    """The names of its __slots__; None if it does not let them be set (a UUID, a Variable of flax)."""
     kind: Any = type(value)
-    return copyreg._slotnames(kind) if kind.__setattr__ is object.__setattr__ else []  # type: ignore[attr-defined]
+    names: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]
+    return names if not names or kind.__setattr__ is object.__setattr__ else None
 
 
 def _filled(state: Any, made: Any) -> Any:
     """Of the same class: what can be changed is changed."""
+    if is_frozen(state):
+        return made
     if generators.is_generator(state):
         generators.fill(state, made)
         return state
@@ -191,6 +212,7 @@ def _filled(state: Any, made: Any) -> Any:
     numpy, torch, jax = loaded("numpy"), loaded("torch"), loaded("jax")
     tensors = tuple(kind for kind in (numpy and numpy.ndarray, torch and torch.Tensor, jax and jax.Array) if kind)
     told = None if isinstance(state, tensors) else pickled(state)
-    only_attributes = told is not None and set(told[2]) == {"state"} and (
-        hasattr(state, "__dict__") or bool(_slots_of(state)))
+    slots = _slots_of(state)
+    only_attributes = told is not None and set(told[2]) == {"state"} and slots is not None and (
+        hasattr(state, "__dict__") or bool(slots))
     return _with_attributes(state, made) if only_attributes else made

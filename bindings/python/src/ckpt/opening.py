@@ -107,7 +107,7 @@ class LazyTensor:
             backwards = [axis for axis, part in enumerate(rest) if isinstance(part, slice) and (part.step or 1) < 0]
             read = read.flip(backwards) if backwards else read
             rest = tuple(slice(None, None, abs(part.step or 1)) if isinstance(part, slice) else part for part in rest)
-        return read[rest]
+        return framework_of(self._framework).finished(read[rest])
 
     def _read(self, offset: tuple[int, ...], extent: tuple[int, ...], framework: FrameworkName) -> Any:
         whole, module = extent == self.shape, framework_of(framework)
@@ -261,6 +261,6 @@ def open(source: Source, selector: str = "latest", *, framework: FrameworkName =
          options: Mapping[str, int | str] | None = None, **keywords: int | str) -> Checkpoint:
     """Opens a checkpoint as a mapping of names to lazy tensors, and reads none of them.
 
-    `source` and `selector` are those of ckpt.load. `framework`: what a slice of a tensor is, "numpy" or "torch".
+    `source` and `selector` are those of ckpt.load. `framework`: what a slice of a tensor is, "numpy", "torch" or "jax".
     """
     return Checkpoint(open_source(source, selector, {**(options or {}), **keywords}), framework)

@@ -14,7 +14,7 @@ from .arguments import checked, path_of, step_of, text_of
 from .background import Running, SaveHandle, Turn
 from .enums import Status
 from .errors import Error, error_of, type_error, value_error
-from .frameworks import SAVED_AS, loaded
+from .frameworks import SAVED_AS, framework_name_of, is_key
 from .handles import Session, Store
 from .hints import local_path, shown
 from .looks import TIMEOUT_MS, look
@@ -48,6 +48,7 @@ class _StateWriter(TreeWriter):
         self.tied: dict[str, str] = {}  # names of regions that have another name, and that one
         self.held: dict[str, object] = {}  # the regions of each tensor that other ranks may hold, too
         self._first: dict[object, str] = {}  # names of regions, by their identity
+        self._jax_names: list[str] = []
 
     def other(self, value: Any, path: tuple[str, ...]) -> None:
         if self._own and is_stateful(value):
@@ -67,6 +68,9 @@ class _StateWriter(TreeWriter):
         if is_stateful(value):  # inside of an object
             self.write(value.state_dict(), path)
             return
+        if is_key(value):
+            from .jaxes import check_alive
+            check_alive(value, f"{place(path)}: ")
         simple = simplify(value, path)
         if simple is None:
             super().other(value, path)
@@ -98,8 +102,11 @@ class _StateWriter(TreeWriter):
         self.write(Record(TABLE, {"data": TensorName(name)}), path)
 
     def _leaf(self, data: Any, path: tuple[str, ...]) -> None:
-        name = self._name(path)
+        name, framework = self._name(path), framework_name_of(_array_of(data))
         try:
+            if framework == "jax" and not isinstance(data, Shard):
+                from .jaxes import saved_of
+                data = saved_of(data, self._rank)
             if getattr(data, "is_meta", False):
                 raise error_of(Status.UNSUPPORTED, "a tensor on device meta has no numbers: give it memory and values "
                                "(to_empty()), or leave it out", {"found": "meta"})
@@ -113,11 +120,10 @@ class _StateWriter(TreeWriter):
         except Error as error:
             error._name_tensor(name)
             raise
-        torch = loaded("torch")
-        if isinstance(data, Regions) or (torch and isinstance(data.data if isinstance(data, Shard) else data,
-                                                              torch.Tensor)):
-            self.of_torch = True
-        else:
+        self.of_torch = self.of_torch or framework == "torch"
+        if framework == "jax":
+            self._jax_names.append(name)
+        elif framework != "torch":
             self.others.append(name)
         self.names.add(name)
         self.tree.add_tensor(name)
@@ -132,13 +138,21 @@ class _StateWriter(TreeWriter):
             self.held[name] = [shard.where for shard in regions.shards]
 
     def frameworks(self, alone: bool) -> Iterator[tuple[str, str, str | None]]:
-        """Attributes that say which tensors were torch's: key, value, and tensor or None. Those of the checkpoint are
-        rank 0's, so only one that is `alone` can know that there are no others."""
-        if not self.of_torch:
+        """Attributes that say which tensors were torch's and jax's: key, value, and tensor or None. Those of the
+        checkpoint are rank 0's, so only one that is `alone` can know that there are no others."""
+        if not self.of_torch and not self._jax_names:
             return
-        yield SAVED_AS, "torch" if alone and not self.others else "mixed", None
+        all_torch = alone and not self.others and not self._jax_names
+        yield SAVED_AS, "jax" if not self.of_torch else "torch" if all_torch else "mixed", None
         for name in self.others:
             yield SAVED_AS, "numpy", name
+        for name in self._jax_names if self.of_torch else ():
+            yield SAVED_AS, "jax", name
+
+
+def _array_of(data: Any) -> Any:
+    """The array of a leaf, which says whose it is."""
+    return data.data if isinstance(data, Shard) else data.tensor if isinstance(data, Regions) else data
 
 
 class _Arrays:

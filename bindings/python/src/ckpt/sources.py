@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast, TypeAlias
 
 from . import _core
-from ._core import File, Memory, Tree
+from ._core import File, Load, Memory, Tree
 from .enums import DType, Status
 from .errors import Error, NotFoundError, error_of, value_error, warn_of
 from .hints import local_path, shown
@@ -17,6 +18,7 @@ from .looks import look
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
 from .overlap import check_apart
+from .progress import Progress, finish
 from .records import AliasInfo, FileTensor, TableInfo, TensorInfo
 from .tables import Rowset, Table
 
@@ -381,3 +383,21 @@ def _file_reader(path: str, selector: str, options: Mapping[str, int | str]) -> 
 def _check_latest(selector: str, path: str, what: str) -> None:
     if selector != "latest":
         raise value_error(f"{shown(path)} is {what}, so there is nothing to select: found selector {selector!r}")
+
+
+@contextmanager
+def request_of(reader: _core.Reader | FileReader, options: Mapping[str, int | str]) -> Iterator[Load | FileRequest]:
+    """What asks for tensors of it."""
+    if isinstance(reader, FileReader):
+        yield FileRequest(reader)
+        return
+    with Load(reader, options) as request:
+        yield request
+
+
+def run(request: Load | FileRequest, progress: Progress) -> None:
+    """Reads what was asked for."""
+    if isinstance(request, Load):
+        finish(request.start(), "load", progress)
+    else:
+        request.run()

@@ -14,7 +14,7 @@ from . import _core, show
 from ._core import TABLE_BUCKETS, Load
 from .arguments import A_DICT, checked
 from .enums import Status
-from .errors import error_of
+from .errors import error_of, value_error
 from .frameworks import SAVED_AS, FrameworkName, framework_name_of, framework_of, saved_framework
 
 TABLE = "ckpt.Table"
@@ -242,6 +242,8 @@ class Share(_core.Share):
         """Without values."""
         table = self.table
         make = framework_of(framework or _saved_framework(self._reader, table.name))
+        if make.name == "jax":
+            raise value_error("framework: expected 'numpy' or 'torch' for a table, found 'jax'")
         known = {column.name: column for column in table.columns}
         wanted = columns if columns is not None else self._wanted if self._wanted is not None else list(known)
         made = {}
@@ -305,7 +307,8 @@ def memory_of(table: Table) -> int:
 
 def _saved_framework(reader: _core.Reader, table: str) -> FrameworkName:
     saved_as = reader.attr(SAVED_AS)
-    return saved_framework(reader.attr(SAVED_AS, table) or "torch" if saved_as == "mixed" else saved_as)
+    return saved_framework((reader.attr(SAVED_AS, table) or "torch") if saved_as == "mixed" else
+                           None if saved_as == "jax" else saved_as)
 
 
 def _as_integers(ids: Ids) -> Any:

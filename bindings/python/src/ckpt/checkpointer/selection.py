@@ -13,12 +13,12 @@ from .. import _core
 from .._core import Tree
 from ..adapt import TRANSPARENT, is_filled_whole
 from ..enums import Status
-from ..errors import Error, error_of, value_error
-from ..frameworks import FrameworkName, framework_name_of, framework_of
+from ..errors import Error, error_of, type_error, value_error
+from ..frameworks import FrameworkName, framework_name_of, framework_of, is_array, is_key
 from ..hints import near, some
 from ..loading import load_from
 from ..missing import arrays_in
-from ..objects import put_back, record_of_object
+from ..objects import is_frozen, put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
 from ..saved import AnyReader, SavedNode, tree_of
@@ -153,7 +153,17 @@ def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, opti
 def _lazily(reader: _core.Reader, choice: Choice, whose: Whose) -> Any:
     """What the checkpoint has, with a LazyTensor for each tensor."""
     with choice.tree(reader, whose) as tree:
-        return _LazyState(tree, Checkpoint(reader, "numpy")).read()
+        return _LazyRecords(tree, Checkpoint(reader, "numpy")).read()
+
+
+class _LazyRecords(_LazyState):
+    """Keeps the record of an array whose elements no tensor has: the tensor in it has another shape."""
+
+    def record(self, class_name: str, index: int, like: Any) -> Any:
+        items = self.tree.node(index).child_count
+        if class_name == "numpy.ndarray" and items > 1:
+            return Record(class_name, self.entries(index, like))
+        return super().record(class_name, index, like)
 
 
 def _check_parts(state: dict[Any, Any], saved: Mapping[Any, Any]) -> None:
@@ -170,8 +180,17 @@ def _everything(reader: _core.Reader, into: Any, state: Any, choice: Choice, who
         if left := common(unexpected):
             raise _contradiction([], left)
 
+    check_takes(state)
     loaded = load_from(reader, into, (), framework_of_state(state), choice.convert, whose, None, options, before=before)
     return loaded if state is None else put_back(state, loaded)
+
+
+def check_takes(state: Any) -> None:
+    """Raises TypeError for a state that would not take the new arrays of jax."""
+    if (isinstance(state, tuple) or is_array(state) or is_key(state) or is_frozen(state)) and any(
+            is_key(array) or framework_name_of(array) == "jax" for _, array in arrays_in(state, "", set())):
+        raise type_error("state: jax arrays never change, so restore() puts new ones into what holds them, and a "
+                         f"{type(state).__name__} takes none: give a dict that has it, {{\"state\": state}}")
 
 
 def framework_of_state(values: Any) -> FrameworkName | None:
@@ -296,6 +315,10 @@ class _Chosen:
             node, own = next(iter(node.items.values())), own.value if isinstance(own, PerRank) else own
         if isinstance(node, Record) and (is_filled_whole(own) or (
                 node.class_name == "builtins.dict" and isinstance(own, Mapping))):
+            return self._whole(own, path)
+        packed = isinstance(node, Record) and node.class_name == "numpy.ndarray" and "dtype" in node.items
+        number = isinstance(node, (bool, int, float)) and framework_name_of(own) == "jax"
+        if packed or number or is_key(own):
             return self._whole(own, path)
         if isinstance(node, Record) and (inner := TRANSPARENT.get(node.class_name)) in node.items:
             return self._walk(own, node.items[inner], at)
