@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "torch"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "tests", "torch"))
 import capi  # noqa: E402
 from canonical import TORCH_NAMES  # noqa: E402
 
