@@ -285,9 +285,9 @@ void pin(const void* memory, uint64_t bytes) {
 // Device memory is a part of two mappings, and is never given again: with two mappings for each of thousands of
 // tensors, TSan meets the kernel's limit (vm.max_map_count).
 struct DeviceMemory {
-  static constexpr uint64_t kBytes = uint64_t{1} << 40;
-  char* known = map(PROT_NONE);                 // what programs know
-  char* backing = map(PROT_READ | PROT_WRITE);  // what the host may touch
+  static constexpr uint64_t kBytes = uint64_t{1} << 37;  // TSan has room for 1.5 TiB
+  char* known = map(PROT_NONE);                          // what programs know
+  char* backing = map(PROT_READ | PROT_WRITE);           // what the host may touch
   uint64_t used = 0;
 
   static char* map(int access) {
