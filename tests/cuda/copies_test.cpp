@@ -174,15 +174,15 @@ TEST_F(Devices, RowsThatAreTooFarApartOrOverlapAreCopiedOneByOne) {
 
 TEST_F(Devices, CopiesRunBesideReadingHashingAndWriting) {
   NEEDS_THE_FAKE();
-  fake()->delay_us(3000, 3000);
   World world(place.uri(), 1);
   DeviceMemory memory(pattern(16 * kMiB, 1)), to{Bytes(16 * kMiB)};
+  fake()->await_peak(2);
   const auto desc = whole(CKPT_DTYPE_U8, {16 * kMiB});
   auto made = new_save(world.sessions[0], "s1", {{"staging_bytes", 16 * kMiB}, {"threads", 1}});
   add(made.get(), "t", desc, memory);
   fake()->reset_peaks();
   run(made.get());
-  EXPECT_GT(counts().under_way_peak, 1)
+  EXPECT_GE(counts().under_way_peak, 2)
       << "one thread began a block, which is one copy, only when the one before was there";
   const auto reader = open_reader(world.store);
   const auto load = new_load(reader, {{"staging_bytes", 16 * kMiB}, {"threads", 1}});
@@ -190,6 +190,7 @@ TEST_F(Devices, CopiesRunBesideReadingHashingAndWriting) {
   fake()->reset_peaks();
   run(load);
   EXPECT_GE(counts().under_way_peak, 2) << "one thread read a chunk only when the one before was copied";
+  fake()->await_peak(0);
   EXPECT_EQ(to.get(), pattern(16 * kMiB, 1));
 }
 

@@ -63,6 +63,7 @@ class Devices : public ::testing::Test {
     fake()->fail_call(0, 0);
     fake()->fail_copy(0, 0);
     fake()->delay_us(0, 0);
+    fake()->await_peak(0);
   }
   static int device_count() {
     int count = 0;

@@ -60,6 +60,7 @@ struct Fake {
   void (*fail_copy)(int64_t number, int error);
   void (*delay_us)(int64_t least, int64_t most);  // of each copy
   void (*reset_peaks)();
+  void (*await_peak)(int64_t copies);  // each copy ends only when so many were under way at once, or after ten seconds
 };
 inline const Fake* fake() {
   static const auto* const found = static_cast<const Fake*>(dlsym(RTLD_DEFAULT, "ckpt_fake_cudart"));

@@ -69,7 +69,7 @@ struct Fakes {
   cuda_test::Counts counts;
   std::atomic<StreamHandle> captured{nullptr};  // in global mode; the one at a time
   std::atomic<bool> capture_broken{false};
-  std::atomic<int64_t> fail_call{0}, fail_copy{0}, least_us{0}, most_us{0};
+  std::atomic<int64_t> fail_call{0}, fail_copy{0}, least_us{0}, most_us{0}, awaited_peak{0};
   std::atomic<int> call_error{0}, copy_error{0};
 };
 Fakes& fakes() {
@@ -109,6 +109,11 @@ Error called_beside_captures() {
 #define NO_CAPTURE() \
   if (const Error capture_error = called_beside_captures(); capture_error != kSuccess) return capture_error
 
+bool was_awaited_peak() {
+  std::lock_guard lock(fakes().mutex);
+  return fakes().counts.under_way_peak >= fakes().awaited_peak;
+}
+
 }  // namespace
 
 struct ckpt::device::cuda::StreamRecord {
@@ -146,6 +151,8 @@ struct ckpt::device::cuda::StreamRecord {
       if (most > 0)
         std::this_thread::sleep_for(
             std::chrono::microseconds(least + static_cast<int64_t>(random()) % (most - least + 1)));
+      for (int ms = 0; ms < 10'000 && !was_awaited_peak(); ms++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (error == kSuccess) error = work();
       ticket->finish(error);
     }
@@ -562,7 +569,8 @@ const cuda_test::Fake ckpt_fake_cudart{[](cuda_test::Counts* out) {
                                          std::lock_guard lock(fakes().mutex);
                                          fakes().counts.pinned_peak = fakes().counts.pinned;
                                          fakes().counts.under_way_peak = fakes().counts.under_way;
-                                       }};
+                                       },
+                                       [](int64_t copies) { fakes().awaited_peak = copies; }};
 
 }  // extern "C"
 
