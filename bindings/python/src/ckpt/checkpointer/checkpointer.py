@@ -259,8 +259,6 @@ class Checkpointer:
                 raise
             return
         self._flight = None
-        if self._old:
-            self._old.discard(_label_of(handle.id))
         if self._on_commit and (self._on_commit_all or self._ranks.rank == 0):
             self._tell(handle.id)
 
@@ -335,7 +333,7 @@ class Checkpointer:
         restored = restoring.restore(self._keeper, self._store, self._ranks, load_into, select,
                                      {**self._options, "run": self._run})
         if restored is not None:
-            self._at, self._old = restored.step, set()  # it goes on, and does not begin anew
+            self._at = restored.step
         return restored
 
     def check(self, state: Any) -> Check:
