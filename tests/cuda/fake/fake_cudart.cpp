@@ -306,11 +306,10 @@ Error allocate(void** out, size_t bytes, int type) {
   const uint64_t size = (bytes + 4095) / 4096 * 4096;
   std::lock_guard lock(fakes().mutex);
   static DeviceMemory& device = *new DeviceMemory;
-  char *address, *backing;
+  char *address = device.known + device.used, *backing = device.backing + device.used;
   if (type == kMemoryDevice) {
     const bool mapped = device.known != MAP_FAILED && device.backing != MAP_FAILED;
     if (!mapped || size == 0 || size > DeviceMemory::kBytes - device.used) return give(kMemoryAllocation);
-    address = device.known + device.used, backing = device.backing + device.used;
     device.used += size;
   } else {
     void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
