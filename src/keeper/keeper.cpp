@@ -204,9 +204,11 @@ const std::string* Keeper::saved() {
 }
 
 void Keeper::know(std::vector<Entry> entries) {
-  if (std::exchange(replaces_old_, false))
-    for (const Entry& entry : entries)
-      if (replaced_.insert(entry.label).second) old_.push_back(entry.label);
+  if (std::exchange(replaces_old_, false)) {
+    std::vector<std::string> labels;
+    for (const Entry& entry : entries) labels.push_back(entry.label);
+    plan_warns_ = replace(labels, "begins anew on purpose", "");
+  }
   history_ = History(std::move(entries));
   if (from_) history_->go_back_to(*from_, tokens_);
 }
@@ -237,11 +239,7 @@ Result<const std::string*> Keeper::plan(const char* label) {
   if (!plans()) return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", rank_));
   if (!now_) return invalid("there is nothing to save: ckpt_keeper_step comes before");
   look();
-  warning_.clear();
-  if (!old_.empty())
-    warning_ = strformat(
-        "the run begins anew on purpose, and has {}: saves with these labels replace them, and retention leaves them",
-        list_some(std::exchange(old_, {}), 5));
+  warning_ = std::exchange(plan_warns_, {});
   // What was told since the step is of its checkpoint, too: who validates only what is saved knows it only now.
   for (const auto& [key, value] : told_.metrics) now_->metrics.insert_or_assign(key, value);
   for (const auto& [key, value] : told_.counters) now_->counters.insert_or_assign(key, value);
@@ -379,14 +377,17 @@ void Keeper::restored(int64_t step, const Attributes& attributes, const std::vec
   replaces_old_ = false;
   history_.reset();
   if (newest_ && newest_->step > step) newest_.reset();
-  std::vector<std::string> left;
-  for (const std::string& label : later)
-    if (replaced_.insert(label).second) left.push_back(label);
-  if (!left.empty() && rank_ == 0)
-    warning_ = strformat(
-        "the run goes on from step {}, and has {} of later steps: saves with these labels replace "
-        "them, and retention leaves them",
-        step, list_some(left, 5));
+  std::string told = replace(later, strformat("goes on from step {}", step), " of later steps");
+  if (!told.empty()) warning_ = std::move(told);
+}
+
+std::string Keeper::replace(const std::vector<std::string>& labels, std::string_view does, std::string_view which) {
+  std::vector<std::string> added;
+  for (const std::string& label : labels)
+    if (replaced_.insert(label).second) added.push_back(label);
+  if (added.empty() || rank_ != 0) return {};
+  return strformat("the run {}, and has {}{}: saves with these labels replace them, and retention leaves them", does,
+                   list_some(added, 5), which);
 }
 
 }  // namespace ckpt::keeper

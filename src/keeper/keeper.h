@@ -108,6 +108,8 @@ class Keeper {
   };
   Retention retention_for(const Entry& next) const;
   void look();  // at the saves in flight
+  // From now on saves replace what has these labels. What rank 0 tells people of those that are new; "" for nothing.
+  std::string replace(const std::vector<std::string>& labels, std::string_view does, std::string_view which);
 
   const KeeperOptions options_;
   const uint32_t rank_, world_size_;
@@ -135,7 +137,7 @@ class Keeper {
   std::optional<Entry> newest_;     // that this keeper has committed
   std::set<std::string> replaced_;  // labels of checkpoints that are damaged, of later steps, or of before a new start
   bool replaces_old_ = false;       // what the run has when it begins anew; until know()
-  std::vector<std::string> old_;    // labels of that, of which nothing was told yet
+  std::string plan_warns_;          // of what the next plan
   Tokens tokens_;                   // of the sessions of its saves
   std::optional<int64_t> from_;     // the step that this training goes on from; -1: it begins anew
 

@@ -197,10 +197,12 @@ class _Target:
         check_jax_dtype(jax, dtype)
         self._words = tuple(words.shape[len(self._shape):])  # of each key
         self._sharding = _sharding_of(like)
-        self._places: list[tuple[Any, Box]] = [] if self._sharding is None else [
-            (device, _box(index, self._shape)) for device, index in _indices(self._sharding, self._shape).items()]
-        boxes = {box for _, box in self._places} if self._sharding is not None else {
-            ((0,) * len(self._shape), self._shape)}
+        self._places: list[tuple[Any, Box]] = []
+        boxes: set[Box] = {((0,) * len(self._shape), self._shape)}
+        if self._sharding is not None:
+            self._places = [(device, _box(index, self._shape))
+                            for device, index in _indices(self._sharding, self._shape).items()]
+            boxes = {box for _, box in self._places}
         self._buffers = {box: aligned(box[1] + self._words, dtype) for box in boxes}
 
     def shards(self) -> list[Shard]:
