@@ -208,13 +208,14 @@ counted() {
 
 # claim NAME COMMAND…: one test, which passes if the command succeeds. Shows its output if it fails.
 claim() {
-  local name=$1 log; shift
+  local name=$1 log line; shift
   log=build/log/${name//[^A-Za-z0-9.]/-}.txt
   if "$@" >"$log" 2>&1 </dev/null; then
     record passed 1
     echo "   $name: ok"
   else
     record failed "$name"
+    while IFS= read -r line; do record why "$line"; done < <(tail -n 5 "$log")
     tail -n 60 "$log"
     echo "   $name: FAILED (all of it: $log)"
   fi

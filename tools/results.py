@@ -9,7 +9,8 @@
   results.py --self-test
 
 A test that was skipped, ignored or did not run counts as failed. So does a command that ran no test or failed.
-The file has lines of words separated by tabs: "began TIME", "step SECONDS TITLE", "passed COUNT", "failed NAME".
+The file has lines of words separated by tabs: "began TIME", "step SECONDS TITLE", "passed COUNT", "failed NAME",
+"why LINE".
 """
 import os
 import re
@@ -43,10 +44,10 @@ def claims(text):
 def share(case):
     """How many tests of a case passed, and the names of the others. A share (tests/CMakeLists.txt) is many tests, and
     one of them may run the same program: what is told last counts."""
-    name, good = case.get("name"), case.get("status") == "run"
+    name, good, text = case.get("name"), case.get("status") == "run", case.findtext("system-out") or ""
     if ".share_" not in name:
-        return int(good), [] if good else [name]
-    text = case.findtext("system-out") or ""
+        inside = re.findall(r"^\[  FAILED  \] ([^\s,]+)(?:, .*)? \(\d+ ms\)$", text, re.M)
+        return int(good), [] if good else [f"{name}: {test}" for test in inside if not name.endswith(test)] or [name]
     ran = re.findall(r"^\[==========\] (\d+) tests? from .* ran\.", text, re.M)
     passed = [0, *map(int, re.findall(r"^\[  PASSED  \] (\d+) tests?\.$", text, re.M))][-1]
     listed = re.findall(r"^\[  (?:FAILED |SKIPPED) \] ([^\s,]+)(?: \(\d+ ms\)|,.*)?$", text, re.M)
@@ -114,6 +115,14 @@ def add(kind, name, log, status):
     print(f"   {name}: {report.passed} passed, {len(failed)} failed", flush=True)
     with open(os.environ["CKPT_RESULTS"], "a") as results:
         results.write(f"passed\t{report.passed}\n" + "".join(f"failed\t{test}\n" for test in failed))
+        results.write("".join(f"why\t{line}\n" for line in why(report.shown) if failed))
+
+
+def why(text):
+    """What is told at the very end, which may be all that is seen of a run: the first assertions of GoogleTest that
+    failed, or the last lines."""
+    asserts = re.findall(r"^\S+:\d+: Failure\n(?:.+\n?){1,5}", text, re.M)
+    return "".join(asserts[:3]).splitlines() or text.splitlines()[-5:]
 
 
 def show():
@@ -126,8 +135,9 @@ def show():
     for seconds, title in steps:
         print(f"{seconds:9.1f}  {title}")
     print(f"{time.time() - began:9.1f}  all of them, some side by side\n")
-    for name in failed:
-        print(f"FAILED {name}")
+    for line in lines:
+        if line[0] in ("why", "failed"):
+            print({"why": "    ", "failed": "FAILED "}[line[0]] + "\t".join(line[1:]))
     print(f"{passed} passed, {len(failed)} failed", flush=True)
     return 1 if failed or not passed else 0
 
@@ -143,6 +153,7 @@ KNOWN = (
      (1, ["u (m.C.u)", "v"], 1)),
     (claims, "c ... FAILED\nTraceback\n", (0, ["c"], 1)),
     (ctest, CASES, (1, ["B"], 0)),
+    (ctest, SHARE.format("fail", FAILED).replace(".share_1_of_2", ""), (0, ["a: S.T"], 0)),
     (ctest, SHARE.format("run", RAN.format(7, 7)), (7, [], 0)),
     (ctest, SHARE.format("run", RAN.format(72, 72) + RAN.format(7, 7)), (7, [], 0)),
     (ctest, SHARE.format("fail", FAILED), (6, ["a.share_1_of_2: S.T"], 0)),
