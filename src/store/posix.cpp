@@ -40,7 +40,7 @@ class PosixStore final : public Store {
   Status put_if_absent(std::string_view key, Bytes data) override;
   Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override {
-    return IoQueue::make(depth, options_.uring);
+    return IoQueue::make(depth, options_.uring && traits().suits_uring);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<bool> exists(std::string_view key) const override;
@@ -86,6 +86,7 @@ Traits PosixStore::traits() const {
   Traits traits;
   traits.shared = mount.shared();
   traits.common_locks = mount.locks() == Mount::Locks::kForAll;
+  traits.suits_uring = mount.suits_uring();
   std::lock_guard lock(mounting_);
   return traits_ ? *traits_ : traits_.emplace(traits);
 }

@@ -82,6 +82,8 @@ struct Traits {
   bool lists = true;
   // borrow() copies the file, which takes its time and room: whoever may not need it waits until he knows.
   bool borrows_by_copy = false;
+  // Transfers by io_uring are as fast as by threads, or faster.
+  bool suits_uring = true;
   // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.
   int64_t grace_ms = 0;
   // It has no locks, but knows how old a file is: so those who work show signs of life (heartbeat.h).
@@ -94,9 +96,10 @@ struct Traits {
 class Writer {
  public:
   virtual ~Writer() = default;
-  // Whether direct I/O is in use: offset, size and address of write_at must then be multiples of kAlign. Only files
-  // that were announced with 1 MiB or more use it.
+  // Whether direct I/O is in use: offset and size of write_at must then be multiples of kAlign, its address one of
+  // direct_align(). Only files that were announced with 1 MiB or more use it.
   virtual bool direct() const = 0;
+  virtual uint64_t direct_align() const { return kAlign; }
   // Calls on disjoint ranges may run concurrently. A short write is completed or is an error.
   virtual Status write_at(uint64_t offset, Bytes data) = 0;
   // A descriptor to which IoQueue may write directly, as write_at would; -1 if only write_at will do. The writer owns

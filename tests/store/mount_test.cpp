@@ -79,6 +79,12 @@ TEST(Mount, OthersAreAsTheirDocumentsSay) {
     EXPECT_EQ(of(type, "rw").locks(), Locks::kUnknown) << type;
 }
 
+TEST(Mount, IoUringIsUsedButWhereItWasMeasuredToBeSlower) {
+  for (const char* type : {"ext4", "nfs4", "fuse.juicefs", "fuse.glusterfs", "fuse.mfs", "ceph", ""})
+    EXPECT_TRUE(of(type, "rw").suits_uring()) << type;
+  EXPECT_FALSE(of("fuse.ceph-fuse", "rw").suits_uring());
+}
+
 TEST(Mount, TheMountOfAnOpenFolderIsFound) {
   const int folder = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_GE(folder, 0);
