@@ -253,8 +253,8 @@ BlockSchedule::Needs PartWriter::needs_of(const Block& block) const {
   // Whole pages even without direct I/O: the padding of the last page must be written, since a recycled file holds old
   // bytes.
   const bool whole_pages = !source.empty() && source.size() % kAlign == 0;
-  const bool direct = !file_ || file_->direct();
-  const bool stays = whole_pages && (!direct || reinterpret_cast<uintptr_t>(source.data()) % kAlign == 0);
+  const uint64_t align = !file_ ? kAlign : file_->direct() ? file_->direct_align() : 1;
+  const bool stays = whole_pages && reinterpret_cast<uintptr_t>(source.data()) % align == 0;
   return {.buffer = !stays, .arrival = block.on_device, .encoding = encodes_copy(block), .settling = reuses()};
 }
 

@@ -106,6 +106,23 @@ bool lives_in_memory(int fd) {
   return retry([&] { return fstatfs(fd, &found); }) == 0 && found.f_type == TMPFS_MAGIC;
 }
 
+// FUSE takes any address, but cuts a transfer at the pages of the memory: GlusterFS, which then gets offsets that are
+// multiples of nothing, loaded at a fifth of the speed.
+uint64_t direct_align_of(int fd) {
+  const Busy busy("inspection", "a file system");
+  struct statx found{};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0 || !(found.stx_mask & STATX_DIOALIGN)) return kAlign;
+  if (found.stx_dio_offset_align > kAlign || found.stx_dio_mem_align > kAlign) return 0;
+  return found.stx_dio_mem_align;
+}
+
+// EINVAL: the file system takes the flag but not the transfer (blocks above 4096, some FUSE). EFAULT: the memory has no
+// pages that can be pinned (a device's, or one that CUDA manages), but a processor can copy it.
+bool refuses_direct(const Status& status) {
+  const std::string* error = status.detail("errno");
+  return error && (*error == std::to_string(EINVAL) || *error == std::to_string(EFAULT));
+}
+
 bool is_local(int fd) {
   const Busy busy("inspection", "a file system");
   struct statfs found;

@@ -53,6 +53,10 @@ Status sync_directory(int fd, std::string_view path);
 
 // Whether the file lives in the page cache (tmpfs). Direct I/O is pointless there, although O_DIRECT is accepted.
 bool lives_in_memory(int fd);
+// The alignment that direct I/O needs of addresses in memory; 0 if there is none in multiples of kAlign.
+uint64_t direct_align_of(int fd);
+// Whether a direct transfer failed that may succeed through the page cache.
+bool refuses_direct(const Status& status);
 // Whether no other machine can have the file open, so that a lock on it is one for all. Unknown file systems have
 // others.
 bool is_local(int fd);

@@ -109,24 +109,18 @@ static Fd reopen_direct(int fd, const std::string& path) {
   return fcntl(again.get(), F_SETFL, O_DIRECT) == 0 ? std::move(again) : Fd();
 }
 
-// The alignment that addresses need; 0 if there are no direct reads in multiples of kAlign.
-static uint64_t direct_align_of(int fd) {
-  struct statx found{};
-  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0 || !(found.stx_mask & STATX_DIOALIGN)) return kAlign;
-  if (found.stx_dio_offset_align > kAlign || found.stx_dio_mem_align > kAlign) return 0;
-  return found.stx_dio_mem_align;
-}
-
 PosixReader::Direct PosixReader::open_direct() const {
   if (!allow_direct_ || lives_in_memory(file_.get())) return {};
   const Busy busy("open", path_);
   Fd file = reopen_direct(file_.get(), path_);
-  uint64_t align = file ? direct_align_of(file.get()) : 0;
+  const uint64_t align = file ? direct_align_of(file.get()) : 0;
   if (align == 0) return {};
-  // Some file systems accept the flag but refuse the read.
-  alignas(kAlign) std::byte page[kAlign];
-  if (retry([&] { return pread(file.get(), page, sizeof page, 0); }) < 0) return {};
-  return {std::move(file), align};
+  // Some file systems accept the flag but refuse the read, or that at an address of the alignment that they tell.
+  alignas(kAlign) std::byte pages[2 * kAlign];
+  for (const uint64_t tried : {align, uint64_t{kAlign}})
+    if (retry([&] { return pread(file.get(), pages + tried % kAlign, kAlign, 0); }) >= 0)
+      return {std::move(file), tried};
+  return {};
 }
 
 Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
@@ -139,8 +133,7 @@ Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
                                     std::to_string(out.size()) + " or another address")
         .with("path", path_);
   Status status = read_all(direct().file.get(), offset, out, path_);
-  const std::string* error = status.detail("errno");
-  return error && *error == std::to_string(EINVAL) ? read_at(offset, out) : status;
+  return refuses_direct(status) ? read_at(offset, out) : status;
 }
 
 namespace {

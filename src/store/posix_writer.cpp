@@ -92,6 +92,8 @@ void PosixWriter::make_room(uint64_t end) {
 // By fcntl, not at open: on some kernels an open that refuses O_DIRECT has created the file all the same.
 void PosixWriter::use_direct() {
   if (lives_in_memory(file_.get())) return;
+  direct_align_ = direct_align_of(file_.get());
+  if (direct_align_ == 0) return;
   int flags = fcntl(file_.get(), F_GETFL);
   if (flags >= 0 && fcntl(file_.get(), F_SETFL, flags | O_DIRECT) == 0) direct_.store(true, std::memory_order_release);
 }
@@ -112,14 +114,12 @@ Status PosixWriter::write_at(uint64_t offset, Bytes data) {
 }
 
 Status PosixWriter::write_direct(uint64_t offset, Bytes data) {
-  if ((offset | data.size() | reinterpret_cast<uintptr_t>(data.data())) % kAlign != 0)
-    return Status(CKPT_INVALID, "direct write to " + path_ + ": expected offset, size and address in multiples of " +
-                                    std::to_string(kAlign) + ", found offset " + std::to_string(offset) + ", size " +
-                                    std::to_string(data.size()) + " or another address");
+  if ((offset | data.size()) % kAlign != 0 || reinterpret_cast<uintptr_t>(data.data()) % direct_align_ != 0)
+    return Status(CKPT_INVALID, strformat("direct write to {}: expected offset and size in multiples of {} and an "
+                                          "address in multiples of {}, found offset {}, size {} or another address",
+                                          path_, kAlign, direct_align_, offset, data.size()));
   Status status = write_all(file_.get(), offset, data, path_);
-  const std::string* error = status.detail("errno");
-  if (!error || *error != std::to_string(EINVAL)) return status;
-  // The file system accepts the flag but not the write (blocks above 4096, some FUSE). Use the page cache from now on.
+  if (!refuses_direct(status)) return status;
   CKPT_TRY(leave_direct());
   return write_all(file_.get(), offset, data, path_);
 }

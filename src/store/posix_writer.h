@@ -26,6 +26,7 @@ class PosixWriter final : public Writer {
   ~PosixWriter() override;
 
   bool direct() const override { return direct_.load(std::memory_order_acquire); }
+  uint64_t direct_align() const override { return direct_align_; }
   Status write_at(uint64_t offset, Bytes data) override;
   std::string_view where() const override { return path_; }
   bool recycled() const override { return recycled_; }
@@ -62,6 +63,7 @@ class PosixWriter final : public Writer {
   struct stat identity_{};
   bool has_temporary_ = false, recycled_ = false;
   std::atomic<bool> direct_{false};
+  uint64_t direct_align_ = kAlign;
   std::mutex leaving_direct_, growing_;
   std::atomic<uint64_t> room_{UINT64_MAX};  // where no more is wanted
 };

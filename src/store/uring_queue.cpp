@@ -68,7 +68,9 @@ bool is_aligned(uint64_t offset, Bytes data, uint64_t align) {
 }
 
 bool suits_ring(const Transfer& transfer) {
-  if (transfer.writer) return transfer.writer->descriptor() >= 0 && is_aligned(transfer.offset, transfer.from, kAlign);
+  if (transfer.writer)
+    return transfer.writer->descriptor() >= 0 &&
+           is_aligned(transfer.offset, transfer.from, transfer.writer->direct_align());
   return transfer.reader->direct_descriptor(transfer.offset, transfer.into.size()) >= 0 &&
          is_aligned(transfer.offset, transfer.into, transfer.reader->direct_align());
 }

@@ -255,21 +255,41 @@ TEST_F(PosixFaults, AFailedTransferIsIo) {
   EXPECT_EQ(names(*store_, "d"), "a");
 }
 
-TEST_F(PosixFaults, ADirectWriteThatTheFileSystemRefusesGoesThroughThePageCache) {
+// EFAULT: memory of a device, which only a processor can copy.
+TEST_F(PosixFaults, ADirectWriteThatIsRefusedGoesThroughThePageCache) {
   Pattern data(1 << 20, 1);
-  auto writer = store_->create("d/a", 1 << 20);
-  ASSERT_TRUE(writer.ok());
-  if (!(*writer)->direct()) GTEST_SKIP() << root_ << " has no direct I/O";
-  Faults faults;
-  faults.transfer = [&](size_t size) -> long { return (*writer)->direct() ? -EINVAL : static_cast<long>(size); };
-  ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");
-  EXPECT_FALSE((*writer)->direct());
-  EXPECT_EQ(code((*writer)->write_at(5, data.bytes().subspan(5, 7))), "OK");
-  faults.transfer = nullptr;
-  ASSERT_EQ(code((*writer)->publish(1 << 20)), "OK");
-  auto found = store_->get("d/a", 1 << 20);
-  ASSERT_TRUE(found.ok());
-  EXPECT_TRUE(std::equal(found->begin(), found->end(), data.bytes().begin(), data.bytes().end()));
+  for (const int refusal : {EINVAL, EFAULT}) {
+    const std::string key = "d/" + std::to_string(refusal);
+    auto writer = store_->create(key, 1 << 20);
+    ASSERT_TRUE(writer.ok());
+    if (!(*writer)->direct()) GTEST_SKIP() << root_ << " has no direct I/O";
+    Faults faults;
+    faults.transfer = [&](size_t size) -> long { return (*writer)->direct() ? -refusal : static_cast<long>(size); };
+    ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");
+    EXPECT_FALSE((*writer)->direct());
+    EXPECT_EQ(code((*writer)->write_at(5, data.bytes().subspan(5, 7))), "OK");
+    faults.transfer = nullptr;
+    ASSERT_EQ(code((*writer)->publish(1 << 20)), "OK");
+    auto found = store_->get(key, 1 << 20);
+    ASSERT_TRUE(found.ok());
+    EXPECT_TRUE(std::equal(found->begin(), found->end(), data.bytes().begin(), data.bytes().end()));
+  }
+}
+
+TEST_F(PosixFaults, ADirectReadThatIsRefusedGoesThroughThePageCache) {
+  Pattern data(1 << 20, 1), room(1 << 20, 2);
+  ASSERT_EQ(code(store_->put_if_absent("d/a", data.bytes())), "OK");
+  const auto reader = store_->open("d/a").take();
+  if (reader->direct_align() == 0) GTEST_SKIP() << root_ << " has no direct I/O";
+  for (const int refusal : {EINVAL, EFAULT}) {
+    int calls = 0;
+    Faults faults;
+    faults.transfer = [&](size_t size) -> long { return calls++ == 0 ? -refusal : static_cast<long>(size); };
+    const MutableBytes out(const_cast<std::byte*>(room.bytes().data()), 1 << 20);
+    EXPECT_EQ(code(reader->read_direct(0, out)), "OK");
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), data.bytes().begin(), data.bytes().end()));
+    EXPECT_EQ(calls, 2);
+  }
 }
 
 TEST_F(PosixFaults, AStormOfSignalsChangesNothing) {
