@@ -17,6 +17,7 @@ class Pipeline {
       : store_(store), work_(work), count_(count), limits_(limits), job_(job), in_flight_(limits.slots) {
     for (InFlight& flight : in_flight_) free_.push_back(&flight);
     ready_.reserve(in_flight_.size());
+    if (const uint64_t stream = store.traits().stream_bytes; stream != 0) order_by_streams(stream);
   }
   Status run();
 
@@ -32,6 +33,7 @@ class Pipeline {
   };
   using Lock = std::unique_lock<std::mutex>;
 
+  void order_by_streams(uint64_t stream_bytes);
   Status work(unsigned worker);
   Status step(unsigned worker, Lock& lock);
   Status start(unsigned worker, Lock& lock);
@@ -48,6 +50,7 @@ class Pipeline {
   const PipelineLimits limits_;
   Job& job_;
 
+  std::vector<size_t> order_;  // of the reads; empty: as they are numbered
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t next_ = 0;
@@ -57,6 +60,18 @@ class Pipeline {
   std::vector<InFlight*> free_, ready_;
   std::unique_ptr<store::IoQueue> queue_;  // last member: its destructor waits for what is in flight
 };
+
+// As many streams as there are slots take turns, each through neighbouring reads.
+void Pipeline::order_by_streams(uint64_t stream_bytes) {
+  const size_t streams = limits_.slots, most = streams < 2 ? 0 : stream_bytes / limits_.buffer_bytes;
+  if (most < 2) return;
+  order_.reserve(count_);
+  for (size_t first = 0; first < count_; first += streams * most) {
+    const size_t reads = std::min(count_ - first, streams * most), of_each = (reads + streams - 1) / streams;
+    for (size_t turn = 0; turn < of_each; turn++)
+      for (size_t at = turn; at < reads; at += of_each) order_.push_back(first + at);
+  }
+}
 
 // A single read gains nothing from a queue. Without a queue, direct reads block.
 store::IoQueue* Pipeline::queue() {
@@ -96,7 +111,8 @@ void Pipeline::start_direct(InFlight& flight) {
   job_.counters.bytes_read += flight.into.size();
   store::IoQueue* queue = this->queue();
   if (!queue) return arrive(flight, flight.read.file->read_direct(flight.begin, flight.into));
-  job_.counters.io_engine = static_cast<uint32_t>(queue->engine());
+  const bool by_ring = flight.read.file->direct_descriptor(flight.begin, flight.into.size()) >= 0;
+  job_.counters.io_engine = static_cast<uint32_t>(by_ring ? queue->engine() : store::IoEngine::kThreads);
   queue->read(*flight.read.file, flight.begin, flight.into,
               [this, &flight](Status status) { arrive(flight, std::move(status)); });
 }
@@ -116,7 +132,8 @@ void Pipeline::leave(InFlight& flight) {
 }
 
 Status Pipeline::start(unsigned worker, Lock& lock) {
-  size_t number = next_++;
+  size_t number = order_.empty() ? next_ : order_[next_];
+  next_++;
   if (in_flight_.empty()) {
     lock.unlock();
     return work_.read(number, worker);

@@ -148,9 +148,12 @@ Mount::Locks Mount::locks() const {
   return Locks::kUnknown;
 }
 
-// Measured (bench/RESULTS.md, network file systems): ceph-fuse loads at a third of the speed by io_uring, while
-// JuiceFS, which is FUSE, too, needs it.
-bool Mount::suits_uring() const { return type != "fuse.ceph" && type != "fuse.ceph-fuse"; }
+// Measured (bench/RESULTS.md, network file systems): their clients keep track of one or two streams for a descriptor.
+bool Mount::follows_streams() const {
+  static constexpr std::array kTypes = {"fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mfs"};
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end() ||
+         (type == "fuse" && source.starts_with("mfs#"));
+}
 
 std::string Mount::harmful() const {
   struct Harm {

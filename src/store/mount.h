@@ -23,8 +23,8 @@ struct Mount {
   // can tell, so it is as good as the latter.
   enum class Locks { kForAll, kOfThisMachine, kUnknown };
   Locks locks() const;
-  // Whether io_uring is as fast as threads, or faster.
-  bool suits_uring() const;
+  // Whether reads are fastest as a few streams, each by a descriptor of its own.
+  bool follows_streams() const;
   // An option of the mount that breaks what ckpt needs; "" if there is none.
   std::string harmful() const;
 };

@@ -40,7 +40,7 @@ class PosixStore final : public Store {
   Status put_if_absent(std::string_view key, Bytes data) override;
   Result<std::unique_ptr<Writer>> create(std::string_view key, uint64_t expected_size, bool at_most) override;
   Result<std::unique_ptr<IoQueue>> make_queue(unsigned depth) const override {
-    return IoQueue::make(depth, options_.uring && traits().suits_uring);
+    return IoQueue::make(depth, options_.uring);
   }
   Result<std::unique_ptr<Reader>> open(std::string_view key) const override;
   Result<bool> exists(std::string_view key) const override;
@@ -86,7 +86,10 @@ Traits PosixStore::traits() const {
   Traits traits;
   traits.shared = mount.shared();
   traits.common_locks = mount.locks() == Mount::Locks::kForAll;
-  traits.suits_uring = mount.suits_uring();
+  if (mount.follows_streams()) {
+    traits.stream_bytes = 64 << 20;
+    traits.read_depth = PosixReader::kStreams;
+  }
   std::lock_guard lock(mounting_);
   return traits_ ? *traits_ : traits_.emplace(traits);
 }
@@ -185,7 +188,7 @@ Result<std::unique_ptr<Writer>> PosixStore::create(std::string_view key, uint64_
 
 Result<std::unique_ptr<Reader>> PosixStore::open(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(auto reader, PosixReader::open(root_, key, options_.direct_io));
+  CKPT_ASSIGN(auto reader, PosixReader::open(root_, key, options_.direct_io, traits().stream_bytes));
   return std::unique_ptr<Reader>(std::move(reader));
 }
 

@@ -29,11 +29,12 @@ static Result<Fd> open_regular(const Root& root, std::string_view key, int acces
   return file;
 }
 
-Result<std::unique_ptr<PosixReader>> PosixReader::open(const Root& root, std::string_view key, bool direct) {
+Result<std::unique_ptr<PosixReader>> PosixReader::open(const Root& root, std::string_view key, bool direct,
+                                                       uint64_t stream_bytes) {
   struct stat found{};
   CKPT_ASSIGN(Fd file, open_regular(root, key, O_RDONLY, &found));
   return std::unique_ptr<PosixReader>(
-      new PosixReader(std::move(file), static_cast<uint64_t>(found.st_size), root.path(key), direct));
+      new PosixReader(std::move(file), static_cast<uint64_t>(found.st_size), root.path(key), direct, stream_bytes));
 }
 
 PosixReader::~PosixReader() {
@@ -123,6 +124,17 @@ PosixReader::Direct PosixReader::open_direct() const {
   return {};
 }
 
+// The descriptor of the stream to which a range belongs. With too many open files, that of another stream.
+int PosixReader::stream_at(uint64_t offset) const {
+  const size_t stream = stream_bytes_ == 0 ? 0 : offset / stream_bytes_ % kStreams;
+  if (stream == 0) return direct().file.get();
+  const Busy busy("open", path_);
+  std::lock_guard lock(opening_);
+  Fd& own = streams_[stream - 1];
+  if (!own) own = reopen_direct(direct().file.get(), path_);
+  return own ? own.get() : direct().file.get();
+}
+
 Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
   uint64_t align = direct_align();
   if (align == 0) return read_at(offset, out);
@@ -132,7 +144,7 @@ Status PosixReader::read_direct(uint64_t offset, MutableBytes out) const {
                                     std::to_string(align) + ", found offset " + std::to_string(offset) + ", size " +
                                     std::to_string(out.size()) + " or another address")
         .with("path", path_);
-  Status status = read_all(direct().file.get(), offset, out, path_);
+  Status status = read_all(stream_at(offset), offset, out, path_);
   return refuses_direct(status) ? read_at(offset, out) : status;
 }
 

@@ -82,8 +82,9 @@ struct Traits {
   bool lists = true;
   // borrow() copies the file, which takes its time and room: whoever may not need it waits until he knows.
   bool borrows_by_copy = false;
-  // Transfers by io_uring are as fast as by threads, or faster.
-  bool suits_uring = true;
+  // Its client on this machine looks ahead of whoever reads a file from front to back by a descriptor of his own. So
+  // each of `read_depth` threads reads such a stream, ranges of this size. 0: reads are in order, by io_uring.
+  uint64_t stream_bytes = 0;
   // What retire() takes out of sight stays for so long, for those who have it open. 0 where locks keep it for them.
   int64_t grace_ms = 0;
   // It has no locks, but knows how old a file is: so those who work show signs of life (heartbeat.h).

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "faults.h"
+#include "store/posix_reader.h"
 #include "store_suite.h"
 
 namespace ckpt::store {
@@ -50,6 +51,24 @@ TEST_F(DirectRead, GivesWhatOtherReadsGive) {
     ASSERT_EQ(code(reader->read_direct(offset, room_of(room).first(size))), "OK");
     ASSERT_TRUE(same(room.bytes().first(size), data.bytes().subspan(offset, size)));
   }
+}
+
+size_t open_files() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_F(DirectRead, AsStreamsGivesTheSameByAFewDescriptors) {
+  constexpr uint64_t kStream = 16 * kAlign;
+  Pattern data(8 * kMiB, 1), room(8 * kMiB, 2);
+  written(data);
+  const size_t before = open_files();
+  const auto reader = PosixReader::open(Root(root_), "a", true, kStream).take();
+  EXPECT_EQ(reader->direct_descriptor(0, kAlign), -1) << "io_uring would not keep to its stream";
+  for (uint64_t at = 0; at < 8 * kMiB; at += kStream)
+    ASSERT_EQ(code(reader->read_direct(at, room_of(room).subspan(at, kStream))), "OK");
+  EXPECT_TRUE(same(room.bytes(), data.bytes()));
+  EXPECT_EQ(open_files() - before, reader->direct_align() == 0 ? 1 : 1 + PosixReader::kStreams);
 }
 
 TEST_F(DirectRead, IsThereOnDisksWithAnAlignmentOfAPageAtMost) {

@@ -79,10 +79,12 @@ TEST(Mount, OthersAreAsTheirDocumentsSay) {
     EXPECT_EQ(of(type, "rw").locks(), Locks::kUnknown) << type;
 }
 
-TEST(Mount, IoUringIsUsedButWhereItWasMeasuredToBeSlower) {
-  for (const char* type : {"ext4", "nfs4", "fuse.juicefs", "fuse.glusterfs", "fuse.mfs", "ceph", ""})
-    EXPECT_TRUE(of(type, "rw").suits_uring()) << type;
-  EXPECT_FALSE(of("fuse.ceph-fuse", "rw").suits_uring());
+TEST(Mount, StreamsAreReadWhereTheyWereMeasuredToBeFaster) {
+  for (const char* type : {"fuse.ceph-fuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mfs"})
+    EXPECT_TRUE(of(type, "rw").follows_streams()) << type;
+  EXPECT_TRUE(parse_mount("1 2 0:5 / /m rw - fuse mfs#10.0.0.1:9421 rw").follows_streams());
+  for (const char* type : {"ext4", "nfs4", "lustre", "ceph", "fuse", ""})
+    EXPECT_FALSE(of(type, "rw").follows_streams()) << type;
 }
 
 TEST(Mount, TheMountOfAnOpenFolderIsFound) {
