@@ -18,59 +18,12 @@
 #include <set>
 #include <thread>
 
-#include "api/handles.h"
 #include "sim/shrink.h"
-#include "sim/store.h"
+#include "sim/world.h"
 #include "store/weak_store.h"
-#define CKPT_HPP_NAMESPACE hpp
-#include <ckpt.hpp>
 
 namespace sim {
-namespace {
 
-constexpr int64_t kElements = 3;     // of each rank's part of a tensor
-constexpr int64_t kLateMs = 12'000;  // what a call may take beyond its timeout_ms
-
-struct Training {
-  int number = 0, first_process = 0;
-  uint32_t world = 1;
-  bool rendezvous = false, background = false, incremental = false;
-  bool impatient = false;  // it cancels saves
-  bool in_step = false;    // its ranks wait for each other before each save, as data parallel ones do
-  std::vector<int64_t> at = std::vector<int64_t>(3, -1);  // the save that each rank has come to
-  int64_t keep_last = 0, saves = 3, timeout_ms = 10'000, first_step = 0;
-  std::string session_string{};
-  int64_t opened_at = -1;  // when its rank 0 had its session
-  int64_t token = 0;       // of its session, once it made a save
-  uint32_t ended = 0;      // ranks
-  int64_t step(int64_t i) const { return first_step + i; }
-};
-
-// What was said of a step.
-struct Step {
-  int training = 0;
-  std::map<uint32_t, std::string> told;  // by rank: "OK", or the status
-  int64_t acked_at = -1, began_at = -1;
-  bool acked() const { return acked_at >= 0; }
-};
-
-struct World {
-  Weather weather;
-  Locks locks;
-  std::shared_ptr<ckpt::store::Store> inner, mirror;  // the mirror may be null
-  std::vector<std::unique_ptr<Training>> trainings;
-  std::map<int64_t, Step> steps;
-  bool over = false;
-  int64_t keep_last = 0;  // the least of all trainings that retire anything; 0: none does
-
-  std::shared_ptr<Store> door(const std::shared_ptr<ckpt::store::Store>& to) {
-    return to ? std::make_shared<Store>(to, weather, locks) : nullptr;
-  }
-};
-World* world = nullptr;
-
-// What makes one checkpoint newer than another: its session's token, then its step.
-using Order = std::pair<int64_t, int64_t>;
 Order order_of(const hpp::CheckpointInfo& info) {
   return {std::stoll(std::string(info.id).substr(std::string(info.id).find('.') + 1)), info.step};
 }
@@ -87,30 +40,18 @@ std::vector<uint32_t> values(int64_t step, uint32_t rank) {
   return made;
 }
 
+Order newest_acked() {
+  Order newest{-1, -1};
+  for (const auto& [number, step] : world->steps)
+    if (step.acked()) newest = std::max(newest, order_of(number));
+  return newest;
+}
+
 hpp::Store open_store(int64_t timeout_ms) {
   return hpp::Store(new ckpt_store{{}, world->door(world->inner), world->door(world->mirror), {}, timeout_ms});
 }
 
-// Runs a call and fails if it takes longer than it may after the last call of the store that had an answer (ABI.md).
-template <typename Call>
-auto timed(const std::string& what, int64_t timeout_ms, Call&& call) {
-  struct Timer {
-    std::string what, said = "OK";
-    int64_t most, began = now();
-    ~Timer() {
-      const int64_t took = (now() - std::max(began, world->weather.succeeded_at[process()])) / kMs;
-      if (killed(process()) || took <= most) return;
-      fail(what + " of process " + std::to_string(process()) + " took " + std::to_string(took) + " ms, and may take " +
-           std::to_string(most) + ": " + said);
-    }
-  } timer{.what = what, .most = timeout_ms + kLateMs};
-  try {
-    return call();
-  } catch (const hpp::Error& error) {
-    timer.said = std::string(error.status_name()) + " " + error.what();
-    throw;
-  }
-}
+namespace {
 
 // ---- a rank ----
 
@@ -211,111 +152,6 @@ void run_rank(Training& training, uint32_t rank) {
   }
   training.at[rank] = INT64_MAX;
   training.ended++;
-}
-
-// ---- who reads ----
-
-struct Loaded {
-  Order order;
-  bool passed_over;  // something newer that could not be read
-};
-Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeout_ms) {
-  const hpp::Options options{{"timeout_ms", timeout_ms}};
-  auto reader = timed("opening a checkpoint", timeout_ms, [&] { return hpp::Reader::open(store, selector, options); });
-  const hpp::CheckpointInfo info = reader.info();
-  const auto count = static_cast<size_t>(kElements * info.world_size);
-  // Never freed: the same.
-  auto &own = *new std::vector<uint32_t>(count), &still = *new std::vector<uint32_t>(count);
-  auto& shared = *new std::vector<uint32_t>(kElements);
-  auto load = hpp::Load::create(reader, options);
-  load.add_tensor("own", {static_cast<int64_t>(count)}, own);
-  load.add_tensor("still", {static_cast<int64_t>(count)}, still);
-  load.add_tensor("shared", {kElements}, shared);
-  timed("a load", timeout_ms, [&] { load.run(); });
-  for (size_t i = 0; i < count; i++)
-    if (own[i] != value(info.step, static_cast<uint32_t>(i / kElements), static_cast<int64_t>(i % kElements)) ||
-        still[i] != 7)
-      fail("wrong bytes in step " + std::to_string(info.step));
-  if (shared != values(info.step, 100)) fail("wrong bytes of rank 0 in step " + std::to_string(info.step));
-  return {order_of(info), info.passed_over > 0};
-}
-
-std::string text(Order order) { return std::to_string(order.second) + " of session " + std::to_string(order.first); }
-
-Order newest_acked() {
-  Order newest{-1, -1};
-  for (const auto& [number, step] : world->steps)
-    if (step.acked()) newest = std::max(newest, order_of(number));
-  return newest;
-}
-
-void follow() {
-  const hpp::Store store = open_store(5000);
-  Order best{-1, -1};
-  while (!world->over) {
-    const Order acked = newest_acked();
-    try {
-      const auto [found, passed_over] = load(store, "latest", 5000);
-      note("the follower loads " + text(found));
-      if (passed_over) continue;
-      if (found < best) fail("latest went back from " + text(best) + " to " + text(found));
-      if (found < acked) fail("latest is " + text(found) + ", " + text(acked) + " was acknowledged");
-      best = found;
-    } catch (const hpp::Error& error) {
-      note(std::string("the follower: ") + error.status_name() + " " + error.what());
-      const bool none = error.status() == CKPT_NOT_FOUND;
-      if (none && acked.second >= 0) fail("there is nothing, and " + text(acked) + " was acknowledged");
-      const bool fine =
-          none || error.status() == CKPT_GONE || error.status() == CKPT_TIMEOUT || error.status() == CKPT_IO;
-      if (!fine) fail(std::string("the follower: ") + error.status_name() + " " + error.what());
-    }
-    pause(static_cast<int64_t>(random(300)) * kMs);
-  }
-}
-
-// Somebody who looks after the store from elsewhere. What it does is allowed at any time.
-void operate() {
-  const hpp::Store store = open_store(5000);
-  while (!world->over) {
-    pause(static_cast<int64_t>(random(2000)) * kMs);
-    std::string what;
-    try {
-      switch (random(4)) {
-        case 0:
-          what = "prune";
-          timed(what, 5000, [&] { store.prune({{"keep_last", 2}, {"timeout_ms", 5000}, {"dry_run", 0}}); });
-          break;
-        case 1:
-          what = "list";
-          timed(what, 5000, [&] { store.list(); });
-          break;
-        case 2:
-          what = "verify";
-          timed(what, 5000, [&] {
-            const auto reader = hpp::Reader::open(store, "latest", {{"timeout_ms", 5000}});
-            reader.verify({{"timeout_ms", 5000}}).wait(CKPT_JOB_DONE);
-          });
-          break;
-        default:
-          what = "runs";
-          timed(what, 5000, [&] { store.runs(); });
-      }
-      note("the operator: " + what);
-    } catch (const hpp::Error& error) {
-      note("the operator: " + what + ": " + error.status_name() + " " + error.what());
-      static const std::set<int> kPossible = {CKPT_IO, CKPT_TIMEOUT, CKPT_NOT_FOUND, CKPT_GONE};
-      if (!kPossible.contains(error.status())) fail("the operator: " + what + ": " + error.status_name());
-    }
-  }
-}
-
-// The server of a network file system restarts.
-void forget_locks() {
-  while (!world->over) {
-    pause(static_cast<int64_t>(random(20'000)) * kMs);
-    note("the server forgets all locks");
-    world->locks.forget_all();
-  }
 }
 
 // ---- what must hold at the end ----
