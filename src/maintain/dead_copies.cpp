@@ -24,7 +24,7 @@ class DeadCopies {
  private:
   Status look_at_beats();
   bool is_silent(const store::Entry& record, const std::string& id) const;
-  void forget(const std::string& id);
+  void forget_silent();
   Status remove(const store::Entry& record, const format::DirName& name);
   void tell(const std::string& id, uint64_t bytes, const Status& status);
 
@@ -37,12 +37,14 @@ class DeadCopies {
 
 Status DeadCopies::run(const Job& job) {
   auto records = store_.list(format::kAttemptsDir);
-  if (!records.ok()) return records.status().code() == CKPT_NOT_FOUND ? Ok() : std::move(records).status();
+  if (!records.ok() && records.status().code() != CKPT_NOT_FOUND) return std::move(records).status();
   if (store_.traits().tells_age) CKPT_TRY(look_at_beats());
+  if (!records.ok()) records = std::vector<store::Entry>{};
   for (const store::Entry& record : *records) {
     CKPT_TRY(job.check());
     if (const auto name = format::parse_attempt_name(record.name)) CKPT_TRY(remove(record, *name));
   }
+  if (!dry_run_) forget_silent();
   return Ok();
 }
 
@@ -54,15 +56,18 @@ Status DeadCopies::look_at_beats() {
   return Ok();
 }
 
+static bool silent(const store::Entry& one) { return one.age_ms >= kSilenceMs; }
+
 bool DeadCopies::is_silent(const store::Entry& record, const std::string& id) const {
-  const auto silent = [](const store::Entry& one) { return one.age_ms >= kSilenceMs; };
   const auto beats = beats_.find(id);
   return silent(record) && (beats == beats_.end() || std::ranges::all_of(beats->second, silent));
 }
 
-void DeadCopies::forget(const std::string& id) {
-  for (const store::Entry& beat : beats_[id])
-    (void)store_.remove(std::string(format::kCopyBeatsDir) + "/" + beat.name, false);
+// Also those of processes that were killed in copies that others finished: these have no record any more.
+void DeadCopies::forget_silent() {
+  for (const auto& [id, beats] : beats_)
+    for (const store::Entry& beat : beats)
+      if (silent(beat)) (void)store_.remove(std::string(format::kCopyBeatsDir) + "/" + beat.name, false);
 }
 
 Status DeadCopies::remove(const store::Entry& record, const format::DirName& name) {
@@ -87,7 +92,6 @@ Status DeadCopies::remove(const store::Entry& record, const format::DirName& nam
   const auto bytes = is_there ? store_.bytes_in(id) : Result<uint64_t>(uint64_t{0});
   Status removed = is_there && !dry_run_ ? commit::remove_attempt(store_, id, "its copy was never finished") : Ok();
   if (removed.ok() && !dry_run_) (void)store_.remove(key, false);
-  if (removed.ok() && !dry_run_) forget(id);
   if (is_there) tell(id, bytes.ok() ? *bytes : 0, removed);
   return Ok();
 }

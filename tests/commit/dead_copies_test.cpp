@@ -127,6 +127,21 @@ TEST_P(DeadCopies, AreNotThoseThatGoOnAfterADay) {
   EXPECT_EQ(*load(to, "s1"), 1);
 }
 
+// Of a process that was killed in a copy that another one finished, nothing else tells.
+TEST_P(DeadCopies, LeaveNoSignsOfLifeWhoeverFinishedThem) {
+  if (!to()->traits().tells_age) return;
+  const std::string sign = format::copy_beat_key("s1.1.1", random_id());
+  ASSERT_TRUE(to()->put_over(sign, as_bytes("\n")).ok());
+  checkpoint::await_listings(*to());
+  sweep(*to());
+  EXPECT_TRUE(*to()->exists(sign)) << "it may go on within a day";
+  place.later(kDay + 1000);
+  sweep(*to(), true);
+  EXPECT_TRUE(*to()->exists(sign)) << "a dry run";
+  sweep(*to());
+  EXPECT_FALSE(*to()->exists(sign));
+}
+
 TEST_P(DeadCopies, AreNoneOfTheAttemptsOfSessionsAndNoCheckpoint) {
   Start start(to, 1);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
