@@ -110,6 +110,7 @@ class Copy {
   void tell(bool committed);
   Status other_save(const Id& found) const;
   Status removed_there() const;
+  Status may_be_complete(const std::string& why) const;
   // An error of the target, which says so.
   Status there(Status status) const { return status.ok() ? Ok() : Status(std::move(status).with("store", to_.uri())); }
 
@@ -143,6 +144,7 @@ Status Copy::run() {
   CKPT_TRY(job_.check());
   if (!committed) {
     CKPT_ASSIGN(const std::vector<std::byte> manifest, read_manifest());
+    CKPT_TRY(job_.call->answer_if_left(may_be_complete("the store has not answered")));
     CKPT_TRY(there(put_manifest(manifest)));
   }
   tidy();
@@ -387,6 +389,11 @@ bool tells_what_is_there(ckpt_status code) {
          code == CKPT_CORRUPT;
 }
 
+Status Copy::may_be_complete(const std::string& why) const {
+  return Status(CKPT_COMMIT_UNKNOWN, to_.path(id_) + " may be complete, and may not last; copy again: " + why)
+      .with("path", to_.path(id_));
+}
+
 Status Copy::put_manifest(Bytes bytes) {
   Status put = to_.put_own(format::slot_key(id_), bytes);
   if (put.ok()) return put;
@@ -394,9 +401,7 @@ Status Copy::put_manifest(Bytes bytes) {
   if (put.code() == CKPT_NOT_FOUND && committed.ok() && !*committed) return removed_there();
   const bool lasts = put.code() == CKPT_EXISTS || (committed.ok() && to_.traits().visible_is_durable);
   if (!lasts && (committed.ok() ? *committed : !tells_what_is_there(committed.status().code())))
-    return Status(CKPT_COMMIT_UNKNOWN,
-                  to_.path(id_) + " may be complete, and may not last; copy again: " + put.message())
-        .with("path", to_.path(id_));
+    return may_be_complete(put.message());
   CKPT_TRY(committed.status());
   return *committed ? Ok() : put;
 }

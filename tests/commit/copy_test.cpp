@@ -235,6 +235,23 @@ TEST(CopyFaults, WhoseManifestCannotBeAskedForAreUnknown) {
   }
 }
 
+// What a caller is told whose store does not answer, so that its thread is left behind.
+TEST(CopyFaults, ThatLeaveAThreadBehindAreUnknownFromTheManifestOn) {
+  const auto source = small_source();
+  store::ShellStore target(fresh_memory_store());
+  Job job;
+  std::map<std::string, ckpt_status, std::less<>> told;  // in the last call for a key
+  target.before([&](std::string_view, std::string_view key) {
+    told[std::string(key)] = job.call->answer_of_left(Status(CKPT_TIMEOUT, "it does not answer")).code();
+    return Ok();
+  });
+  Report report;
+  ASSERT_TRUE(maintain::copy_checkpoint(*open(source), target, {.threads = 1}, &report, job).ok());
+  EXPECT_EQ(told["s1.1.1/PART_001"], CKPT_TIMEOUT);
+  EXPECT_EQ(told["s1.1.1/MANIFEST"], CKPT_COMMIT_UNKNOWN);
+  EXPECT_EQ(told[".ckpt/attempts/1.1.s1"], CKPT_COMMIT_UNKNOWN) << "its removal";
+}
+
 TEST(CopyFaults, OfACancelledCopyTheNextGoesOn) {
   auto source = large_source(24);
   auto inner = fresh_memory_store();
