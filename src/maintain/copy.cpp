@@ -307,7 +307,11 @@ Status Copy::copy_part(uint32_t number) {
 Status Copy::check_part_there(uint32_t number, const PartVerifier& part) {
   CKPT_ASSIGN(const bool there, part_is_there(number));
   const std::string name = from_.name_of(number);
-  if (!there) return checkpoint::at_file(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, name);
+  if (!there) {
+    CKPT_ASSIGN(const bool committed, is_committed());
+    if (!committed) return removed_there();
+    return checkpoint::at_file(Status(CKPT_INCOMPLETE, "the part is missing"), to_, id_, name);
+  }
   CKPT_ASSIGN(auto file, to_.open(format::file_key(id_, name)));
   return stream(part, to_, *file, nullptr,
                 [&](Status status) { return checkpoint::at_file(std::move(status), to_, id_, name); });

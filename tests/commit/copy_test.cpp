@@ -480,6 +480,15 @@ TEST(CopyTarget, ThatLosesItsDirectoryIsAbortedAndCanBeCopiedToAgain) {
   EXPECT_TRUE(copy(*open(source), *inner).status.ok());
 }
 
+TEST(CopyTarget, ThatIsRemovedWhileItsBytesAreComparedIsAborted) {
+  auto source = small_source();
+  auto inner = fresh_memory_store();
+  ASSERT_TRUE(copy(*open(source), *inner).status.ok());
+  store::ShellStore target(inner);
+  target.once("open", "s1.1.1/PART_001", [&] { ASSERT_TRUE(remove_by_id(*inner, "s1.1.1").ok()); });
+  EXPECT_EQ(copy(*open(source), target, {.threads = 1, .check = "full"}).status.code(), CKPT_ABORTED);
+}
+
 // ---- living together with sessions ----
 
 class CopyAmongSessions : public ::testing::TestWithParam<Kind> {
