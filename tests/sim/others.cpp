@@ -54,9 +54,8 @@ void follow() {
   }
 }
 
-// Somebody who looks after the store from elsewhere. What it does is allowed at any time.
-void operate() {
-  const hpp::Store store = open_store(5000);
+// Looks after a store from elsewhere.
+static void operate_on(const hpp::Store& store) {
   while (!world->over) {
     pause(static_cast<int64_t>(random(2000)) * kMs);
     std::string what;
@@ -89,6 +88,8 @@ void operate() {
     }
   }
 }
+void operate() { operate_on(open_store(5000)); }
+void operate_on_copies() { operate_on(open_copies(5000)); }
 
 // The server of a network file system restarts.
 void forget_locks() {

@@ -20,7 +20,6 @@
 
 #include "sim/shrink.h"
 #include "sim/world.h"
-#include "store/weak_store.h"
 
 namespace sim {
 
@@ -49,6 +48,30 @@ Order newest_acked() {
 
 hpp::Store open_store(int64_t timeout_ms) {
   return hpp::Store(new ckpt_store{{}, world->door(world->inner), world->door(world->mirror), {}, timeout_ms});
+}
+hpp::Store open_copies(int64_t timeout_ms) {
+  return hpp::Store(new ckpt_store{{}, world->door(world->copies.inner), nullptr, {}, timeout_ms});
+}
+std::shared_ptr<ckpt::store::Store> make_store(const std::string& name) {
+  if (once_in(2)) return *ckpt::store::open_memory(name);
+  const ckpt::store::Weakness weakness{.list_delay_ms = once_in(2) ? 0 : 500,
+                                       .seed = static_cast<unsigned>(random(1000))};
+  world->buckets.push_back(std::make_shared<ckpt::store::Bucket>(weakness));
+  return std::make_shared<ckpt::store::WeakStore>(world->buckets.back());
+}
+
+Found committed(const hpp::Store& store) {
+  Found found;
+  for (const hpp::CheckpointInfo& info : timed("a list", 5000, [&] { return store.list(); }))
+    if (info.state == CKPT_CHECKPOINT_COMMITTED && !found.emplace(order_of(info), info.id).second)
+      fail("step " + std::to_string(info.step) + " is there twice");
+  return found;
+}
+
+static void check_leftovers(const ckpt::store::Store& store) {
+  for (const std::string folder : {".ckpt/attempts", ".ckpt/trash", ".ckpt/beats/copies"})
+    if (const auto entries = store.list(folder); entries.ok() && !entries->empty())
+      fail("left in " + store.path(folder) + ": " + entries->front().name);
 }
 
 namespace {
@@ -146,7 +169,9 @@ void run_rank(Training& training, uint32_t rank) {
       if (!kPossible.contains(told)) fail(who + "step " + std::to_string(training.step(i)) + ": " + told);
       pause(static_cast<int64_t>(random(200)) * kMs);
     }
-    timed("the end of a session", world->mirror ? training.timeout_ms : 2000, [&] { session.reset(); });
+    constexpr int64_t kFreeMs = 2000;
+    const int64_t most = world->mirror ? std::max(training.timeout_ms, kFreeMs) : kFreeMs;
+    timed("the end of a session", most, [&] { session.reset(); });
   } catch (const std::exception& error) {
     note(who + "ends: " + error.what());
   }
@@ -155,15 +180,6 @@ void run_rank(Training& training, uint32_t rank) {
 }
 
 // ---- what must hold at the end ----
-
-using Found = std::map<Order, std::string>;
-Found committed(const hpp::Store& store) {
-  Found found;
-  for (const hpp::CheckpointInfo& info : timed("a list", 5000, [&] { return store.list(); }))
-    if (info.state == CKPT_CHECKPOINT_COMMITTED && !found.emplace(order_of(info), info.id).second)
-      fail("step " + std::to_string(info.step) + " is there twice");
-  return found;
-}
 
 void check_words(const Found& found) {
   for (const auto& [number, step] : world->steps) {
@@ -180,15 +196,6 @@ void check_words(const Found& found) {
         fail("step " + std::to_string(number) + " was committed after session " + std::to_string(other->token) +
              " had begun");
   }
-}
-
-void check_leftovers() {
-  const auto has = [](const std::string& folder) {
-    const auto entries = world->inner->list(folder);
-    return entries.ok() ? *entries : std::vector<ckpt::store::Entry>{};
-  };
-  for (const std::string folder : {".ckpt/attempts", ".ckpt/trash"})
-    for (const auto& entry : has(folder)) fail("a new session left " + folder + "/" + entry.name);
 }
 
 // The last session has brought all that is in the store into the mirror.
@@ -222,10 +229,12 @@ void check_end() {
   }
   if (load(store, "latest", 20'000).order.second != 1'000'000) fail("the last save is not the latest");
   if (world->mirror) check_mirror();
+  if (world->copies.inner) check_copies();
   pause(2 * kSecond);  // a list that lags hides what is to be removed from one session, not from the next
   open_last();
   pause(2 * kSecond);
-  check_leftovers();
+  check_leftovers(*world->inner);
+  if (world->copies.inner) check_leftovers(*world->copies.inner);
 }
 
 // ---- the seed's choices ----
@@ -243,7 +252,8 @@ std::unique_ptr<Training> choose_training(int number) {
   auto training = std::make_unique<Training>();
   training->number = number;
   training->first_process = 10 * (number + 1);
-  training->world = 1 + static_cast<uint32_t>(random(3));
+  constexpr uint32_t kRanks[] = {1, 2, 2, 3};
+  training->world = kRanks[random(std::size(kRanks))];
   training->rendezvous = once_in(2);
   training->impatient = once_in(3);
   training->in_step = !once_in(3);
@@ -263,13 +273,8 @@ bool is_over(const Training& training) {
   return training.ended + gone >= training.world;
 }
 
-void choose_weather(uint64_t seed) {
-  if (once_in(2)) {
-    world->inner = *ckpt::store::open_memory("sim");
-  } else {
-    const ckpt::store::Weakness weakness{.list_delay_ms = once_in(2) ? 0 : 500, .seed = static_cast<unsigned>(seed)};
-    world->inner = std::make_shared<ckpt::store::WeakStore>(std::make_shared<ckpt::store::Bucket>(weakness));
-  }
+void choose_weather() {
+  world->inner = make_store("sim");
   if (once_in(3)) world->mirror = *ckpt::store::open_memory("mirror");
   if (once_in(2)) world->weather.fault_in = 20 + random(400);
   if (once_in(3)) world->weather.stall_in = 50 + random(2000);
@@ -290,6 +295,13 @@ void start_others() {
     start(2, operate);
   }
   if (world->weather.shared && once_in(2)) start(3, forget_locks);
+  if (!once_in(3)) return;
+  world->copies.inner = make_store("copies");
+  start(4, copy_to_and_fro);
+  if (once_in(2)) world->weather.last_call[4] = 1 + random(300);
+  if (once_in(2)) start(5, copy_to_and_fro);  // goes on where the other one ended, or works beside it
+  world->copies.pruned = once_in(2);
+  if (world->copies.pruned) start(6, operate_on_copies);
 }
 
 bool committed_together() {
@@ -303,7 +315,7 @@ bool run_seed(uint64_t seed, const Smaller& smaller = {}) {
   begin(seed, smaller);
   World made;
   world = &made;
-  choose_weather(seed);
+  choose_weather();
   start_others();
   const auto trainings = static_cast<int>(1 + random(3));
   for (int number = 0; number < trainings; number++) {

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "api/handles.h"
 #include "sim/store.h"
+#include "store/weak_store.h"
 #define CKPT_HPP_NAMESPACE hpp
 #include <ckpt.hpp>
 
@@ -41,12 +43,22 @@ struct Step {
   bool acked() const { return acked_at >= 0; }
 };
 
+// Where an operator copies checkpoints to and from.
+struct Copies {
+  std::shared_ptr<ckpt::store::Store> inner;  // null: nobody copies
+  bool pruned = false;                        // somebody removes copies
+  std::map<std::string, int> begun;           // by id: calls that have not answered; some never will
+  std::set<std::string> made, unknown;        // ids of which a call said OK or COMMIT_UNKNOWN
+};
+
 struct World {
   Weather weather;
   Locks locks;
   std::shared_ptr<ckpt::store::Store> inner, mirror;  // the mirror may be null
   std::vector<std::unique_ptr<Training>> trainings;
   std::map<int64_t, Step> steps;
+  std::vector<std::shared_ptr<ckpt::store::Bucket>> buckets;  // of those that are object stores
+  Copies copies;
   bool over = false;
   int64_t keep_last = 0;  // the least of all trainings that retire anything; 0: none does
 
@@ -67,6 +79,11 @@ uint32_t value(int64_t step, uint32_t rank, int64_t element);
 std::vector<uint32_t> values(int64_t step, uint32_t rank);
 
 hpp::Store open_store(int64_t timeout_ms);
+hpp::Store open_copies(int64_t timeout_ms);
+std::shared_ptr<ckpt::store::Store> make_store(const std::string& name);  // of one or the other kind
+
+using Found = std::map<Order, std::string>;  // ids of what is committed
+Found committed(const hpp::Store& store);
 
 // Runs a call and fails if it takes longer than it may after the last call of the store that had an answer (ABI.md).
 template <typename Call>
@@ -99,8 +116,15 @@ struct Loaded {
 Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeout_ms);
 std::string text(Order order);
 
-void follow();  // loads the latest
-void operate();
+void follow();   // loads the latest
+void operate();  // does what is allowed at any time
+void operate_on_copies();
 void forget_locks();
+
+// ---- copies.cpp ----
+
+void copy_to_and_fro();
+// Brings the store and that of copies to what a clean-up leaves.
+void check_copies();
 
 }  // namespace sim
