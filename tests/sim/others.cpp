@@ -15,7 +15,9 @@ Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeou
   // Never freed: the same.
   auto &own = *new std::vector<uint32_t>(count), &still = *new std::vector<uint32_t>(count);
   auto& shared = *new std::vector<uint32_t>(kElements);
+  auto& table = *timed("counting rows", timeout_ms, [&] { return new TableLoad(reader, options); });
   auto load = hpp::Load::create(reader, options);
+  table.add(load);
   load.add_tensor("own", {static_cast<int64_t>(count)}, own);
   load.add_tensor("still", {static_cast<int64_t>(count)}, still);
   load.add_tensor("shared", {kElements}, shared);
@@ -25,6 +27,7 @@ Loaded load(const hpp::Store& store, const std::string& selector, int64_t timeou
         still[i] != 7)
       fail("wrong bytes in step " + std::to_string(info.step));
   if (shared != values(info.step, 100)) fail("wrong bytes of rank 0 in step " + std::to_string(info.step));
+  table.check();
   return {order_of(info), info.passed_over > 0};
 }
 

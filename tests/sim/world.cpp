@@ -100,11 +100,15 @@ hpp::Session open_session(Training& training, uint32_t rank, const hpp::Store& s
 void save(Training& training, uint32_t rank, const hpp::Session& session, int64_t step) {
   hpp::Options options{{"timeout_ms", training.timeout_ms}};
   if (training.keep_last) options.set("keep_last", training.keep_last);
+  options.set("most_runs", training.most_runs);
   // Never freed, since a thread that was left behind may use them; scribbled over as soon as the caller may.
   std::vector<uint32_t>& own = *new std::vector(values(step, rank));
   std::vector<uint32_t>& shared = *new std::vector(values(step, 100));
   std::vector<uint32_t>& still = *new std::vector<uint32_t>(kElements, 7);  // the same in each step
+  TableRows rows = rows_of(step, rank, training.world);
+  TableSave& table = *new TableSave(rows, training.tables[rank]);
   const auto scribble = [&] {
+    table.scribble();
     for (std::vector<uint32_t>* one : {&own, &shared, &still}) std::fill(one->begin(), one->end(), 0xbad);
   };
   auto save = hpp::Save::create(session, "step-" + std::to_string(step), step, options);
@@ -113,6 +117,8 @@ void save(Training& training, uint32_t rank, const hpp::Session& session, int64_
   save.add_tensor("own", hpp::Tensor::of<uint32_t>({all}).flat(rank * kElements, kElements), hpp::Memory(own));
   save.add_tensor("still", hpp::Tensor::of<uint32_t>({all}).flat(rank * kElements, kElements), hpp::Memory(still));
   save.add_tensor("shared", {kElements}, shared);
+  table.add(save, training.changes);
+  training.tables[rank] = std::move(rows);
   try {
     timed(training.background ? "a save in the background" : "a save", training.timeout_ms, [&] {
       if (!training.background) return save.run();
@@ -259,6 +265,8 @@ std::unique_ptr<Training> choose_training(int number) {
   training->in_step = !once_in(3);
   training->background = training->impatient || once_in(2);
   training->incremental = once_in(2);
+  training->changes = static_cast<Changes>(random(3));
+  training->most_runs = 1 + static_cast<int64_t>(random(4));
   training->keep_last = static_cast<int64_t>(random(3));
   training->saves = 1 + static_cast<int64_t>(random(5));
   training->timeout_ms = once_in(3) ? 500 : once_in(2) ? 3000 : 20'000;
@@ -314,6 +322,7 @@ bool committed_together() {
 bool run_seed(uint64_t seed, const Smaller& smaller = {}) {
   begin(seed, smaller);
   World made;
+  made.seed = seed;
   world = &made;
   choose_weather();
   start_others();

@@ -20,6 +20,10 @@ namespace sim {
 constexpr int64_t kElements = 3;     // of each rank's part of a tensor
 constexpr int64_t kLateMs = 12'000;  // what a call may take beyond its timeout_ms
 
+// A rank's rows of the sparse table, by id.
+using TableRows = std::map<uint64_t, uint32_t>;
+enum class Changes { kUnknown, kListed, kByDigest };  // what a save says of its rows
+
 struct Training {
   int number = 0, first_process = 0;
   uint32_t world = 1;
@@ -27,6 +31,9 @@ struct Training {
   bool impatient = false;  // it cancels saves
   bool in_step = false;    // its ranks wait for each other before each save, as data parallel ones do
   std::vector<int64_t> at = std::vector<int64_t>(3, -1);  // the save that each rank has come to
+  Changes changes = Changes::kUnknown;
+  int64_t most_runs = 8;
+  std::vector<TableRows> tables = std::vector<TableRows>(3);  // of each rank: what its session was given last
   int64_t keep_last = 0, saves = 3, timeout_ms = 10'000, first_step = 0;
   std::string session_string{};
   int64_t opened_at = -1;  // when its rank 0 had its session
@@ -52,6 +59,7 @@ struct Copies {
 };
 
 struct World {
+  uint64_t seed = 0;
   Weather weather;
   Locks locks;
   std::shared_ptr<ckpt::store::Store> inner, mirror;  // the mirror may be null
@@ -105,6 +113,35 @@ auto timed(const std::string& what, int64_t timeout_ms, Call&& call) {
     throw;
   }
 }
+
+// ---- table.cpp: the sparse table in each checkpoint ----
+
+TableRows rows_of(int64_t step, uint32_t rank, uint32_t world_size);
+
+// Rows as a save is given them, and how they differ from those before.
+class TableSave {
+ public:
+  TableSave(const TableRows& rows, const TableRows& before);
+  void add(hpp::Save& save, Changes told);
+  void scribble();
+
+ private:
+  std::vector<uint64_t> ids_, changed_, removed_;
+  std::vector<uint32_t> values_;
+};
+
+class TableLoad {
+ public:
+  TableLoad(const hpp::Reader& reader, const hpp::Options& options);
+  void add(hpp::Load& load);
+  void check() const;  // fails if these are not the rows that were saved
+
+ private:
+  const hpp::Share share_;
+  std::vector<uint64_t> ids_;
+  std::vector<uint32_t> values_;
+  const hpp::CheckpointInfo info_;
+};
 
 // ---- others.cpp: those who train nothing ----
 
