@@ -68,6 +68,7 @@ struct State {
   std::map<const void*, ReadWrite> locks;
   std::set<int> killed;
   std::vector<std::string> notes;
+  bool details = false;  // are in the notes
   std::vector<Event> came;
 };
 State* state = nullptr;               // null: threads are those of the system
@@ -263,6 +264,11 @@ void note(const std::string& line) {
   std::snprintf(time, sizeof time, "%9.3f ", static_cast<double>(state->now) / 1e9);
   state->notes.push_back(time + (self ? std::to_string(self->process) : "?") + " " + line);
 }
+
+void detail(const std::string& line) {
+  if (state->details) note(line);
+}
+void keep_details() { state->details = true; }
 
 void tell() {
   for (const std::string& line : state->notes) std::fprintf(stdout, "%s\n", line.c_str());

@@ -43,7 +43,9 @@ void live_or_die();
 
 // ---- what went on, for a person ----
 void note(const std::string& line);
-void tell();  // prints it all
+void detail(const std::string& line);  // what a person needs only for one part of it
+void keep_details();                   // else nobody is told
+void tell();                           // prints it all
 // The same, and ends this process of the system with status 1.
 [[noreturn]] void fail(const std::string& why);
 

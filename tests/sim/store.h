@@ -83,7 +83,7 @@ class Store : public ckpt::store::ForwardingStore {
     if (fails && !(changes && late)) return fault(what + ": fails");
     if (last && !late) die(what);
     auto result = act();
-    note(what + (succeeded(result) ? "" : " no"));
+    (changes && succeeded(result) ? note : detail)(what + (succeeded(result) ? "" : " no"));
     wait(key);
     if (last) die(what);
     if (fails && succeeded(result)) return fault(what + ": its answer is lost");

@@ -2,9 +2,10 @@
 // loads. What each call says is held against what happened.
 //
 //   sim_program FIRST COUNT [JOBS]   runs seeds FIRST to FIRST + COUNT - 1, each in a process of its own
-//   sim_program SEED                 one of them, with all that went on
+//   sim_program SEED                 one of them, with what went on
 //   sim_program shrink SEED          makes a failing one smaller, and prints the call that shows it
 //   sim_program SEED 'EVENT …'       such a one: only these events happen
+//   sim_program … whole              the same, also with what changed nothing: each call of the store
 #include <sys/personality.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -319,8 +320,9 @@ bool committed_together() {
 }
 
 // Whether several ranks committed a step.
-bool run_seed(uint64_t seed, const Smaller& smaller = {}) {
+bool run_seed(uint64_t seed, const Smaller& smaller = {}, bool details = false) {
   begin(seed, smaller);
+  if (details) keep_details();
   World made;
   made.seed = seed;
   world = &made;
@@ -406,8 +408,10 @@ int main(int argc, char** argv) {
     const uint64_t seed = argc == 3 ? number(2) : 0;
     return sim::shrink(seed, [seed](const sim::Smaller& smaller) { sim::run_seed(seed, smaller); }) ? 0 : 1;
   }
-  if (argc == 2 || std::strchr(argv[2], ' ')) {
-    sim::run_seed(number(1), argc == 2 ? sim::Smaller() : sim::read_smaller(argv[2]));
+  const bool whole = std::strcmp(argv[argc - 1], "whole") == 0;
+  const int given = whole ? argc - 1 : argc;
+  if (given == 2 || std::strpbrk(argv[2], " :")) {
+    sim::run_seed(number(1), given == 2 ? sim::Smaller() : sim::read_smaller(argv[2]), whole);
     sim::note("all is well");
     sim::tell();
     std::fflush(stdout);
