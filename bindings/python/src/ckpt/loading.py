@@ -101,7 +101,7 @@ def load_from(reader: AnyReader, into: Any, at: Sequence[str | int], framework: 
     objects = templates_of(into) if objects is None else objects
     with (trees or tree_of)(reader, whose) as tree, request_of(reader, options) as request:
         root = descend(tree, at, whose)
-        state = _StateReader(reader, tree, root, request, framework or framework_in(into, objects), convert, whose,
+        state = StateReader(reader, tree, root, request, framework or framework_in(into, objects), convert, whose,
                              objects)
         out = state.read(root, into)
         state.add_arrays()
@@ -130,7 +130,7 @@ class _Loaded:
         self.give, self.value = give, value
 
 
-class _StateReader(TreeReader):
+class StateReader(TreeReader):
     """Reads a state in two steps: read() asks for all tensors; finish() restores the records once these are loaded."""
 
     def __init__(self, reader: AnyReader, tree: Tree, root: int, request: Load | FileRequest,

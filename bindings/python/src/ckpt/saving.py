@@ -237,7 +237,7 @@ def _place_of(target: str | os.PathLike[str] | Store, options: Mapping[str, int 
     return uri if path is None else look(path, {**limit, **options}, lambda: os.path.realpath(path))
 
 
-def _turn_of(target: Target, rank: int | None, options: Mapping[str, int | str]) -> Turn:
+def turn_of(target: Target, rank: int | None, options: Mapping[str, int | str]) -> Turn:
     if isinstance(target, Session):
         return target._turn
     place = _place_of(target, options)
@@ -269,7 +269,7 @@ def _open(target: Target, who: tuple[int | None, int | None, str | None], team: 
     return made, made
 
 
-def _label(step: int | None, label: str | None, world_size: int) -> str:
+def label_of(step: int | None, label: str | None, world_size: int) -> str:
     if label is not None:
         return label
     if step is not None:
@@ -291,7 +291,7 @@ def _start(target: Target, state: Any, step: int | None, label: str | None,
                                 "label": label}, limit)
     session, owned = _open(target, who, team, options, turn)
     return _begin(
-        lambda: Save(session, _label(step, label, session.world_size), -1 if step is None else step, options),
+        lambda: Save(session, label_of(step, label, session.world_size), -1 if step is None else step, options),
         session, team, lambda: state, attrs or {}, in_place, owned)
 
 
@@ -377,7 +377,7 @@ def save_async(
     save, so that other ranks learn it at once. sys.exit() ends a program cleanly, whatever its code.
     """
     chosen = {**(options or {}), **keywords}
-    turn = _turn_of(target, rank, chosen)
+    turn = turn_of(target, rank, chosen)
     return _in_background(turn, in_place, lambda: _start(
         target, state, step, label, (rank, world_size, session_string), attrs, in_place, chosen, turn))
 
@@ -423,10 +423,15 @@ def save(
     KeyboardInterrupt comes once the arrays are no longer used.
     """
     chosen = {**(options or {}), **keywords}
-    turn = _turn_of(target, rank, chosen)
+    turn = turn_of(target, rank, chosen)
+    return _to_its_end(turn, lambda: _start(target, state, step, label, (rank, world_size, session_string), attrs, True,
+                                            chosen, turn), progress)
+
+
+def _to_its_end(turn: Turn, begin: Callable[[], tuple[Job, Running]], progress: Progress) -> str:
     with turn.lock:
         turn.wait()
-        job, running = _start(target, state, step, label, (rank, world_size, session_string), attrs, True, chosen, turn)
+        job, running = begin()
         turn.running = running
         try:
             with job:
@@ -437,3 +442,17 @@ def save(
             running.release()
     running.tell_anew()
     return running.id
+
+
+def save_planned(target: Target, state: Callable[[], Any], team: Team, step: int | None, label: str,
+                 options: Mapping[str, int | str]) -> str:
+    """What save() does, of ranks that have agreed already who saves what. `target`: their session, or of one rank a
+    path."""
+    turn = turn_of(target, team.rank, options)
+
+    def begin() -> tuple[Job, Running]:
+        session, owned = _open(target, (team.rank, team.size, None), None, options, turn)
+        return _begin(lambda: Save(session, label, -1 if step is None else step, options), session, team, state, {},
+                      True, owned)
+
+    return _to_its_end(turn, begin, None)
