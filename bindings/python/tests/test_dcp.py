@@ -78,7 +78,7 @@ def two(function: Any, folder: Path) -> list[int]:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(90)
+        process.join(300)  # torch alone takes long to import where much else runs
         process.kill()
     return [process.exitcode for process in processes]
 
@@ -237,7 +237,7 @@ def test_a_label_that_is_taken_is_refused_if_so_told(torch: Any, tmp_path: Path)
 def save_cached(path: str) -> None:
     import torch
     weight = rows(torch.arange(8.))
-    state = {"w": weight, "step": 1, "groups": [{"lr": 0.1, "names": ["a"]}], "where": rank(),
+    state = {"w": weight, "step": 1, "groups": [{"lr": 0.1, "names": ["a"]}, torch.ones(3), rank()], "where": rank(),
              f"of{rank()}": [{"x": torch.full((2,), rank())}], "own": ckpt.PerRank(rank())}
     for step in (1, 2, 3, 4):
         state["step"] = step
@@ -255,7 +255,7 @@ def test_cached_plans_save_what_the_state_is_now_where_the_writer_says(ranks: An
     for step in (1, 2, 3, 4):
         back = ckpt.load(str(tmp_path / "s") + "-other" * (step == 4), f"step:{step}", rank=1)
         assert back["w"].tolist() == [value + step for value in range(8)] and back["step"] == step
-        assert back["groups"] == [{"lr": 0.1, "names": ["a"]}] and back["own"] == 1
+        assert back["groups"][::2] == [{"lr": 0.1, "names": ["a"]}, 0] and back["own"] == 1
         assert back["where"] == 0 if step < 3 else back["where"] in (1, 2)
         assert [back[f"of{number}"][0]["x"].tolist() for number in range(3)] == [[0, 0], [1, 1], [2, 2]]
 

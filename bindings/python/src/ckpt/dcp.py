@@ -3,8 +3,7 @@
     dcp.save(state, storage_writer=ckpt.dcp.Writer("/data/run7", step=step))
     dcp.load(state, storage_reader=ckpt.dcp.Reader("/data/run7"))
 
-What is saved is what ckpt.save makes of the same state: tensors, numbers and objects by their names, no pickle. ckpt
-commits it, on all ranks or none, in write_data; what torch does after that changes nothing.
+What is saved is what ckpt.save makes of the same state. ckpt commits it, on all ranks or none, in write_data.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.distributed._tensor import DTensor  # where torch 2.4 has it, too
+from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.metadata import (BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex,
                                                    TensorProperties, TensorStorageMetadata)
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, SavePlan, WriteItem, WriteItemType
@@ -30,10 +30,11 @@ from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter
 from torch.futures import Future
 
+from ._core import Save, escape
 from .adapt import TRANSPARENT
 from .arguments import checked
 from .enums import TORCH, DType, NodeKind, Status
-from .errors import NotFoundError, error_of, value_error
+from .errors import error_of, value_error
 from .frameworks import torch_dtype
 from .handles import Session, Store
 from .loading import StateReader
@@ -44,18 +45,9 @@ from .saving import label_of, save_planned, turn_of
 from .sources import open_source, request_of, run
 from .team import Team
 
-__all__ = ["Writer", "Reader"]
-
-T = TypeVar("T")
 _DTYPES = {torch_dtype(torch, dtype) for dtype in TORCH if dtype != DType.F4_E2M1FN} - {None}
 _FLOATS = {torch.float32, torch.bfloat16, torch.float16}  # which a load converts
 _STEP = re.compile(r"(?:.*?(?:step|iter|checkpoint)[-_=]?)?([0-9]{1,18})", re.I)
-
-
-def _done(value: Any = None) -> Any:
-    future: Any = Future()
-    future.set_result(value)
-    return future
 
 
 def _place(path: str, checkpoint_id: str | os.PathLike[str]) -> tuple[str, str | None]:
@@ -63,9 +55,6 @@ def _place(path: str, checkpoint_id: str | os.PathLike[str]) -> tuple[str, str |
     given = os.fsdecode(checkpoint_id).rstrip("/")
     folder, _, label = given.rpartition("/")
     return (path, None) if given == path.rstrip("/") else (folder or path, label)
-
-
-# ---- who saves what ----
 
 
 @dataclasses.dataclass
@@ -98,8 +87,10 @@ class _Planned(Team):
     def open(self, store: Any, options: Mapping[str, Any]) -> Session:
         return Session(Store(store, options), self.rank, self.size, self.string, options)
 
-    def session_of(self, path: str, options: Mapping[str, Any], string: str | None) -> Session:
-        """The session of these ranks in that store, which is kept; `string`: of rank 0's, on others."""
+    def target(self, path: str, options: Mapping[str, Any], string: str | None) -> str | Session:
+        """The session of these ranks in that store, which is kept; of one rank the path. `string`: of rank 0's."""
+        if self.size == 1:
+            return path
         turn = turn_of(path, self.rank, options)
         known = self._sessions.get(turn)
         if known is not None and string is not None and known[1].string != string:
@@ -107,7 +98,7 @@ class _Planned(Team):
         self.string = string
         return self.session(path, options, turn)
 
-    def gather(self, value: T) -> list[T]:
+    def gather(self, value: Any) -> list[Any]:
         return [value]
 
     def replicas(self, whole: Mapping[str, str], regions: Mapping[str, object]) -> tuple[dict[str, Replica], set[str]]:
@@ -131,48 +122,38 @@ def _known(first: dict[str, bool] | None, planner: Any) -> dict[str, bool]:
 
 def _is_value(item: WriteItem) -> bool:
     """Whether it is saved as a value of the tree: objects, and whole tensors that are more than their numbers."""
-    if item.tensor_data is None or item.type == WriteItemType.SHARD:
-        return item.tensor_data is None
-    properties = item.tensor_data.properties
-    return properties.layout != torch.strided or properties.dtype not in _DTYPES
+    data = item.tensor_data
+    if data is None or item.type == WriteItemType.SHARD:
+        return data is None
+    return data.properties.layout != torch.strided or data.properties.dtype not in _DTYPES
 
 
-def _state(plan: SavePlan, planner: Any, rank: int, first: Mapping[str, bool]) -> dict[str, Any]:
-    """This rank's part of the state. Rank 0 says where all is that it has, others what it has not."""
-    shards: dict[str, list[Shard]] = {}
-    names = dict(first) if rank == 0 else {}
+def _state(save: Save, plan: SavePlan, planner: Any, rank: int, first: Mapping[str, bool]) -> dict[str, Any]:
+    """This rank's part of the state: rank 0 says where all is that it has, others what it has not. What they hold of
+    the tensors of rank 0 is added to the save."""
+    told, shards = dict(first) if rank == 0 else {}, dict[str, list[Shard]]()
+    paths = getattr(planner, "mappings", {})
     for item in plan.items:
         name, data = item.index.fqn, item.tensor_data
-        value = first.get(name, _is_value(item))
         if name not in first:
-            names[name] = value
-        if not value and data is not None:
-            plain = planner.resolve_data(item).detach().resolve_conj().resolve_neg()
-            plain = plain if plain.device.type in ("cpu", "cuda") else plain.cpu()
+            told[name] = _is_value(item)
+        if data is None or first.get(name, _is_value(item)):
+            continue
+        plain = planner.resolve_data(item).detach().resolve_conj().resolve_neg()
+        plain = plain if plain.device.type in ("cpu", "cuda") else plain.cpu()
+        if name in told:
             shards.setdefault(name, []).append(Shard(plain, tuple(data.size), tuple(data.chunk.offsets)))
+        else:
+            path = (str(key) if isinstance(key, int) else escape(key) for key in paths.get(name, (name,)))
+            save.add_tensor("/".join(path), plain, shape=data.size, offset=data.chunk.offsets)
     own = (name for name, value in getattr(planner, "state_dict", {}).items() if isinstance(value, PerRank))
     state: dict[str, Any] = {}
-    for name in dict.fromkeys([*names, *shards, *own]):
-        if names.get(name, name not in shards):
-            leaf = planner.lookup_object(MetadataIndex(name))
-        else:
-            found = tuple(shards.get(name, ()))
-            leaf = Regions(found, found[0].data if found else torch.empty(0), object(), False)
-        _put(state, getattr(planner, "mappings", {}).get(name, (name,)), leaf)
+    for name, value in {**told, **dict.fromkeys(own, True)}.items():
+        found = tuple(shards.get(name, ()))
+        leaf = planner.lookup_object(MetadataIndex(name)) if value else Regions(
+            found, found[0].data if found else torch.empty(0), object(), False)
+        set_element(state, paths.get(name, (name,)), leaf)
     return state
-
-
-def _put(root: dict[str, Any], path: tuple[str | int, ...], value: Any) -> None:
-    """Puts a value into nested dicts and lists, which are made."""
-    here: Any = root
-    for key, below in zip(path, (*path[1:], None)):
-        if isinstance(key, int):
-            here += [None] * (key + 1 - len(here))
-        if below is None:
-            here[key] = value
-        elif (here[key] if isinstance(key, int) else here.get(key)) is None:
-            here[key] = [] if isinstance(below, int) else {}
-        here = here[key]
 
 
 class Writer(StorageWriter, AsyncStager):  # type: ignore[misc]
@@ -196,14 +177,13 @@ class Writer(StorageWriter, AsyncStager):  # type: ignore[misc]
                  **options: int | str) -> None:
         self.path, self.step, self.label = os.fsdecode(path), step, label
         self.options: dict[str, int | str] = {"on_existing": "replace", **options}
-        self.id: str | None = None
-        """The id of the checkpoint that this process has saved last with this Writer."""
+        self.id: str | None = None  # of the checkpoint that this process has saved last with it
         self._names: dict[str, bool] | None = None  # in this rank's plan
         self._memory: torch.Tensor | None = None  # of copies
         self._copies = 0  # that are still to be saved
 
     def __reduce__(self) -> Any:
-        return partial(type(self), **{"step": self.step, "label": self.label, **self.options}), (self.path,)
+        return partial(type(self), **dict[str, Any](self.options, step=self.step, label=self.label)), (self.path,)
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
@@ -223,10 +203,9 @@ class Writer(StorageWriter, AsyncStager):  # type: ignore[misc]
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         size = len(plans)
-        team = _teams.setdefault((0, size), _Planned(0, size, None))
-        string = team.session_of(self.path, self.options, None).string if size > 1 else None
-        label = label_of(self.step, self.label, 1)
-        seats = [_Seat(rank, size, string, label, self.step, self._names) for rank in range(size)]
+        target = _teams.setdefault((0, size), _Planned(0, size, None)).target(self.path, self.options, None)
+        told = getattr(target, "string", None), label_of(self.step, self.label, 1), self.step, self._names
+        seats = [_Seat(rank, size, *told) for rank in range(size)]
         _here.seat = seats[0]  # torch pickles none without a process group
         return [dataclasses.replace(plan, storage_data=seat) for plan, seat in zip(plans, seats)]
 
@@ -235,65 +214,57 @@ class Writer(StorageWriter, AsyncStager):  # type: ignore[misc]
         try:
             first = _known(seat.first, planner)
             team = _teams.setdefault((seat.rank, seat.size), _Planned(seat.rank, seat.size, None))
-            session = team.session_of(self.path, self.options, seat.session) if seat.size > 1 else None
-            self.id = save_planned(session or self.path, lambda: _state(plan, planner, seat.rank, first), team,
-                                   seat.step, seat.label, self.options)
+            self.id = save_planned(team.target(self.path, self.options, seat.session),
+                                   lambda save: _state(save, plan, planner, seat.rank, first), team, seat.step,
+                                   seat.label, self.options)
         finally:
             self._copies -= 1
-        return _done([])  # nobody needs what each rank has written
+        future: Any = Future()
+        future.set_result([])  # nobody needs what each rank has written
+        return future
 
     def finish(self, metadata: Metadata, results: Any) -> None:
         pass  # it is committed
 
     validate_checkpoint_id = classmethod(lambda cls, checkpoint_id: True)
+
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """A copy of the state on the CPU. Its memory is used again once nothing is to be saved from it."""
         self._copies = max(self._copies, 0) + 1
-        copies = _Copies()
-        state: dict[str, Any] = copies.of(state_dict)
-        self._memory = copies.make(None if self._copies > 1 else self._memory)
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        state: dict[str, Any] = _copied(state_dict, pairs)
+        self._memory = _copy(pairs, None if self._copies > 1 else self._memory)
         return state
 
 
-class _Copies:
-    """Copies of tensors, one after the other in one memory of the CPU."""
-
-    def __init__(self) -> None:
-        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-
-    def of(self, value: Any) -> Any:
-        """The same value with copies, which have no numbers yet."""
-        if isinstance(value, Mapping):
-            return {key: self.of(below) for key, below in value.items()}
-        if type(value) in (list, tuple):
-            return type(value)(map(self.of, value))
-        if isinstance(value, DTensor):
-            return DTensor(self.of(value.detach().to_local()), value._spec, requires_grad=False)
-        if isinstance(value, torch.Tensor):
-            if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided or (
-                    value.is_quantized or value.numel() == 0):
-                return value.detach().clone().cpu()
-            made = torch.empty(0, dtype=value.dtype, device="cpu")
-            self._pairs.append((made, value.detach()))
-            return made
+def _copied(value: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    """The same value with copies of tensors; those in `pairs` have no memory yet."""
+    if isinstance(value, Mapping):
+        return {key: _copied(below, pairs) for key, below in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_copied(below, pairs) for below in value)
+    if isinstance(value, DTensor):
+        return DTensor(_copied(value.detach().to_local(), pairs), value._spec, requires_grad=False)
+    if not isinstance(value, torch.Tensor):
         return value if isinstance(value, (int, float, str, bytes, type(None))) else copy.deepcopy(value)
-
-    def make(self, memory: torch.Tensor | None) -> torch.Tensor:
-        """Copies all into that memory, if it is large enough. Returns the memory."""
-        ends = list(itertools.accumulate((-(-value.nbytes // 64) * 64 for _, value in self._pairs), initial=0))
-        cuda = any(value.is_cuda for _, value in self._pairs)
-        if memory is None or memory.numel() < ends[-1] or cuda and not memory.is_pinned():
-            memory = torch.empty(ends[-1], dtype=torch.uint8, device="cpu", pin_memory=cuda)
-        storage = memory.untyped_storage()
-        for begin, (made, value) in zip(ends, self._pairs):
-            made.set_(storage, begin // value.itemsize, value.shape)
-            made.copy_(value, non_blocking=cuda)
-        if cuda:
-            torch.cuda.synchronize()
-        return memory
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+    if not plain or value.is_quantized or value.numel() == 0:
+        return value.detach().clone().cpu()
+    pairs.append((torch.empty(0, dtype=value.dtype, device="cpu"), value.detach()))
+    return pairs[-1][0]
 
 
-# ---- loading ----
+def _copy(pairs: list[tuple[torch.Tensor, torch.Tensor]], memory: torch.Tensor | None) -> torch.Tensor:
+    """Copies tensors into one memory of the CPU: this one, if it is large enough. Returns it."""
+    ends = list(itertools.accumulate((-(-value.nbytes // 64) * 64 for _, value in pairs), initial=0))
+    cuda = any(value.is_cuda for _, value in pairs)
+    if memory is None or memory.numel() < ends[-1] or cuda and not memory.is_pinned():
+        memory = torch.empty(ends[-1], dtype=torch.uint8, device="cpu", pin_memory=cuda)
+    for begin, (made, value) in zip(ends, pairs):
+        made.set_(memory.untyped_storage(), begin // value.itemsize, value.shape).copy_(value, non_blocking=cuda)
+    if cuda:
+        torch.cuda.synchronize()
+    return memory
 
 
 class Reader(StorageReader):  # type: ignore[misc]
@@ -317,32 +288,26 @@ class Reader(StorageReader):  # type: ignore[misc]
 
     def _open(self, selector: str) -> None:
         """Opens it, and looks where everything is."""
-        if self._reader is not None:
-            self._reader.close()
         self._whose = Whose(*own_rank())
         self._reader = open_source(self.path, selector, self.options)
         self._tree = tree_of(self._reader, self._whose)
-        self._found = {".".join(map(str, path)): (path, node) for path, node in _leaves(self._tree, 0, ())}
-
-    def _tensor(self, node: int) -> Any:
-        """The tensor at a node of the tree; None for a value."""
-        found = self._tree.node(node)
-        info = self._reader.tensor(found.value) if found.kind == NodeKind.TENSOR else None
-        return info if info is not None and torch_dtype(torch, info.dtype) in _DTYPES else None
+        self._found: dict[str, tuple[tuple[str | int, ...], int, Any]] = {}  # path, node and tensor, if it is one
+        for path, node in _leaves(self._tree, 0, ()):
+            found = self._tree.node(node)
+            info = self._reader.tensor(found.value) if found.kind == NodeKind.TENSOR else None
+            known = info is not None and torch_dtype(torch, info.dtype) in _DTYPES
+            self._found[".".join(map(str, path))] = path, node, info if known else None
 
     def read_metadata(self, *args: Any, **more: Any) -> Metadata:
         """What there is. Each tensor is one chunk, however it was sharded: ckpt reads any box of it."""
         self._open(self.selector)
-        state: dict[str, Any] = {}
-        for name, (_, node) in self._found.items():
-            info = self._tensor(node)
-            if info is None:
-                state[name] = BytesStorageMetadata()
-            else:
+        state: dict[str, Any] = dict.fromkeys(self._found, BytesStorageMetadata())
+        for name, (_, _, info) in self._found.items():
+            if info is not None:
                 size = torch.Size(info.shape)
                 whole = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
                 state[name] = TensorStorageMetadata(TensorProperties(torch_dtype(torch, info.dtype)), size, [whole])
-        return Metadata(state, planner_data={name: path for name, (path, _) in self._found.items()})
+        return Metadata(state, planner_data={name: path for name, (path, _, _) in self._found.items()})
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **more: Any) -> None:
         pass
@@ -356,15 +321,16 @@ class Reader(StorageReader):  # type: ignore[misc]
 
     def read_data(self, plan: LoadPlan, planner: Any) -> Any:
         if plan.storage_data is not None and plan.storage_data != self._reader.info.id:
+            self._reader.close()
             self._open(plan.storage_data)
         tensors, values, taken = [], [], set[object]()
         with request_of(self._reader, self.options) as request:
             state = StateReader(self._reader, self._tree, 0, request, "torch", False, self._whose, {})
             for item in plan.items:
-                node = self._found[item.storage_index.fqn][1]
+                _, node, info = self._found[item.storage_index.fqn]
                 if item.type == LoadItemType.TENSOR:
                     tensor = planner.resolve_tensor(item)
-                    tensors.append((item, tensor, _ask(request, self._tensor(node), item, tensor.detach(), taken)))
+                    tensors.append((item, tensor, _ask(request, info, item, tensor.detach(), taken)))
                 else:
                     own = getattr(planner, "state_dict", {}).get(item.dest_index.fqn)
                     own = own if isinstance(own, PerRank) else None
@@ -382,7 +348,9 @@ class Reader(StorageReader):  # type: ignore[misc]
                 pickled.seek(0)
                 planner.load_bytes(item, pickled)
         self._reader.close()
-        return _done()
+        future: Any = Future()
+        future.set_result(None)
+        return future
 
     validate_checkpoint_id = classmethod(lambda cls, checkpoint_id: True)
 
@@ -398,22 +366,18 @@ def _ask(request: Any, info: Any, item: Any, tensor: torch.Tensor, taken: set[ob
     return into
 
 
-# ---- the tree as torch looks at states: into dicts, and into lists that hold tensors or dicts ----
-
+# The tree as torch looks at states: into dicts, and into lists that hold tensors or dicts.
 _INSIDE = ("collections.OrderedDict", "collections.defaultdict", "torch.nn.parameter.Parameter", "torch.Tensor")
 
 
 def _inside(tree: Any, node: int) -> int:
     """The node of a record that torch would look at, if it adds nothing but an order or requires_grad."""
     found = tree.node(node)
-    if found.kind != NodeKind.RECORD or found.value not in _INSIDE or (
-            found.value == "torch.Tensor" and {tree.node(child).key for child in children(tree, node)} & {
-                "conj", "neg", "dtype"}):
+    if found.kind != NodeKind.RECORD or found.value not in _INSIDE:
         return node
-    try:
-        return _inside(tree, tree.find(node, TRANSPARENT[str(found.value)]))
-    except NotFoundError:  # an empty defaultdict
-        return node
+    items = {tree.node(child).key: child for child in children(tree, node)}
+    inside = None if items.keys() & {"conj", "neg", "dtype"} else items.get(TRANSPARENT[str(found.value)])
+    return node if inside is None else _inside(tree, inside)
 
 
 def _opens(tree: Any, node: int) -> bool:

@@ -444,15 +444,20 @@ def _to_its_end(turn: Turn, begin: Callable[[], tuple[Job, Running]], progress: 
     return running.id
 
 
-def save_planned(target: Target, state: Callable[[], Any], team: Team, step: int | None, label: str,
+def save_planned(target: Target, state: Callable[[Save], Any], team: Team, step: int | None, label: str,
                  options: Mapping[str, int | str]) -> str:
     """What save() does, of ranks that have agreed already who saves what. `target`: their session, or of one rank a
-    path."""
+    path. `state` may add to the save what other ranks have in their states."""
     turn = turn_of(target, team.rank, options)
 
     def begin() -> tuple[Job, Running]:
         session, owned = _open(target, (team.rank, team.size, None), None, options, turn)
-        return _begin(lambda: Save(session, label, -1 if step is None else step, options), session, team, state, {},
-                      True, owned)
+        made: list[Save] = []
+
+        def make() -> Save:
+            made.append(Save(session, label, -1 if step is None else step, options))
+            return made[0]
+
+        return _begin(make, session, team, lambda: state(made[0]), {}, True, owned)
 
     return _to_its_end(turn, begin, None)
