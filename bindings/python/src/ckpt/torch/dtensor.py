@@ -19,9 +19,10 @@ Run: TypeAlias = tuple[int, int]  # first index and length, in one dimension
 
 def regions_of(tensor: Any) -> Regions | None:
     """The regions of a DTensor or ShardedTensor; None for any other tensor."""
-    found = loaded("torch.distributed.tensor")
-    if found is not None and isinstance(tensor, found.DTensor):
-        return _of_dtensor(tensor)
+    for name in ("torch.distributed.tensor", "torch.distributed._tensor"):  # the latter in torch 2.4
+        kind = getattr(loaded(name), "DTensor", None)
+        if kind is not None and isinstance(tensor, kind):
+            return _of_dtensor(tensor)
     found = loaded("torch.distributed._shard.sharded_tensor")
     if found is not None and isinstance(tensor, found.ShardedTensor):
         return _of_sharded_tensor(tensor)
