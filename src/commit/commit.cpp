@@ -1,5 +1,7 @@
 #include "commit/commit.h"
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include "checkpoint/part_file.h"
@@ -219,8 +221,10 @@ Status give_up(Session& session, const Attempt& attempt, Status cause, bool publ
   const bool others =
       !closed.ok() && outcome.code() == CKPT_CONFLICT;  // another save's checkpoint, which was copied here
   // Whoever closed the slot first knows the cause. A failure that only followed from it must not hide it.
-  bool consequence = cause.code() == CKPT_NOT_FOUND || cause.code() == CKPT_CANCELLED || cause.code() == CKPT_TIMEOUT ||
-                     cause.code() == CKPT_EXISTS;
+  // INCOMPLETE, GONE: files that were taken back.
+  static constexpr std::array kFollow = {CKPT_NOT_FOUND, CKPT_CANCELLED, CKPT_TIMEOUT,
+                                         CKPT_EXISTS,    CKPT_GONE,      CKPT_INCOMPLETE};
+  const bool consequence = std::find(kFollow.begin(), kFollow.end(), code) != kFollow.end();
   const Status told = settled(!closed.ok() && consequence ? outcome : cause);
   if (session.rank() == 0 && !others) remove_parts(session.store(), attempt);
   if (session.rank() != 0 && !others) remove_bases(session.store(), attempt);

@@ -1,9 +1,11 @@
 // The commit of a save of which chunks lie in bases: what is in the directory when MANIFEST is made, and afterwards.
+#include <set>
 #include <thread>
 
 #include "checkpoint/based.h"
 #include "commit/commit.h"
 #include "commit/retention.h"
+#include "store/shell_store.h"
 #include "store/weak_store.h"
 
 namespace ckpt::commit {
@@ -20,7 +22,8 @@ class BaseCommit : public ::testing::Test {
  protected:
   BaseCommit() {
     for (uint32_t rank = 0; rank < kRanks; rank++)
-      sessions.push_back(open_session(inner, rank, kRanks, rank ? sessions[0]->string().c_str() : nullptr));
+      sessions.push_back(rank ? open_session(inner, rank, kRanks, sessions[0]->string().c_str())
+                              : open_session(leaders, 0, kRanks));
     settings = {.on_existing = "error", .protect = "", .timeout_ms = 60000, .group_from = kLeast, .incremental = true};
   }
   std::string directory() const { return attempts[0].directory; }
@@ -63,6 +66,7 @@ class BaseCommit : public ::testing::Test {
   }
 
   const std::shared_ptr<store::Store> inner = fresh_memory_store();
+  const std::shared_ptr<store::ShellStore> leaders = std::make_shared<store::ShellStore>(inner);
   std::vector<std::shared_ptr<session::Session>> sessions;
   session::Attempt attempts[kRanks];
   CommitSettings settings;
@@ -118,6 +122,24 @@ TEST_F(BaseCommit, RemovesWhatNoPartUses) {
   for (const Status& status : save()) ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(bases().size(), 2u);
   EXPECT_EQ(inner->open(unused).status().code(), CKPT_NOT_FOUND);
+}
+
+TEST_F(BaseCommit, ABaseThatARankTookBackIsNotTheReasonButTheAbortIs) {
+  settings.group_from = 2 * kRanks;  // rank 0 reads all parts
+  std::set<std::string, std::less<>> parts;
+  bool done = false;
+  leaders->before([&](std::string_view operation, std::string_view key) {
+    if (operation == "open" && key.find("/PART_") != key.npos) parts.emplace(key);
+    if (!done && parts.size() == kRanks && operation == "list" && key == directory()) {
+      done = true;
+      EXPECT_FALSE(give_up(*sessions[1], attempts[1], Status(CKPT_NO_SPACE, "the disk of rank 1 is full"), true).ok());
+    }
+    return Ok();
+  });
+  const auto told = save();
+  EXPECT_TRUE(done);
+  EXPECT_EQ(told[0].code(), CKPT_ABORTED) << told[0].message();
+  EXPECT_NE(told[0].message().find("the disk of rank 1 is full"), std::string::npos) << told[0].message();
 }
 
 TEST_F(BaseCommit, ARankThatGivesUpTakesBackWhatItBorrowed) {
