@@ -1,5 +1,8 @@
 #include "cli/export_csv.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,12 +25,15 @@ class NewDirectory {
       : path_(path.substr(0, path.find_last_not_of('/') + 1)),
         partial_(path_ + ".partial-" + std::to_string(getpid())) {
     refuse_existing();
+    remove_killed();
     std::error_code code;
     if (!fs::create_directory(partial_, code)) failed(partial_, code ? code.message() : std::strerror(EEXIST));
+    held_ = lock(partial_);
   }
   ~NewDirectory() {
     std::error_code code;
     fs::remove_all(partial_, code);
+    ::close(held_);
   }
   NewDirectory(const NewDirectory&) = delete;
 
@@ -56,6 +62,28 @@ class NewDirectory {
   }
 
  private:
+  // A directory of this user, until its descriptor is closed or its process has ended; -1: it is another's, or locked.
+  static int lock(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat found{};
+    const bool own = ::fstat(fd, &found) == 0 && found.st_uid == ::geteuid();
+    if (own && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    return ::close(fd), -1;
+  }
+  // What exports to the same path have left that were killed.
+  void remove_killed() const {
+    const fs::path given(path_);
+    const std::string begin = given.filename().string() + ".partial-";
+    std::error_code code;
+    for (fs::directory_iterator at(given.has_parent_path() ? given.parent_path() : ".", code), end; !code && at != end;
+         at.increment(code)) {
+      if (!at->path().filename().string().starts_with(begin)) continue;
+      const int held = lock(at->path());
+      std::error_code ignored;
+      if (held >= 0) fs::remove_all(at->path(), ignored);
+      ::close(held);
+    }
+  }
   void refuse_existing() const {
     std::error_code code;
     if (fs::exists(fs::symlink_status(path_, code))) fail(CKPT_EXISTS, path_ + " exists; remove it first");
@@ -65,6 +93,7 @@ class NewDirectory {
   }
 
   const std::string path_, partial_;
+  int held_ = -1;
 };
 
 // A name as one file's: what is neither letter, digit, '-', '_' nor '.' as in a URL, "a%2Fb", and a '.' in front.

@@ -30,6 +30,9 @@ std::string id_of(const std::string& file) {
   return file.substr(begin, file.find('.', begin) - begin);
 }
 
+// What somebody else has put in the place of our folder may lead to files that nobody wants removed.
+bool is_ours(const struct stat& found) { return S_ISDIR(found.st_mode) && (found.st_mode & 022) == 0; }
+
 struct Meeting {
   // A file of a killed run says hello, too. So who is here has to answer: acknowledge a name that is new.
   void join() {
@@ -37,6 +40,9 @@ struct Meeting {
     wait_for_all("came", here, [&] {
       // The last of an earlier meeting may remove the folder at any time.
       if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) done(-1, "creation of a folder");
+      struct stat found{};
+      if (lstat(folder.c_str(), &found) == 0 && !is_ours(found))
+        throw Refused{folder + " is a link, or others may write into it; remove it"};
       if (!OpenFile(path("hello", me), O_WRONLY | O_CREAT).is_open())
         return errno == ENOENT ? void() : void(done(-1, "creation of a file"));
       for (const char* view : kViews) mkdir(path(view, me).c_str(), 0700);
@@ -88,8 +94,12 @@ struct Meeting {
   // What is of `id`, or all.
   void remove(const std::string& id) const try {
     std::error_code ignored;
-    for (const std::string& name : names_in(folder))
-      if (id.empty() || id_of(name) == id) std::filesystem::remove_all(folder + "/" + name, ignored);
+    struct stat found{};
+    const OpenFile held(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!held.is_open() || fstat(held.get(), &found) != 0 || !is_ours(found)) return;
+    const std::string in = format("/proc/self/fd/{}", held.get());
+    for (const std::string& name : names_in(in))
+      if (id.empty() || id_of(name) == id) std::filesystem::remove_all(in + "/" + name, ignored);
     rmdir(folder.c_str());
   } catch (const Refused&) {
     // A later run removes it.

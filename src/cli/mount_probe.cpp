@@ -220,7 +220,7 @@ void remove_leftovers(const std::string& directory) {
   struct stat found{};
   for (const std::string& name : names_in(directory))
     if (const std::string path = directory + "/" + name; name.starts_with(kPrefix))
-      if (lstat(path.c_str(), &found) == 0 && found.st_mtime < time(nullptr) - 3600)
+      if (lstat(path.c_str(), &found) == 0 && found.st_uid == geteuid() && found.st_mtime < time(nullptr) - 3600)
         std::filesystem::remove_all(path, ignored);
 }
 

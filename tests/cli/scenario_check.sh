@@ -54,6 +54,12 @@ cat peer.* >.out
 json_is 'len(d["peers"]["ids"]), d["holds"]' '(2, True)'
 json_is 'd["peers"]["names_by_listing"]["missed"], d["peers"]["names_by_listing"]["median_ms"] >= 0' '(0, True)'
 
+# What is behind a link in the place of the peers' folder stays.
+mkdir victim linked; touch victim/hello.a; ln -s ../victim linked/.ckpt-check.peers
+expect 1 check linked --peers 2 --timeout 4
+says '^peers +BROKEN +linked/.ckpt-check.peers is a link, or others may write into it; remove it$'
+[ "$(ls victim)" = hello.a ] || fail "behind the link is now: $(ls victim)"
+
 # Who is missing is said in time; that is no success, and leaves nothing behind.
 "$CKPT" check plain --peers 4 --timeout 4 >peer.1 & first=$!
 expect 1 check plain --peers 4 --timeout 4; says '^peers +BROKEN +2 of 4 came within 4 s: [^ ]+, [^ ]+$'

@@ -179,6 +179,11 @@ expect 0 export three@b next --format csv --since a
 expect 0 export three@b all --format csv; says '^exported 1 table of b\..* to all$'
 expect 0 cat three@b emb --csv; cmp -s .out all/emb.csv || fail "not as cat"
 [ ! -e all/removed ] || fail "removed ids of nothing"
+# What a killed export has left goes with the next one to the same path; that of one that lives stays.
+mkdir again.partial-1 again.partial-2; exec 9<again.partial-2; flock 9
+expect 0 export three@b again --format csv
+[ ! -e again.partial-1 ] && [ -e again.partial-2 ] || fail "$(ls -d again*)"
+exec 9<&-
 expect 0 export six new --format csv --since ./store
 [ "$(tail -n +2 new/other.csv | wc -l)" -eq 5 ] || fail "a new table: $(cat new/other.csv)"
 save_table slash a .a/b 4 0 1 5
