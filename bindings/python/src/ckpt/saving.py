@@ -238,6 +238,7 @@ def _place_of(target: str | os.PathLike[str] | Store, options: Mapping[str, int 
 
 
 def turn_of(target: Target, rank: int | None, options: Mapping[str, int | str]) -> Turn:
+    """Of the saves by this rank into a store or by a session: one at a time."""
     if isinstance(target, Session):
         return target._turn
     place = _place_of(target, options)
@@ -270,6 +271,7 @@ def _open(target: Target, who: tuple[int | None, int | None, str | None], team: 
 
 
 def label_of(step: int | None, label: str | None, world_size: int) -> str:
+    """The given one, or that of the step; without either, of one rank, the time."""
     if label is not None:
         return label
     if step is not None:
