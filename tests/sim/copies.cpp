@@ -105,6 +105,7 @@ void check_copies() {
     if (!copies.pruned && !ids.contains(id)) fail("the copy of " + id + " was made, and is lost");
   constexpr int64_t kTwoDaysMs = int64_t{48} * 3600 * 1000;  // nobody works on what was left by then
   for (const auto& bucket : world->buckets) bucket->set_forward(kTwoDaysMs);
+  if (world->mirror) clean_up(open_mirror(20'000));  // whose copies the store's list tells, too
   clean_up(open_store(20'000));
   clean_up(store);
 }

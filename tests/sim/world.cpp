@@ -50,6 +50,9 @@ Order newest_acked() {
 hpp::Store open_store(int64_t timeout_ms) {
   return hpp::Store(new ckpt_store{{}, world->door(world->inner), world->door(world->mirror), {}, timeout_ms});
 }
+hpp::Store open_mirror(int64_t timeout_ms) {
+  return hpp::Store(new ckpt_store{{}, world->door(world->mirror), nullptr, {}, timeout_ms});
+}
 hpp::Store open_copies(int64_t timeout_ms) {
   return hpp::Store(new ckpt_store{{}, world->door(world->copies.inner), nullptr, {}, timeout_ms});
 }
@@ -207,7 +210,7 @@ void check_words(const Found& found) {
 
 // The last session has brought all that is in the store into the mirror.
 void check_mirror() {
-  const hpp::Store mirror(new ckpt_store{{}, world->door(world->mirror), nullptr, {}, 20'000});
+  const hpp::Store mirror = open_mirror(20'000);
   if (load(mirror, "latest", 20'000).order.second != 1'000'000) fail("the mirror lacks the latest");
 }
 

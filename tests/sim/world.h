@@ -88,6 +88,7 @@ std::vector<uint32_t> values(int64_t step, uint32_t rank);
 
 hpp::Store open_store(int64_t timeout_ms);
 hpp::Store open_copies(int64_t timeout_ms);
+hpp::Store open_mirror(int64_t timeout_ms);                               // as a store of its own
 std::shared_ptr<ckpt::store::Store> make_store(const std::string& name);  // of one or the other kind
 
 using Found = std::map<Order, std::string>;  // ids of what is committed
