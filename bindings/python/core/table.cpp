@@ -218,7 +218,6 @@ ShareObject::ShareObject(std::shared_ptr<ckpt::Reader> reader, const std::string
             ckpt::Rowset wanted = rowset(rows);
             wanted.window(window_rows);
             if (since) wanted.since(*since);
-            if (since) wanted.since(*since);
             return unlocked([&] { return reader->share(table, wanted, options); });
           }(),
           "Share"),
