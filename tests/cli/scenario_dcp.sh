@@ -25,6 +25,12 @@ expect 0 import out store --label again
 expect 0 diff store@label:fsdp2 store@label:again
 expect 2 export store@label:fsdp2 out --format dcp; complains 'exists'
 
+# Keys of which torch makes text are told.
+"$(dirname "$CKPT")/tests/programs/save_tree_program" keyed a /dev/stdin <<'JSON' || fail save_tree_program
+{"s":{"$":"dict","items":[[0,{"$":"tensor","name":"s/0"}],[1,2]]}}
+JSON
+expect 0 export keyed keyed.dcp --format dcp; complains '^ckpt: note: wrote 2 integer keys as text and 0 OrderedDicts'
+
 # Compared as they are, with a checkpoint and with each other.
 expect 0 diff "$fixtures/fsdp2" "$fixtures/fsdp2.pt"; says '^equal: '
 expect 0 diff "$fixtures/fsdp2" store@label:fsdp2

@@ -75,6 +75,12 @@ def test_wrong_arguments_are_named(tmp_path: Path, monkeypatch: Any) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def closed(path: Path) -> Any:
+    keeper = ckpt.Checkpointer(path, signals=())
+    keeper.close()
+    return keeper
+
+
 @pytest.mark.parametrize(("call", "words"), [
     (lambda path: API.load(path, rank="0"), "rank: expected an int, found str '0'"),
     (lambda path: API.load(path, rank=0, world_size=2), '"world_size", but an argument of another call'),
@@ -92,6 +98,10 @@ def test_wrong_arguments_are_named(tmp_path: Path, monkeypatch: Any) -> None:
     (lambda path: API.Checkpointer("a\0b"), "INVALID: path: expected a path without a NUL"),
     (lambda path: API.save(path, {"a": np.arange(4)[::-1]}), r"'a': .*negative.*give numpy.ascontiguousarray\(…\)"),
     (lambda path: API.save(path, {"a": ckpt.Shard(np.arange(4)[::-1], (4,), (0,))}), "'a': .*give numpy.ascont"),
+    (lambda path: API.save(path, {}, step=-1), "INVALID: step: expected 0 to .*, found -1; leave it out"),
+    (lambda path: closed(path).save(2, {}), "INVALID: the Checkpointer is closed; make a new one"),
+    (lambda path: closed(path).step(2, {}), "INVALID: the Checkpointer is closed; make a new one"),
+    (lambda path: closed(path).restore({}), "INVALID: the Checkpointer is closed; make a new one"),
     (lambda path: API.save(path, {"a": memoryview(b"x")}), "state at 'a': .*give bytes"),
     (lambda path: API.save(path, {"a": __import__("io").BytesIO()}), "state at 'a': .*an open file; give its bytes"),
 ])
