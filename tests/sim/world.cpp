@@ -353,7 +353,8 @@ bool run_seed(uint64_t seed, const Smaller& smaller = {}, bool details = false) 
     pause(100 * kMs);
   }
   made.over = true;
-  pause(100 * kSecond);  // what was left behind comes to its end
+  pause(100 * kSecond);                          // what was left behind comes to its end
+  for (const int copies : {4, 5}) kill(copies);  // as a process that ends: no sign of life comes later
   check_end();
   return committed_together();
 }
