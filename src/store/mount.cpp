@@ -148,7 +148,8 @@ Mount::Locks Mount::locks() const {
   return Locks::kUnknown;
 }
 
-// Measured (bench/RESULTS.md, network file systems): their clients keep track of one or two streams for a descriptor.
+// JuiceFS' client follows one or two streams for a descriptor (measured: bench/RESULTS.md, network file systems). So
+// MooseFS and GlusterFS were no slower, and ceph-fuse, by threads, three times as fast as by io_uring.
 bool Mount::follows_streams() const {
   static constexpr std::array kTypes = {"fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mfs"};
   return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end() ||

@@ -94,7 +94,8 @@ std::shared_ptr<ckpt::store::Store> make_store(const std::string& name);  // of 
 using Found = std::map<Order, std::string>;  // ids of what is committed
 Found committed(const hpp::Store& store);
 
-// Runs a call and fails if it takes longer than it may after the last call of the store that had an answer (ABI.md).
+// Runs a call and fails if it takes longer than it may after the last call of the store that succeeded. ABI.md counts
+// from the last that ended.
 template <typename Call>
 auto timed(const std::string& what, int64_t timeout_ms, Call&& call) {
   struct Timer {
