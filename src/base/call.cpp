@@ -159,7 +159,8 @@ Status Call::settle(Status answer) {
 }
 
 bool Call::is_left(const Busy& held, int64_t now) const {
-  return now >= later(least(&Call::over_ms_), kLeaveMs) && now >= held.since_ms() + kHeldMs;
+  const int64_t over = least(&Call::over_ms_);
+  return now >= later(over, kLeaveAnyMs) || (now >= later(over, kLeaveMs) && now >= held.since_ms() + kHeldMs);
 }
 
 Status Call::answer_of_left(Status reason) const {
@@ -203,6 +204,14 @@ bool Call::is_stuck(Status* answer) {
 
 // ---- operations ----
 
+// With the lock. Of several at once the time counts once.
+void Call::note_end(const Busy& operation) {
+  const int64_t now = steady_ms(), from = std::max(operation.since_ms_, in_vain_until_ms_);
+  in_vain_until_ms_ = now;
+  in_vain_ms_ = operation.unanswered_ ? in_vain_ms_ + std::max<int64_t>(now - from, 0) : 0;
+  if (!operation.unanswered_) answers_++;
+}
+
 Busy::Busy(const char* verb, std::string_view path, std::string_view name)
     : verb_(verb),
       path_(path),
@@ -214,6 +223,8 @@ Busy::Busy(const char* verb, std::string_view path, std::string_view name)
   while (call_ && !call_->watched_) call_ = call_->outer.get();
   if (!call_) return;
   std::lock_guard lock(call_->mutex_);
+  answers_before_ = call_->answers_;
+  lost_ms_ = call_->in_vain_ms_;
   after_ = call_->busy_;
   if (after_) after_->before_ = this;
   call_->busy_ = this;
@@ -224,10 +235,35 @@ Busy::~Busy() {
   std::lock_guard lock(call_->mutex_);
   (before_ ? before_->after_ : call_->busy_) = after_;
   if (after_) after_->before_ = before_;
+  call_->note_end(*this);
+}
+
+int64_t Busy::until_ms(int64_t patience_ms) const {
+  const bool in_vain = lost_ms_ && call_->answers_ == answers_before_;
+  return later(since_ms_, in_vain ? std::max<int64_t>(patience_ms - lost_ms_, 0) : patience_ms);
 }
 
 int64_t Busy::late_ms(int64_t patience_ms) const {
-  return std::min(later(since_ms_, patience_ms), later(std::max(wait_ends_ms_, since_ms_), Call::kHeldMs));
+  return std::min(until_ms(patience_ms), later(std::max(wait_ends_ms_, since_ms_), Call::kHeldMs));
+}
+
+// What a store refuses, lacks or has already is an answer.
+static bool is_no_answer(const Status& status) { return status.code() == CKPT_IO || status.code() == CKPT_TIMEOUT; }
+
+void Busy::ended(const Status& status) {
+  if (!call_) return;
+  std::lock_guard lock(call_->mutex_);
+  unanswered_ = is_no_answer(status);
+}
+
+Status Busy::of_thread_ended(Status status) {
+  Call* call = CallContext::current().call();
+  while (call && !call->watched_) call = call->outer.get();
+  if (!call || !is_no_answer(status)) return status;
+  std::lock_guard lock(call->mutex_);
+  for (const Busy* one = call->busy_; one; one = one->after_)
+    if (one->thread_ == std::this_thread::get_id()) one->unanswered_ = true;
+  return status;
 }
 
 std::string Busy::path() const { return std::string(path_) + (name_.empty() ? "" : "/") + std::string(name_); }
@@ -246,11 +282,11 @@ ContextScope::~ContextScope() { context_of_thread = before_; }
 int64_t CallContext::end_ms() const {
   const int64_t over = call_ ? call_->over_ms() : Call::kNever;
   if (over == Call::kNever)
-    return call_ && operation_ ? std::min(until_ms_, later(operation_->since_ms(), call_->patience_ms())) : until_ms_;
+    return call_ && operation_ ? std::min(until_ms_, operation_->until_ms(call_->patience_ms())) : until_ms_;
   if (!shielded_) return std::min(until_ms_, over);
   const int64_t closed = over + Call::kClosingMs;
   if (!operation_) return std::min(until_ms_, closed);
-  const int64_t own = later(operation_->since_ms(), call_->patience_ms());
+  const int64_t own = operation_->until_ms(call_->patience_ms());
   if (own <= over) return std::min(until_ms_, own);  // it had all of its time
   const int64_t from = std::max(over, operation_->since_ms());
   return std::min(until_ms_, from + std::max<int64_t>(closed - from, 0) / 2);

@@ -3,10 +3,10 @@
 // works for a call has a context, and whoever hands work to another thread (Job, run_parallel, IoQueue) hands it on.
 //
 // What a call's time means. Each operation of a store (a read, a write, a request with all its repetitions) may take
-// `patience_ms` from its own beginning, one of a wait until the wait's end. One that takes longer ends the call: all
-// other operations end at once then, but for those that tell others or tidy up (CallContext::shielded), which have
-// kClosingMs together. So a call ends patience_ms and some seconds after the last thing that succeeded, and computing
-// is never cut short. All of Call may be used from any thread.
+// `patience_ms` from its own beginning, less what those before it took that got no answer; one of a wait until the
+// wait's end. One that takes longer ends the call: all other operations end at once then, but for those that tell others
+// or tidy up (CallContext::shielded), which have kClosingMs together. So a call ends patience_ms and some seconds after
+// the last thing that succeeded, and computing is never cut short. All of Call may be used from any thread.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,9 +46,9 @@ class Call : public std::enable_shared_from_this<Call> {
   static constexpr int64_t kNever = INT64_MAX;
   // Once a call is over, others are told and things tidied up within this time.
   static constexpr int64_t kClosingMs = 6000;
-  // So long after it is over, a thread that the kernel still holds is left behind. Its operation must be at least so
-  // old. An operation of a wait ends the call if it goes on for kHeldMs after the wait's end.
-  static constexpr int64_t kLeaveMs = 7000, kHeldMs = 1000;
+  // So long after it is over, a thread that the kernel still holds is left behind: its operation must be at least kHeldMs
+  // old, until kLeaveAnyMs. An operation of a wait ends the call if it goes on for kHeldMs after the wait's end.
+  static constexpr int64_t kLeaveMs = 7000, kHeldMs = 1000, kLeaveAnyMs = 9000;
 
   RequestCounters requests;
   std::shared_ptr<Call> outer;  // the call that this one is a part of; set before the work begins
@@ -102,6 +103,7 @@ class Call : public std::enable_shared_from_this<Call> {
   int64_t least(std::atomic<int64_t> Call::* of) const;
   void hear() const;
   bool is_left(const Busy& held, int64_t now) const;
+  void note_end(const Busy& operation);
   void end_outer(const Status& cause) const;
   Status why_over() const;
 
@@ -116,6 +118,10 @@ class Call : public std::enable_shared_from_this<Call> {
   bool has_answer_ = false;
   std::vector<std::shared_ptr<const void>> kept_;
   const Busy* busy_ = nullptr;  // the first of what its threads are busy with
+  // How long its operations have got no answer since the last one that did, and until when that was counted; how many
+  // did.
+  int64_t in_vain_ms_ = 0, in_vain_until_ms_ = 0;
+  std::atomic<uint64_t> answers_{0};
 };
 
 // As long as it lives, its thread does what may take as long as a disk or a server likes: a system call on a file, or a
@@ -130,8 +136,13 @@ class Busy {
   Busy& operator=(const Busy&) = delete;
 
   int64_t since_ms() const { return since_ms_; }
-  // When it is too late, if an operation may take `patience_ms`.
+  // When it has taken too long, if an operation may take `patience_ms`; of a wait's operation, with the wait's end.
+  int64_t until_ms(int64_t patience_ms) const;
   int64_t late_ms(int64_t patience_ms) const;
+  // Its result: one that says that the store did not answer.
+  void ended(const Status& status);
+  // The same of what this thread is busy with, for whoever makes the error. Returns it.
+  static Status of_thread_ended(Status status);
   // "write of /data/run7/step-1.1.1/PART_000"
   std::string text() const;
   std::string path() const;
@@ -141,7 +152,11 @@ class Busy {
   const char* const verb_;
   const std::string_view path_, name_;
   const int64_t since_ms_, wait_ends_ms_;
+  const std::thread::id thread_ = std::this_thread::get_id();
   Call* call_ = nullptr;  // in whose list it is
+  uint64_t answers_before_ = 0;
+  int64_t lost_ms_ = 0;  // of its time, by those before it
+  mutable bool unanswered_ = false;
   mutable const Busy *before_ = nullptr, *after_ = nullptr;
 };
 

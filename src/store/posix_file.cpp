@@ -38,7 +38,8 @@ int Fd::close() {
 static Status fail_as(ckpt_status code, int error, std::string_view action, std::string_view path) {
   char text[128];
   std::string message = std::string(action) + " " + std::string(path) + ": " + strerror_r(error, text, sizeof text);
-  return Status(code, std::move(message)).with("path", std::string(path)).with("errno", std::to_string(error));
+  return Busy::of_thread_ended(
+      Status(code, std::move(message)).with("path", std::string(path)).with("errno", std::to_string(error)));
 }
 
 Status fail(int error, std::string_view action, std::string_view path) {
@@ -51,7 +52,7 @@ Status fail(int error, std::string_view action, std::string_view path) {
     case ENAMETOOLONG:
       return fail_as(CKPT_INVALID, error, action, path);
     default:
-      return from_errno(error, action, path);
+      return Busy::of_thread_ended(from_errno(error, action, path));
   }
 }
 

@@ -48,7 +48,10 @@ Transfer* InFlight::take(Transfer transfer) {
 void InFlight::finish(Transfer* transfer, Status status) {
   // Destroys `done` before the place is free: it may hold things that belong to a caller who waits for the last
   // transfer.
-  busy_of(*transfer).reset();  // while its call lives
+  if (std::optional<Busy>& busy = busy_of(*transfer)) {
+    busy->ended(status);
+    busy.reset();  // while its call lives
+  }
   IoQueue::Done done = std::exchange(transfer->done, nullptr);
   done(std::move(status));
   done = nullptr;

@@ -69,6 +69,7 @@ class StallMatrix : public testing::Test {
   }
 
   std::vector<std::string> points_of(const Stalled& stalled);
+  void fail_slowly(const Stalled& stalled);
   void check_point(const Stalled& stalled, const std::string& point);
   void stall_everywhere(const Stalled& stalled);
 
@@ -131,6 +132,30 @@ void StallMatrix::stall_everywhere(const Stalled& stalled) {
     });
   for (std::thread& thread : threads) thread.join();
   std::cout << held_ << " of " << points.size() << " calls were held until the thread was left behind\n";
+}
+
+// From the n-th of its kind on, each system call stands still for most of the time, and then fails.
+void StallMatrix::fail_slowly(const Stalled& stalled) {
+  std::string calls;
+  for (const char* call : kCalls) calls += (calls.empty() ? "" : ",") + std::string(call);
+  std::vector<std::thread> threads;
+  for (const int from : {1, 2, 3, 5, 8})
+    threads.emplace_back([this, &stalled, &calls, from] {
+      const std::string uri = fresh_copy();
+      const std::string slowly = "inject=" + calls + ":error=EIO:delay_enter=" + std::to_string(kTimeMs * 700) +
+                                 ":when=" + std::to_string(from) + "+";
+      int64_t ms = 0;
+      const Reply reply = run(uri, stalled, {"-e", "trace=" + calls, "-e", slowly}, &ms, nullptr);
+      EXPECT_LE(ms, kMostMs) << stalled.command << " where all fails slowly from call " << from << ": " << reply;
+      EXPECT_EQ(problem_of(uri, "s3"), "") << from << ": " << reply;
+      remove_tree(uri);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(StallMatrix, WhatFailsSlowlyAgainAndAgainEndsInTime) {
+  for (const char* command : {"save new 9 large=1", "load latest", "prune keep_last=1"})
+    fail_slowly({.command = command});
 }
 
 TEST_F(StallMatrix, ASaveEndsInTime) { stall_everywhere({.command = "save new 9 large=1", .points = 8}); }

@@ -302,6 +302,27 @@ TEST(Job, AThreadThatTheKernelHoldsIsLeftBehindAndNamed) {
   EXPECT_EQ(c.told.code(), CKPT_COMMIT_UNKNOWN);
 }
 
+// Tidying up that asks nobody, of which each step takes a while.
+TEST(Job, AThreadThatGoesFromOneSlowOperationToTheNextIsLeftBehind) {
+  std::atomic<bool> released = false, ended = false;
+  const auto job = std::make_shared<Job>();
+  job->call->bound(100);
+  const Ended end = timed([&] {
+    return job->run_apart(CKPT_JOB_DONE, [&](Job&) {
+      while (!released) {
+        const Busy busy("removal", "/data", "PART_000");
+        sleep_ms(300);
+      }
+      ended = true;
+      return Ok();
+    });
+  });
+  EXPECT_LE(end.after_ms, 100 + kMostMs);
+  EXPECT_EQ(end.told.code(), CKPT_TIMEOUT) << end.told.message();
+  released = true;
+  while (!ended) sleep_ms(10);
+}
+
 // A wait's last look at a disk that hangs from then on. Twice its time would be too late.
 TEST(Job, AnOperationThatBeginsAtTheEndOfAWaitGetsNoTimeOfItsOwn) {
   Hang other, look;

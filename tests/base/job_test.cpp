@@ -74,6 +74,38 @@ TEST(Job, ATimeoutTellsWhatItsBodyKnowsOfIt) {
   }
 }
 
+// Else those that stand still and then fail, one after another, hold a call for many times its timeout_ms.
+TEST(Job, OperationsThatGetNoAnswerHaveOneTimeTogether) {
+  constexpr int64_t kPatience = 1000000, kStood = 20;
+  const auto stand = [=](const Status& status) {
+    const Busy busy("read", "/data");
+    std::this_thread::sleep_for(std::chrono::milliseconds(kStood));
+    (void)Busy::of_thread_ended(status);
+  };
+  const auto lost = [=](const Busy& busy) { return busy.since_ms() + kPatience - busy.until_ms(kPatience); };
+  const Status io(CKPT_IO, "input/output error"), absent(CKPT_NOT_FOUND, "no such file");
+  const Status told = run_apart(std::make_shared<Job>(), kPatience, [&](Job&) {
+    const Busy before("read", "/other");
+    stand(io);
+    stand(io);
+    const Busy after("read", "/data");
+    EXPECT_GE(lost(after), 2 * kStood);
+    EXPECT_EQ(lost(before), 0) << "it stands no longer than they did";
+    const int64_t both = lost(after), began = steady_ms();
+    {
+      const Busy beside("read", "/data");
+      stand(io);
+      (void)Busy::of_thread_ended(io);
+    }
+    EXPECT_LE(lost(Busy("read", "/data")), both + steady_ms() - began) << "what stands at the same time counts once";
+    stand(absent);
+    EXPECT_EQ(lost(Busy("read", "/data")), 0) << "an answer";
+    EXPECT_EQ(lost(after), 0);
+    return Ok();
+  });
+  EXPECT_EQ(told.code(), CKPT_OK);
+}
+
 // Of a library above ckpt, whose calls have a half in ckpt.
 TEST(Job, IsLeftBehindWhereItsOtherHalfHangs) {
   std::promise<void> disk;

@@ -177,7 +177,7 @@ class Store : public ckpt::store::ForwardingStore {
   }
   static Status fault(const std::string& what) {
     note(what);
-    return Status(CKPT_IO, what);
+    return ckpt::Busy::of_thread_ended(Status(CKPT_IO, what));
   }
   void wait(std::string_view key) const {
     auto ms = static_cast<int64_t>(random(weather_.most_ms_here()));

@@ -206,7 +206,7 @@ void Client::count(const Request& request, const Answer& answer, bool again) {
 
 Answer Client::ask(const Request& request) {
   const std::string where = path(request.key);
-  const Busy busy(request.verb.c_str(), where);
+  Busy busy(request.verb.c_str(), where);
   const CallContext own = CallContext::current();
   const ContextScope asking((request.may_end() ? own : own.shielded()).of(busy));
   bool maybe_done = false;
@@ -228,6 +228,7 @@ Answer Client::ask(const Request& request) {
     const Status over = is_over(request);
     if (!over.ok() && !last.ok() && (passing || answer.failure.code() == over.code()))
       answer.failure = with_last_try(over, last);
+    busy.ended(error(answer, request));
     return answer;
   }
 }

@@ -171,7 +171,7 @@ static bool is_passing(const Answer& answer, const Get& get) {
 
 Answer Client::ask(const Get& get) {
   const std::string where = get.address.shown();
-  const Busy operation("GET", where);
+  Busy operation("GET", where);
   const ContextScope asking(CallContext::current().of(operation));
   Answer last;  // that was no good
   for (s3::Patience::Try tries;; tries.count++) {
@@ -179,6 +179,7 @@ Answer Client::ask(const Get& get) {
     Answer answer = follow(get, tries.count > 0);
     if (tries.count > 0 && !answer.http.ended.ok()) {  // amid a try, which has nothing to tell
       last.over = answer.http.ended;
+      operation.ended(last.over);
       return last;
     }
     if (answer.http.trouble.empty()) patience_.answered();
@@ -189,6 +190,7 @@ Answer Client::ask(const Get& get) {
     last = std::move(answer);
     if (again) continue;
     last.over = CallContext::current().check();
+    operation.ended(error(last, ""));
     return last;
   }
 }
