@@ -158,10 +158,10 @@ class Store : public ckpt::store::ForwardingStore {
     return call("finish_removals", "", true, [&] { return inner_->finish_removals(); });
   }
   Result<std::unique_ptr<Lock>> lock_shared(std::string_view key) const override {
-    return keep(call("lock_shared", key, false, [&] { return inner_->lock_shared(key); }));
+    return call("lock_shared", key, false, [&] { return keep(inner_->lock_shared(key)); });
   }
   Result<std::unique_ptr<Lock>> try_lock_exclusive(std::string_view key) const override {
-    return keep(call("try_lock_exclusive", key, false, [&] { return inner_->try_lock_exclusive(key); }));
+    return call("try_lock_exclusive", key, false, [&] { return keep(inner_->try_lock_exclusive(key)); });
   }
 
  protected:
