@@ -13,7 +13,7 @@
 #include "maintain/repair.h"
 #include "s3/fault_proxy.h"
 #include "s3/server.h"
-#include "store/s3/objects.h"
+#include "store/s3/s3_bucket.h"
 
 namespace ckpt::commit {
 namespace {
@@ -119,11 +119,11 @@ void expect_clean_after_an_hour(const std::string& uri, const std::set<std::stri
   for (const auto& entry : entries)
     if (entry.name != ".ckpt") found.insert(entry.name);
   EXPECT_EQ(found, directories);
-  auto client = *store::s3::Client::make(uri, store::s3_options());
-  EXPECT_LE(store::s3::list_uploads(*client, "")->size(), unknown_uploads);
+  auto client = *store::s3::S3Bucket::make(uri, store::s3_options());
+  EXPECT_LE(client->list_uploads("")->size(), unknown_uploads);
   clock.shift_dates(8 * 24 * 3600);
   ASSERT_TRUE(later->prepare().ok());
-  EXPECT_EQ(store::s3::list_uploads(*client, "")->size(), 0u);
+  EXPECT_EQ(client->list_uploads("")->size(), 0u);
 }
 
 // What is there at the end, seen without the proxy.
@@ -178,11 +178,11 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
 
 // As if a bit of it had flipped in the bucket.
 void damage(const std::string& uri, const std::string& key) {
-  auto client = *store::s3::Client::make(uri, store::s3_options());
+  auto client = *store::s3::S3Bucket::make(uri, store::s3_options());
   auto bytes = *(*store::open_s3(uri, store::s3_options()))->get(key, 1 << 20);
   bytes[bytes.size() / 2] ^= std::byte{1};
   const Bytes body = bytes;
-  store::s3::Request request("PUT", key);
+  store::cloud::Request request("PUT", key);
   request.body = std::span(&body, 1);
   ASSERT_TRUE(client->ask(request).good());
 }

@@ -1,5 +1,5 @@
 // Second names on an S3 server, which copies what it has: by one request, or in pieces.
-#include "store/s3/s3_borrow.h"
+#include "store/cloud/object_borrow.h"
 #include "store/s3_fixture.h"
 
 namespace ckpt::store {
@@ -9,11 +9,11 @@ constexpr uint64_t kPiece = 5 << 20;  // the least that S3 takes
 
 class S3Copy : public S3Special {
  protected:
-  std::shared_ptr<s3::Client> through_proxy() const {
+  std::shared_ptr<s3::S3Bucket> through_proxy() const {
     S3Options options = s3_options();
     options.endpoint = proxy.endpoint();
     options.timing.stall_s = 1;
-    return *s3::Client::make(home.uri(), options);
+    return *s3::S3Bucket::make(home.uri(), options);
   }
   // Whether that key has these bytes.
   bool has(std::string_view key, Bytes bytes) const {
@@ -44,8 +44,8 @@ TEST_P(S3Copy, NoByteOfItComesHere) {
   ASSERT_TRUE(store->remove_directory("d").ok());
   EXPECT_TRUE(has("e/small", small.bytes()));
   EXPECT_TRUE(has("e/large", large.bytes()));
-  EXPECT_TRUE((*s3::look_at_object(*home.client(), "e/large"))->etag.ends_with("-3\""));
-  EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+  EXPECT_TRUE((*s3::look_at_object(*home.client(), "e/large"))->version.ends_with("-3\""));
+  EXPECT_EQ(home.client()->list_uploads("")->size(), 0u);
 }
 
 TEST_P(S3Copy, AnObjectThatIsReplacedMeanwhileIsGoneAndNothingIsMade) {
@@ -65,7 +65,7 @@ TEST_P(S3Copy, AnObjectThatIsReplacedMeanwhileIsGoneAndNothingIsMade) {
     EXPECT_TRUE(done);
     EXPECT_EQ(borrowed.status().code(), CKPT_GONE) << borrowed.status().message();
     EXPECT_FALSE(*store->exists("e/b"));
-    EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+    EXPECT_EQ(home.client()->list_uploads("")->size(), 0u);
   }
 }
 
@@ -86,9 +86,9 @@ TEST_P(S3Copy, AnyRequestMayMeetAnyFault) {
         EXPECT_TRUE(has("e/" + name, bytes)) << what;
         ASSERT_TRUE(store->remove("e/" + name, true).ok());
         const bool may_begin_two = proxy.struck().find("?uploads=") != std::string::npos;
-        const auto uploads = *s3::list_uploads(*home.client(), "");
+        const auto uploads = *home.client()->list_uploads("");
         EXPECT_LE(uploads.size(), may_begin_two ? 1u : 0u) << what;
-        for (const auto& upload : uploads) (void)s3::abort_upload(*home.client(), upload.key, upload.id);
+        for (const auto& upload : uploads) (void)home.client()->abort_upload(upload);
       }
   }
 }
@@ -105,7 +105,7 @@ TEST_P(S3Copy, SeveralMayAskForTheSameName) {
   }
   for (const std::string& one : told) EXPECT_EQ(one, "OK");
   EXPECT_TRUE(has("e/large", large.bytes()));
-  EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+  EXPECT_EQ(home.client()->list_uploads("")->size(), 0u);
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 #include "s3/fault_proxy.h"
 #include "s3/server.h"
 #include "store/keys.h"
-#include "store/s3/s3_writer.h"
+#include "store/cloud/object_writer.h"
+#include "store/s3/s3_bucket.h"
 #include "store/store_suite.h"
 
 namespace ckpt::store {
@@ -24,7 +25,7 @@ class S3Home final : public Home {
     return open(options);
   }
   const std::string& uri() const { return uri_; }
-  std::shared_ptr<s3::Client> client() const { return *s3::Client::make(uri_, s3_options()); }
+  std::shared_ptr<s3::S3Bucket> client() const { return *s3::S3Bucket::make(uri_, s3_options()); }
 
  private:
   const std::string uri_ = fresh_s3_uri();

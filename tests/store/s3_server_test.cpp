@@ -88,7 +88,7 @@ TEST_P(S3Server, AServerIsProbedOnceAndWhatACrashLeftOfAProbeGoes) {
   proxy.shift_dates(61 * kMinute);
   ASSERT_EQ(code(second->prepare()), "OK");
   EXPECT_EQ(names(*store, kTrashDir), "<NOT_FOUND>");
-  EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+  EXPECT_EQ(home.client()->list_uploads("")->size(), 0u);
 }
 
 TEST_P(S3Server, WhoeverMayNotListIsToldSo) {
@@ -163,7 +163,7 @@ TEST_P(S3Server, ACompletionThatFailsAfterAGoodStatusIsNoSuccess) {
     EXPECT_EQ(completions, passing ? 2 : 1);
     EXPECT_EQ(*store->exists(key), passing) << s3_code;
   }
-  EXPECT_EQ(s3::list_uploads(*home.client(), "")->size(), 0u);
+  EXPECT_EQ(home.client()->list_uploads("")->size(), 0u);
 }
 
 // ---- TLS ----
@@ -281,7 +281,7 @@ TEST_P(S3Server, AFileThatGrowsBeyondWhatWasExpectedHasLargerPartsAndNoMoreThanT
   UploadTaker taker;
   uint64_t written = 0;
   {
-    s3::S3Writer writer(*s3::Client::make("s3://b", quick(taker.server.endpoint())), "d/a", 0, 1);
+    s3::ObjectWriter writer(*s3::S3Bucket::make("s3://b", quick(taker.server.endpoint())), "d/a", 0, 1);
     const std::string bytes(1 << 20, 'x');
     Status told;
     for (int parts = 0; told.ok() && parts < 20000; parts++) {
@@ -302,7 +302,7 @@ TEST_P(S3Server, WhereNoChecksumIsKnownTheHashIsSigned) {
   taker.refuse = [](const std::string& head) {
     return head.find("x-amz-checksum-") != head.npos ? error_answer("501 Not Implemented", "NotImplemented") : "";
   };
-  s3::S3Writer writer(*s3::Client::make("s3://b", quick(taker.server.endpoint())), "d/a", 0);
+  s3::ObjectWriter writer(*s3::S3Bucket::make("s3://b", quick(taker.server.endpoint())), "d/a", 0);
   Pattern data(13 << 20, 1);
   ASSERT_EQ(code(writer.write_at(0, data.bytes().first(9 << 20))), "OK");
   ASSERT_EQ(code(writer.write_at(9 << 20, data.bytes().subspan(9 << 20))), "OK");
@@ -324,7 +324,7 @@ TEST_P(S3Server, KeysThatExpireDuringAnUploadAreAskedForAgain) {
   };
   S3Options options = quick(taker.server.endpoint());
   options.profile = "short";
-  s3::S3Writer writer(*s3::Client::make("s3://b", options), "d/a", 0);
+  s3::ObjectWriter writer(*s3::S3Bucket::make("s3://b", options), "d/a", 0);
   Pattern data(9 << 20, 1);
   for (uint64_t i = 0; i < 3; i++) ASSERT_EQ(code(writer.write_at(i * data.bytes().size(), data.bytes())), "OK");
   ASSERT_EQ(code(writer.publish(27 << 20)), "OK");

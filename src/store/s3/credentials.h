@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "store/s3/config.h"
-#include "store/s3/http.h"
+#include "store/s3/sign.h"
 
 namespace ckpt::store::s3 {
 

@@ -6,17 +6,6 @@
 
 namespace ckpt::store::s3 {
 
-std::string canonical_query(Query query) {
-  for (auto& [name, value] : query) {
-    name = percent_encode(name, false);
-    value = percent_encode(value, false);
-  }
-  std::sort(query.begin(), query.end());
-  std::string text;
-  for (const auto& [name, value] : query) text += (text.empty() ? "" : "&") + name + "=" + value;
-  return text;
-}
-
 std::string amz_date(int64_t seconds) {
   const time_t when = seconds;
   tm parts{};

@@ -6,26 +6,19 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "store/s3/encoding.h"
+#include "store/cloud/http.h"
 
 namespace ckpt::store::s3 {
 
-struct Header {
-  std::string name, value;  // the name in lower case
-};
-using Query = std::vector<std::pair<std::string, std::string>>;
+using namespace cloud;
 
 // No access key: requests are sent unsigned.
 struct Keys {
   std::string access_key, secret_key, session_token;
   bool anonymous() const { return access_key.empty(); }
 };
-
-// "a=1&b%2Fc=": sorted, encoded, each parameter with its '='.
-std::string canonical_query(Query query);
 
 // "20130524T000000Z"
 std::string amz_date(int64_t seconds);

@@ -8,7 +8,7 @@
 #include "base/call.h"
 #include "base/text.h"
 #include "store/keys.h"
-#include "store/s3/encoding.h"
+#include "store/cloud/encoding.h"
 
 namespace ckpt::store::web {
 
@@ -31,7 +31,7 @@ static bool is_sendable(std::string_view value) {
 }
 
 // "Authorization: Bearer x". Errors do not show the value.
-static Result<s3::Header> parse_header(std::string_view line) {
+static Result<cloud::Header> parse_header(std::string_view line) {
   const size_t colon = line.find(':');
   const std::string name = in_lower_case(line.substr(0, colon));
   const bool is_name = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") == name.npos;
@@ -46,7 +46,7 @@ static Result<s3::Header> parse_header(std::string_view line) {
   while (value.starts_with(' ')) value.remove_prefix(1);
   if (value.empty())
     return Status(CKPT_INVALID, strformat("option http_header: {} has no value", name)).with("found", name);
-  return s3::Header{name, std::string(value)};
+  return cloud::Header{name, std::string(value)};
 }
 
 // The host and the token in "host=token"; no host if it is all token. A token may end with '='.
@@ -70,13 +70,13 @@ Status Client::take_authority(const WebOptions& options) {
   const std::string user = std::exchange(root_.user, "");
   bool authorized = false;
   if (!options.header.empty()) {
-    CKPT_ASSIGN(s3::Header header, parse_header(options.header));
+    CKPT_ASSIGN(cloud::Header header, parse_header(options.header));
     authorized = header.name == "authorization";
     secrets_.push_back(std::move(header));
   }
   if (authorized) return Ok();
   if (!user.empty()) {
-    secrets_.push_back({"authorization", "Basic " + s3::base64_of(as_bytes(user))});
+    secrets_.push_back({"authorization", "Basic " + cloud::base64_of(as_bytes(user))});
     return Ok();
   }
   const size_t before = secrets_.size();
@@ -103,7 +103,7 @@ Result<std::shared_ptr<Client>> Client::make(std::string_view uri, const WebOpti
   while (root.path.ends_with('/')) root.path.pop_back();
   std::shared_ptr<Client> client(new Client(std::move(root), options));
   CKPT_TRY(client->take_authority(options));
-  CKPT_ASSIGN(client->http_, s3::Http::make(options.ca_file));
+  CKPT_ASSIGN(client->http_, cloud::Http::make(options.ca_file));
   return client;
 }
 
@@ -113,8 +113,8 @@ std::string Client::path(std::string_view key) const {
 
 // ---- asking ----
 
-s3::HttpReply Client::ask_once(const Get& get, const Url& address) {
-  s3::HttpRequest http;
+cloud::HttpReply Client::ask_once(const Get& get, const Url& address) {
+  cloud::HttpRequest http;
   http.method = "GET";
   http.url = address.sent();
   http.headers = get.pinned;
@@ -166,7 +166,7 @@ Answer Client::follow(const Get& get, bool again) {
 static bool is_passing(const Answer& answer, const Get& get) {
   if (!answer.failure.ok()) return false;
   if (!answer.http.trouble.empty()) return !answer.http.final && !answer.http.no_memory && answer.http.ended.ok();
-  return s3::is_passing_status(answer.http.status) || (get.expected && answer.is(404));
+  return cloud::is_passing_status(answer.http.status) || (get.expected && answer.is(404));
 }
 
 Answer Client::ask(const Get& get) {
@@ -174,7 +174,7 @@ Answer Client::ask(const Get& get) {
   Busy operation("GET", where);
   const ContextScope asking(CallContext::current().of(operation));
   Answer last;  // that was no good
-  for (s3::Patience::Try tries;; tries.count++) {
+  for (cloud::Patience::Try tries;; tries.count++) {
     patience_.wait_for_calm(CallContext::current());
     Answer answer = follow(get, tries.count > 0);
     if (tries.count > 0 && !answer.http.ended.ok()) {  // amid a try, which has nothing to tell
@@ -184,7 +184,7 @@ Answer Client::ask(const Get& get) {
     }
     if (answer.http.trouble.empty()) patience_.answered();
     if (!is_passing(answer, get)) return answer;
-    s3::Patience::failed(&tries);
+    cloud::Patience::failed(&tries);
     const bool busy = answer.http.status == 503 || answer.http.status == 429;
     const bool again = patience_.wait_to_try_again(answer.http, busy, tries, CallContext::current());
     last = std::move(answer);
@@ -203,17 +203,17 @@ static std::string hint_of(long status, bool authorized, bool elsewhere, const s
     if (authorized) return "; the server refuses the token or user that was sent";
     return "; without a token: " + (withheld.empty() ? "set CKPT_HTTP_TOKEN, or option http_header" : withheld);
   }
-  if (s3::is_passing_status(status)) return "; the server is busy or broken: try again later";
+  if (cloud::is_passing_status(status)) return "; the server is busy or broken: try again later";
   return "";
 }
 
 Status Client::error(const Answer& answer, std::string_view key) const {
   const std::string where = path(key);
-  const s3::HttpReply& http = answer.http;
+  const cloud::HttpReply& http = answer.http;
   if (!answer.over.ok()) {
     Answer last = answer;
     last.over = Ok();
-    return s3::with_last_try(Status(answer.over).in(where).with("path", where), error(last, key));
+    return cloud::with_last_try(Status(answer.over).in(where).with("path", where), error(last, key));
   }
   if (!answer.failure.ok()) return Status(answer.failure).in(where).with("path", where);
   if (!http.ended.ok()) return Status(http.ended).in(where).with("path", where);

@@ -6,14 +6,14 @@
 #include <memory>
 #include <string>
 
-#include "store/s3/patience.h"
+#include "store/cloud/patience.h"
 #include "store/web/url.h"
 
 namespace ckpt::store::web {
 
 // What a request got.
 struct Answer {
-  s3::HttpReply http;
+  cloud::HttpReply http;
   Status failure;  // there was no answer, or a redirect that is not followed
   Status over;     // the time was up before it could be asked for again
   Url from;        // whose answer it is, after all redirects
@@ -28,10 +28,10 @@ struct Get {
   Url address;
   std::string range;               // "bytes=0-9"
   bool expected = false;           // it is there, as far as is known: a 404 is asked again, as it may be a proxy's
-  std::vector<s3::Header> pinned;  // conditions
+  std::vector<cloud::Header> pinned;  // conditions
   bool wants_bytes = false;
   MutableBytes into;
-  std::function<bool(const s3::HttpReply&)> accept;
+  std::function<bool(const cloud::HttpReply&)> accept;
 };
 
 class Client {
@@ -51,13 +51,13 @@ class Client {
   Status take_authority(const WebOptions& options);
   Status take_token(const char* variable);
   Answer follow(const Get& get, bool again);
-  s3::HttpReply ask_once(const Get& get, const Url& address);
+  cloud::HttpReply ask_once(const Get& get, const Url& address);
 
   Url root_;  // its user is in `secrets_`
   const S3Timing timing_;
-  s3::Patience patience_;
-  std::unique_ptr<s3::Http> http_;
-  std::vector<s3::Header> secrets_;  // headers that only the host of `root_` gets
+  cloud::Patience patience_;
+  std::unique_ptr<cloud::Http> http_;
+  std::vector<cloud::Header> secrets_;  // headers that only the host of `root_` gets
   std::string withheld_;             // why it does not get the token of CKPT_HTTP_TOKEN
 };
 

@@ -6,7 +6,7 @@
 
 #include "base/address.h"
 #include "base/text.h"
-#include "store/s3/encoding.h"
+#include "store/cloud/encoding.h"
 
 namespace ckpt::store::web {
 
@@ -89,7 +89,7 @@ Url Url::below(std::string_view key) const {
   Url url = *this;
   if (key.empty()) return url;
   while (url.path.ends_with('/')) url.path.pop_back();
-  url.path += "/" + s3::percent_encode(key, true);
+  url.path += "/" + cloud::percent_encode(key, true);
   return url;
 }
 

@@ -17,7 +17,7 @@ static bool parse_number(std::string_view text, uint64_t* value) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-static std::string header_or_none(const s3::HttpReply& reply, std::string_view name) {
+static std::string header_or_none(const cloud::HttpReply& reply, std::string_view name) {
   const std::string* value = reply.header(name);
   return value ? *value : "";
 }
@@ -40,19 +40,19 @@ static bool parse_range(std::string_view text, ContentRange* range) {  // "bytes
 // ---- which content ----
 
 // An ETag that begins with W/ matches no condition.
-std::vector<s3::Header> Identity::conditions() const {
+std::vector<cloud::Header> Identity::conditions() const {
   if (!etag.empty() && !etag.starts_with("W/")) return {{"if-match", etag}};
   if (!modified.empty()) return {{"if-unmodified-since", modified}};
   return {};
 }
 
-bool Identity::matches(const s3::HttpReply& reply) const {
+bool Identity::matches(const cloud::HttpReply& reply) const {
   const std::string other = header_or_none(reply, "etag"), date = header_or_none(reply, "last-modified");
   if (!etag.empty() && !other.empty()) return etag == other;
   return modified.empty() || date.empty() || modified == date;
 }
 
-Result<Identity> WebReader::describe(const s3::HttpReply& reply) const {
+Result<Identity> WebReader::describe(const cloud::HttpReply& reply) const {
   auto odd = [&](std::string_view what) {
     return Status(CKPT_IO, path() + ": the server's answer makes no sense: " + std::string(what)).with("path", path());
   };
@@ -85,7 +85,7 @@ Result<bool> WebReader::open_by(const std::string& range, bool expected) {
   get.expected = expected;
   get.range = range;
   bool large = false;
-  get.accept = [&](const s3::HttpReply& reply) {
+  get.accept = [&](const cloud::HttpReply& reply) {
     uint64_t length = 0;
     large =
         reply.status != 206 && parse_number(header_or_none(reply, "content-length"), &length) && length > kMostWhole;
@@ -153,7 +153,7 @@ Status WebReader::fetch(uint64_t offset, MutableBytes out) const {
   get.into = out;
   get.wants_bytes = true;
   bool other = false, whole = false;
-  get.accept = [&](const s3::HttpReply& reply) {
+  get.accept = [&](const cloud::HttpReply& reply) {
     ContentRange range;
     whole = reply.status != 206;
     other = !identity_.matches(reply);

@@ -15,9 +15,9 @@ struct Identity {
   std::string etag, modified;
 
   // Conditions for a request.
-  std::vector<s3::Header> conditions() const;
+  std::vector<cloud::Header> conditions() const;
   // Whether an answer is of this content.
-  bool matches(const s3::HttpReply& reply) const;
+  bool matches(const cloud::HttpReply& reply) const;
 };
 
 class WebReader final : public TailReader {
@@ -35,7 +35,7 @@ class WebReader final : public TailReader {
   std::string path() const override { return client_->path(key_); }
   Bytes tail() const override { return std::as_bytes(std::span(tail_)); }
   Result<bool> open_by(const std::string& range, bool expected);
-  Result<Identity> describe(const s3::HttpReply& reply) const;
+  Result<Identity> describe(const cloud::HttpReply& reply) const;
   Status no_ranges() const;
   Status fetch(uint64_t offset, MutableBytes out) const override;
   Answer ask_for(Get get) const;

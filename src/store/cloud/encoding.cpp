@@ -1,4 +1,4 @@
-#include "store/s3/encoding.h"
+#include "store/cloud/encoding.h"
 
 #include <time.h>
 
@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 static constexpr char kHexDigits[] = "0123456789abcdef";
 
@@ -238,4 +238,15 @@ int64_t seconds_of_iso(const std::string& text) {
   return zone == kNoZone ? -1 : static_cast<int64_t>(timegm(&parts)) - zone;
 }
 
-}  // namespace ckpt::store::s3
+std::string canonical_query(Query query) {
+  for (auto& [name, value] : query) {
+    name = percent_encode(name, false);
+    value = percent_encode(value, false);
+  }
+  std::sort(query.begin(), query.end());
+  std::string text;
+  for (const auto& [name, value] : query) text += (text.empty() ? "" : "&") + name + "=" + value;
+  return text;
+}
+
+}  // namespace ckpt::store::cloud

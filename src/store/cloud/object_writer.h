@@ -7,17 +7,17 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "store/s3/multipart.h"
+#include "store/cloud/upload.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
-class S3Writer final : public Writer {
+class ObjectWriter final : public Writer {
  public:
   static constexpr uint64_t kLeastPart = 5 << 20;  // of S3, but for the last part
   // Parts need no copy where there are no more writes than this; else these bytes are in memory, or one part.
   static constexpr uint64_t kMostBlocks = 8000, kMostCopied = 64 << 20;
   // Parts are as large as it takes to hold `expected_size` bytes in 10,000 of them.
-  S3Writer(std::shared_ptr<Client> client, std::string_view key, uint64_t expected_size,
+  ObjectWriter(std::shared_ptr<Bucket> bucket, std::string_view key, uint64_t expected_size,
            uint64_t least_part = kLeastPart);
 
   bool direct() const override { return false; }
@@ -43,7 +43,7 @@ class S3Writer final : public Writer {
   Status send_all_of(const std::vector<Part>& parts);
   Status send_last();
 
-  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<Bucket> bucket_;
   const std::string key_;
   const uint64_t expected_, least_;
   Multipart upload_;  // not begun before the first part
@@ -54,9 +54,9 @@ class S3Writer final : public Writer {
   std::vector<std::byte> carried_;     // the last of them, which are in no part yet
   size_t sending_ = 0;                 // calls
   uint64_t copied_ = 0;                // bytes, of the parts that they send
-  std::vector<Multipart::Part> sent_;  // by number
+  std::vector<Multipart::Piece> sent_;  // by number
   Status error_;
   bool published_ = false;
 };
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

@@ -4,10 +4,10 @@
 
 #include <atomic>
 
-#include "store/s3/http.h"
+#include "store/cloud/http.h"
 #include "store/store.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 class Patience {
  public:
@@ -43,4 +43,4 @@ bool is_passing_status(long status);
 // Of a request whose time is up between two tries: what came of it before.
 Status with_last_try(const Status& over, const Status& last);
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

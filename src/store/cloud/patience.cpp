@@ -1,4 +1,4 @@
-#include "store/s3/patience.h"
+#include "store/cloud/patience.h"
 
 #include <time.h>
 
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 static constexpr int64_t kFirstPauseMs = 100, kMostPauseMs = 5000;
 static constexpr int64_t kLateMs = 60000;  // a process that was stopped for so long beyond its patience gives up
@@ -85,4 +85,4 @@ bool Patience::wait_to_try_again(const HttpReply& reply, bool busy, const Try& t
   return now_ms() < end + kLateMs;
 }
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

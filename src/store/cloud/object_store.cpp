@@ -1,4 +1,4 @@
-// The store "s3://bucket/prefix". What each verb of Store becomes is in README.md.
+// A store in a bucket, "s3://bucket/prefix" or "gs://bucket/prefix". What each verb of Store becomes is in README.md.
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -9,14 +9,15 @@
 #include "base/text.h"
 #include "store/io_queue.h"
 #include "store/keys.h"
-#include "store/s3/probe.h"
-#include "store/s3/s3_borrow.h"
-#include "store/s3/s3_reader.h"
-#include "store/s3/s3_writer.h"
+#include "store/cloud/probe.h"
+#include "store/cloud/object_borrow.h"
+#include "store/cloud/object_reader.h"
+#include "store/cloud/object_writer.h"
+#include "store/s3/s3_bucket.h"
 
 namespace ckpt::store {
 
-namespace s3 {
+namespace cloud {
 namespace {
 
 // What is being removed.
@@ -33,27 +34,27 @@ class NoLock final : public Lock {
   bool protects() const override { return false; }
 };
 
-class S3Store final : public Store {
+class ObjectStore final : public Store {
  public:
-  explicit S3Store(std::shared_ptr<Client> client) : client_(std::move(client)) {}
+  explicit ObjectStore(std::shared_ptr<Bucket> bucket) : bucket_(std::move(bucket)) {}
 
-  std::string uri() const override { return client_->config().uri(); }
-  std::string identity() const override { return client_->config().endpoint() + " " + uri(); }
-  std::string path(std::string_view key) const override { return client_->path(key); }
+  std::string uri() const override { return bucket_->place().uri(); }
+  std::string identity() const override { return bucket_->place().endpoint() + " " + uri(); }
+  std::string path(std::string_view key) const override { return bucket_->path(key); }
   Traits traits() const override {
     return {.block_bytes = 8 << 20,
-            .least_block_bytes = S3Writer::kLeastPart,
-            .most_blocks = S3Writer::kMostBlocks,
-            .copied_bytes = S3Writer::kMostCopied,
+            .least_block_bytes = ObjectWriter::kLeastPart,
+            .most_blocks = ObjectWriter::kMostBlocks,
+            .copied_bytes = ObjectWriter::kMostCopied,
             .write_depth = 8,
             .read_depth = 16,
             .read_bytes = 16 << 20,
             .visible_is_durable = true,
             .remote = true,
             .directories = false,
-            .exclusive = client_->config().conditional,
+            .exclusive = bucket_->place().conditional,
             .borrows_by_copy = true,
-            .grace_ms = client_->config().grace_ms,
+            .grace_ms = bucket_->place().grace_ms,
             .tells_age = true};
   }
   Status make_root() override { return Ok(); }
@@ -74,7 +75,7 @@ class S3Store final : public Store {
   Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
     CKPT_TRY(check_key(from));
     CKPT_TRY(check_new_file(to));
-    return borrow_object(client_, from, to);
+    return borrow_object(bucket_, from, to);
   }
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
@@ -102,76 +103,76 @@ class S3Store final : public Store {
   void end_lost_uploads();
   Status work_off_notes(bool all);
 
-  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<Bucket> bucket_;
   std::atomic<bool> probed_ = false;
 };
 
-Status S3Store::put_if_absent(std::string_view key, Bytes data) {
+Status ObjectStore::put_if_absent(std::string_view key, Bytes data) {
   CKPT_TRY(check_new_file(key));
-  return put_object(*client_, key, {&data, 1});
+  return put_object(*bucket_, key, {&data, 1});
 }
 
-Result<std::unique_ptr<Writer>> S3Store::create(std::string_view key, uint64_t expected_size, bool /*at_most*/) {
+Result<std::unique_ptr<Writer>> ObjectStore::create(std::string_view key, uint64_t expected_size, bool /*at_most*/) {
   CKPT_TRY(check_new_file(key));
-  return std::unique_ptr<Writer>(std::make_unique<S3Writer>(client_, key, expected_size));
+  return std::unique_ptr<Writer>(std::make_unique<ObjectWriter>(bucket_, key, expected_size));
 }
 
-Result<std::unique_ptr<Reader>> S3Store::open_reader(std::string_view key, bool with_tail) const {
+Result<std::unique_ptr<Reader>> ObjectStore::open_reader(std::string_view key, bool with_tail) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(auto reader, S3Reader::open(client_, key, with_tail));
+  CKPT_ASSIGN(auto reader, ObjectReader::open(bucket_, key, with_tail));
   return std::unique_ptr<Reader>(std::move(reader));
 }
 
-Result<std::vector<std::byte>> S3Store::get_once(std::string_view key, uint64_t limit) const {
+Result<std::vector<std::byte>> ObjectStore::get_once(std::string_view key, uint64_t limit) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(const auto reader, S3Reader::open(client_, key));
+  CKPT_ASSIGN(const auto reader, ObjectReader::open(bucket_, key));
   CKPT_TRY(reader->damage());
   return read_all(*reader, limit, path(key));
 }
 
-Result<bool> S3Store::exists(std::string_view key) const {
+Result<bool> ObjectStore::exists(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
+  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, key));
   return there.has_value();
 }
 
-Result<bool> S3Store::has_directory(std::string_view key) const {
+Result<bool> ObjectStore::has_directory(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  return holds_objects(*client_, key);
+  return holds_objects(*bucket_, key);
 }
 
 // NOT_FOUND
-Result<Listing> S3Store::listing_of(std::string_view directory, size_t most) const {
+Result<Listing> ObjectStore::listing_of(std::string_view directory, size_t most) const {
   if (!directory.empty()) CKPT_TRY(check_key(directory));
-  CKPT_ASSIGN(Listing listing, list_objects(*client_, directory, most));
+  CKPT_ASSIGN(Listing listing, list_objects(*bucket_, directory, most));
   if (!directory.empty() && listing.objects.empty() && listing.directories.empty()) return not_found(path(directory));
   return listing;
 }
 
-Result<std::vector<Entry>> S3Store::list_at_most(std::string_view directory, size_t most) const {
+Result<std::vector<Entry>> ObjectStore::list_at_most(std::string_view directory, size_t most) const {
   CKPT_ASSIGN(const Listing listing, listing_of(directory, most));
   std::map<std::string, Entry> names;  // in the order of bytes; a name may be both
   for (const auto& object : listing.objects)
     names[object.name] = {object.name, false, object.age < 0 ? -1 : object.age * 1000,
-                          static_cast<int64_t>(object.size), object.etag};
+                          static_cast<int64_t>(object.size), object.version};
   for (const std::string& name : listing.directories) names[name] = {name, true};
   std::vector<Entry> entries;
   for (auto& [name, entry] : names) entries.push_back(std::move(entry));
   return entries;
 }
 
-Result<std::vector<FileUse>> S3Store::usage(std::string_view directory) const {
+Result<std::vector<FileUse>> ObjectStore::usage(std::string_view directory) const {
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
   std::vector<FileUse> files;
   for (const auto& object : listing.objects) files.push_back({object.name, object.size});
   return files;
 }
 
-Status S3Store::remove(std::string_view key, bool /*sync*/) {
+Status ObjectStore::remove(std::string_view key, bool /*sync*/) {
   CKPT_TRY(check_key(key));
   const CancelShield also_when_cancelled;
-  CKPT_ASSIGN(const auto there, look_at_object(*client_, key));
-  return there ? delete_object(*client_, key) : not_found(path(key));
+  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, key));
+  return there ? bucket_->remove(key) : not_found(path(key));
 }
 
 static std::vector<std::string> keys_of(std::string_view directory, const Listing& listing) {
@@ -180,38 +181,38 @@ static std::vector<std::string> keys_of(std::string_view directory, const Listin
   return keys;
 }
 
-Status S3Store::remove_directory(std::string_view key) {
+Status ObjectStore::remove_directory(std::string_view key) {
   CKPT_TRY(check_key(key));
   CKPT_ASSIGN(const Listing listing, listing_of(key));
   if (!listing.directories.empty())
     return Status(CKPT_IO, foreign_directory(path(key), listing.directories[0]).message()).with("path", path(key));
-  return delete_objects(*client_, keys_of(key, listing));
+  return delete_objects(*bucket_, keys_of(key, listing));
 }
 
 // ---- signs of life ----
 
-Status S3Store::put_over(std::string_view key, Bytes data) {
+Status ObjectStore::put_over(std::string_view key, Bytes data) {
   CKPT_TRY(check_new_file(key));
-  return put_object_over(*client_, key, data);
+  return put_object_over(*bucket_, key, data);
 }
 
-Result<int64_t> S3Store::age_ms(std::string_view key) const {
+Result<int64_t> ObjectStore::age_ms(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(const auto there, look_at_object(*client_, key, true));
+  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, key, true));
   if (!there) return not_found(path(key));
   return there->age < 0 ? -1 : there->age * 1000;
 }
 
 // ---- attempts ----
 
-Status S3Store::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
+Status ObjectStore::open_attempt(std::string_view record, Bytes text, std::string_view directory) {
   CKPT_TRY(check_key(directory));
   return put_same(record, text);
 }
 
-Result<bool> S3Store::attempt_exists(std::string_view record, std::string_view /*directory*/) const {
+Result<bool> ObjectStore::attempt_exists(std::string_view record, std::string_view /*directory*/) const {
   CKPT_TRY(check_key(record));
-  CKPT_ASSIGN(const auto there, look_at_object(*client_, record));
+  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, record));
   return there.has_value();
 }
 
@@ -260,33 +261,33 @@ static std::optional<Note> parse_note(std::string_view text) {
 }
 
 // All but the slot. What comes while this goes on, or is in no list, is left to whoever sweeps the slot.
-Status S3Store::remove_parts(const Note& note) {
+Status ObjectStore::remove_parts(const Note& note) {
   // What nobody may list is left to a lifecycle rule of the bucket.
-  if (auto uploads = list_uploads(*client_, note.directory); uploads.ok())
-    for (const Upload& upload : *uploads) (void)abort_upload(*client_, upload.key, upload.id);
-  CKPT_ASSIGN(const Listing listing, list_objects(*client_, note.directory));
+  if (auto uploads = bucket_->list_uploads(note.directory); uploads.ok())
+    for (const Upload& upload : *uploads) (void)bucket_->abort_upload(upload);
+  CKPT_ASSIGN(const Listing listing, list_objects(*bucket_, note.directory));
   std::vector<std::string> keys = keys_of(note.directory, listing);
   std::erase(keys, slot_key(note));
-  return delete_objects(*client_, keys);
+  return delete_objects(*bucket_, keys);
 }
 
 // In the place of what is held. GONE if something else is there.
-Status S3Store::put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone) {
+Status ObjectStore::put_tombstone(const Note& note, const ObjectInfo& held, Bytes tombstone) {
   const std::string slot = slot_key(note);
-  if (note.grace != 0) CKPT_TRY(copy_object(*client_, slot, held.etag, retired_key(slot)));
-  Status replaced = replace_object(*client_, slot, held.etag, note.tombstone, tombstone);
+  if (note.grace != 0) CKPT_TRY(bucket_->copy(slot, held.version, retired_key(slot)));
+  Status replaced = replace_object(*bucket_, slot, held.version, note.tombstone, tombstone);
   if (replaced.ok() || replaced.code() == CKPT_GONE) return replaced;
   return std::move(replaced).with("undecided", "its tombstone may be there, or may come");
 }
 
-Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
+Status ObjectStore::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {
   const CancelShield also_when_cancelled;
   CKPT_TRY(check_key(directory));
   CKPT_TRY(check_element(slot));
   Note note{directory, slot, {}, tombstone.empty()};
   // Nobody reads what was never committed.
-  if (!note.keeps_slot) note.grace = seconds_of_grace(client_->config().grace_ms);
-  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(note)));
+  if (!note.keeps_slot) note.grace = seconds_of_grace(bucket_->place().grace_ms);
+  CKPT_ASSIGN(const auto held, look_at_object(*bucket_, slot_key(note)));
   const bool was_removed = held && !tombstone.empty() && held->checksum == crc32c_header({&tombstone, 1});
   if (!held || was_removed) return not_found(path(slot_key(note)));
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
@@ -295,11 +296,11 @@ Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes 
   note.tombstone = number;
   const std::string text = to_text(note), note_key = key_of(note);
   // Who may put but not delete must not begin. The answer does not depend on whether there is such an object.
-  CKPT_TRY(delete_object(*client_, std::string(directory) + "/" + to_hex(random_id())));
+  CKPT_TRY(bucket_->remove(std::string(directory) + "/" + to_hex(random_id())));
   CKPT_TRY(put_if_absent(note_key, as_bytes(text)));
   if (!note.keeps_slot) {
     Status replaced = put_tombstone(note, *held, tombstone);
-    if (!replaced.ok() && !replaced.detail("undecided")) (void)delete_object(*client_, note_key);
+    if (!replaced.ok() && !replaced.detail("undecided")) (void)bucket_->remove(note_key);
     if (replaced.code() == CKPT_GONE) return not_found(path(slot_key(note)));
     CKPT_TRY(std::move(replaced));
   }
@@ -309,33 +310,33 @@ Status S3Store::retire(std::string_view directory, std::string_view slot, Bytes 
 }
 
 // Does what a note of .ckpt/trash says, as far as it is time for it.
-Status S3Store::work_off(const Listing::Object& object) {
+Status ObjectStore::work_off(const Listing::Object& object) {
   const std::string key = std::string(kTrashDir) + "/" + object.name;
-  if (object.name.starts_with(kProbePrefix)) return object.age < kSweepAfter ? Ok() : remove_probe(*client_, key);
+  if (object.name.starts_with(kProbePrefix)) return object.age < kSweepAfter ? Ok() : remove_probe(*bucket_, key);
   CKPT_ASSIGN(const auto text, get(key, 4096));
   auto note = parse_note(as_text(text));
   if (!note) return Ok();
-  CKPT_ASSIGN(const auto held, look_at_object(*client_, slot_key(*note)));
+  CKPT_ASSIGN(const auto held, look_at_object(*bucket_, slot_key(*note)));
   // Another tombstone, or none: the removal has not begun, or never will.
-  if (!held || held->put_by != note->tombstone) return object.age < kSweepAfter ? Ok() : delete_object(*client_, key);
+  if (!held || held->put_by != note->tombstone) return object.age < kSweepAfter ? Ok() : bucket_->remove(key);
   // A tombstone that keeps its slot may be old; what its removal left on the way is as old as the note.
   const int64_t age = note->keeps_slot ? object.age : held->age;
   if (note->grace != 0 && age < note->grace) return Ok();
   CKPT_TRY(remove_parts(*note));
   if (age >= kSweepAfter) {
-    if (!note->keeps_slot) CKPT_TRY(delete_object(*client_, slot_key(*note)));
+    if (!note->keeps_slot) CKPT_TRY(bucket_->remove(slot_key(*note)));
   } else if (note->grace != 0) {
     note->grace = 0;
     CKPT_TRY(put_if_absent(key_of(*note), as_bytes(to_text(*note))));
   } else {
     return Ok();
   }
-  return delete_object(*client_, key);
+  return bucket_->remove(key);
 }
 
 // All of them, or those for which it is time. One that cannot be worked off now waits, and keeps nobody from anything.
-Status S3Store::work_off_notes(bool all) {
-  CKPT_ASSIGN(Listing notes, list_objects(*client_, kTrashDir));
+Status ObjectStore::work_off_notes(bool all) {
+  CKPT_ASSIGN(Listing notes, list_objects(*bucket_, kTrashDir));
   if (!all) std::erase_if(notes.objects, [](const auto& note) { return note.age < due_after(note.name); });
   return for_each_parallel(kNotesAtOnce, notes.objects.size(), [&](size_t i) {
     Status done = work_off(notes.objects[i]);
@@ -355,26 +356,26 @@ static bool is_of_part(std::string_view key) {
   return name.starts_with("PART_") || name.starts_with("BASE_");
 }
 
-void S3Store::end_lost_uploads() {
-  const auto uploads = list_uploads(*client_, "");
+void ObjectStore::end_lost_uploads() {
+  const auto uploads = bucket_->list_uploads("");
   if (!uploads.ok()) return;
   for (const Upload& upload : *uploads)
-    if (upload.age >= kLostAfter && is_of_part(upload.key)) (void)abort_upload(*client_, upload.key, upload.id);
+    if (upload.age >= kLostAfter && is_of_part(upload.key)) (void)bucket_->abort_upload(upload);
 }
 
-Status S3Store::prepare() {
-  if (client_->config().conditional && !probed_) CKPT_TRY(probe_conditions(client_));
+Status ObjectStore::prepare() {
+  if (bucket_->place().conditional && !probed_) CKPT_TRY(probe_conditions(bucket_));
   probed_ = true;
   end_lost_uploads();
   return work_off_notes(true);
 }
 
 }  // namespace
-}  // namespace s3
+}  // namespace cloud
 
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options) {
-  CKPT_ASSIGN(auto client, s3::Client::make(uri, options));
-  return std::shared_ptr<Store>(std::make_shared<s3::S3Store>(std::move(client)));
+  CKPT_ASSIGN(auto bucket, s3::S3Bucket::make(uri, options));
+  return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
 }
 
 }  // namespace ckpt::store

@@ -1,11 +1,11 @@
-#include "store/s3/curl.h"
+#include "store/cloud/curl.h"
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
 
 #include <memory>
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 static Status cannot_load(std::string_view why) {
   return Status(CKPT_UNSUPPORTED,
@@ -49,4 +49,4 @@ Result<const Curl*> Curl::load() {
   return &*loaded;
 }
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

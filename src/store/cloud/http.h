@@ -1,4 +1,4 @@
-// One HTTP request and its answer, over connections that are kept for the next ones. Knows nothing of S3.
+// One HTTP request and its answer, over connections that are kept for the next ones. Knows no service.
 // May be used by many threads at once; each request blocks its thread.
 #pragma once
 
@@ -10,10 +10,14 @@
 #include <vector>
 
 #include "base/call.h"
-#include "store/s3/curl.h"
-#include "store/s3/sign.h"
+#include "store/cloud/curl.h"
+#include "store/cloud/encoding.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
+
+struct Header {
+  std::string name, value;  // the name in lower case
+};
 
 struct HttpReply {
   // 0: there was no answer; `trouble` says why.
@@ -74,4 +78,4 @@ class Http {
   std::vector<CURL*> idle_;  // each with its connections
 };
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

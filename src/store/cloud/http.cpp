@@ -1,4 +1,4 @@
-#include "store/s3/http.h"
+#include "store/cloud/http.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include "base/address.h"
 #include "base/text.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 static constexpr size_t kMostHeaders = 256;
 static constexpr size_t kMostHead = 1 << 20;  // all lines before a body, also of interim answers
@@ -394,4 +394,4 @@ HttpReply Http::exchange(const HttpRequest& request) {
   return std::move(reply);
 }
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

@@ -7,16 +7,22 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/types.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 std::string hex_of(Bytes bytes);
 std::string base64_of(Bytes bytes);
 
 // All but letters, digits and "-._~" as %XX; '/' stays if `keep_slashes`.
 std::string percent_encode(std::string_view text, bool keep_slashes);
+
+using Query = std::vector<std::pair<std::string, std::string>>;
+// "a=1&b%2Fc=": sorted, encoded, each parameter with its '='.
+std::string canonical_query(Query query);
 
 // Seconds since 1970 of "2026-11-23T07:00:00Z", also with a fraction and a zone like "+09:00"; -1 if it is no date.
 int64_t seconds_of_iso(const std::string& text);
@@ -32,4 +38,4 @@ uint32_t crc32c(uint32_t before, Bytes bytes);
 // As x-amz-checksum-crc32c has it: base64 of the big-endian number.
 std::string crc32c_header(std::span<const Bytes> pieces);
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

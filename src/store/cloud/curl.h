@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 struct Curl {
   decltype(&::curl_global_init) global_init;
@@ -26,4 +26,4 @@ struct Curl {
   static Result<const Curl*> load();
 };
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

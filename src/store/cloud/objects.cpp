@@ -1,0 +1,143 @@
+#include "store/cloud/objects.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/parallel.h"
+#include "store/keys.h"
+
+namespace ckpt::store::cloud {
+
+static constexpr unsigned kDeletesAtOnce = 8;
+
+bool parse_number(std::string_view text, uint64_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+Result<std::optional<ObjectInfo>> look_at_object(Bucket& bucket, std::string_view key, bool once) {
+  return bucket.look(key, once);
+}
+
+// ---- putting ----
+
+Status settle_put(Bucket& bucket, std::string_view key, std::string_view put_by, Status otherwise) {
+  const CancelShield until_it_is_known;
+  const bool lost = otherwise.code() != CKPT_EXISTS;
+  auto there = bucket.look(key, lost);
+  if (!there.ok()) return lost ? otherwise : std::move(there).status();
+  if (!*there) return otherwise;
+  return (*there)->put_by == put_by ? Ok() : exists(bucket.path(key));
+}
+
+Status put_object(Bucket& bucket, std::string_view key, std::span<const Bytes> pieces) {
+  const bool conditional = bucket.place().conditional;
+  if (!conditional) {
+    CKPT_ASSIGN(const auto there, bucket.look(key, false));
+    if (there) return exists(bucket.path(key));
+  }
+  const std::string put_by = to_hex(random_id());
+  Outcome put = bucket.put({.key = key, .pieces = pieces, .put_by = put_by, .absent = conditional});
+  if (put.what == Outcome::kRefused) return settle_put(bucket, key, put_by, exists(bucket.path(key)));
+  const bool settles = put.what == Outcome::kUnknown && conditional;
+  return settles ? settle_put(bucket, key, put_by, std::move(put.error)) : put.error;
+}
+
+Status put_object_over(Bucket& bucket, std::string_view key, Bytes data) {
+  return bucket.put({.key = key, .pieces = {&data, 1}, .put_by = to_hex(random_id()), .once = true}).error;
+}
+
+Status replace_object(Bucket& bucket, std::string_view key, const std::string& version, std::string_view put_by,
+                      Bytes data) {
+  const std::string* replaces = bucket.place().conditional ? &version : nullptr;
+  Outcome put = bucket.put({.key = key, .pieces = {&data, 1}, .put_by = put_by, .replaces = replaces});
+  if (put.what == Outcome::kDone || put.what == Outcome::kFailed) return put.error;
+  const bool refused = put.what == Outcome::kRefused;
+  Status gone = Status(CKPT_GONE, bucket.path(key) + " was replaced or removed").with("path", bucket.path(key));
+  Status settled = settle_put(bucket, key, put_by, refused ? gone : put.error);
+  if (settled.code() != CKPT_EXISTS) return settled;
+  // Another one is there: if it is not the one that was to be replaced, ours can no longer come.
+  auto there = bucket.look(key, false);
+  const bool same = there.ok() && *there && (*there)->version == version;
+  return same ? put.error : gone;
+}
+
+// ---- removing ----
+
+Status delete_objects(Bucket& bucket, const std::vector<std::string>& keys) {
+  const unsigned threads = keys.size() < 4 ? 1 : kDeletesAtOnce;
+  return for_each_parallel(threads, keys.size(), [&](size_t i) { return bucket.remove(keys[i]); });
+}
+
+// ---- listing ----
+
+Status Pages::turn(const Client& client, std::string_view directory, std::string_view greatest, size_t names) {
+  constexpr size_t kMostBarren = 100, kMostSmall = 1000, kLeastNames = 10;
+  pages_++;
+  barren_ = greatest > greatest_ ? 0 : barren_ + 1;
+  if (greatest > greatest_) greatest_ = greatest;
+  const bool goes_on = barren_ < kMostBarren && pages_ < kMostSmall + names / kLeastNames;
+  return goes_on ? Ok() : client.stranger(directory, strformat("a listing that does not end ({} pages)", pages_));
+}
+
+static Status other_prefix(const Client& client, std::string_view directory) {
+  return client.stranger(directory, "a listing of keys with another prefix");
+}
+
+static constexpr size_t kLongestVersion = 256;  // S3's have 66 bytes at most
+
+// Adds what a page shows. Each key must be below the prefix.
+static Status read_page(const Bucket& bucket, std::string_view directory, Bucket::Page page, Listing* listing,
+                        std::string* greatest) {
+  const std::string prefix = bucket.place().prefix(directory);
+  for (Bucket::Listed& entry : page.entries) {
+    std::string_view key = entry.key;
+    if (!key.starts_with(prefix)) return other_prefix(bucket, directory);
+    key.remove_prefix(prefix.size());
+    if (key > *greatest) *greatest = key;
+    if (entry.is_directory && key.ends_with('/')) key.remove_suffix(1);
+    if (!check_element(key).ok()) continue;  // somebody's mark of a directory, or what no key of a store is
+    if (entry.is_directory) {
+      listing->directories.emplace_back(key);
+      continue;
+    }
+    if (entry.version.size() > kLongestVersion)
+      return bucket.stranger(directory, "an object with a very long ETag");
+    listing->objects.push_back({std::string(key), entry.size, entry.age, std::move(entry.version)});
+  }
+  return Ok();
+}
+
+Result<Listing> list_objects(Bucket& bucket, std::string_view directory, size_t most) {
+  Listing listing;
+  Pages pages;
+  std::string token;
+  for (;;) {
+    CKPT_ASSIGN(Bucket::Page page, bucket.list(directory, {.token = token}));
+    const bool more = page.more;
+    std::string greatest, next = std::move(page.next);
+    CKPT_TRY(read_page(bucket, directory, std::move(page), &listing, &greatest));
+    const size_t names = listing.objects.size() + listing.directories.size();
+    if (names > most)
+      return Status(CKPT_UNSUPPORTED,
+                    strformat("{}: more than {} names in one directory", bucket.path(directory), most))
+          .with("path", bucket.path(directory));
+    if (!more) return listing;
+    if (next.empty() || next == token) return bucket.stranger(directory, "a listing that does not go on");
+    token = std::move(next);
+    CKPT_TRY(pages.turn(bucket, directory, greatest, names));
+  }
+}
+
+// The first one may be somebody's mark of the directory.
+Result<bool> holds_objects(Bucket& bucket, std::string_view directory) {
+  const std::string prefix = bucket.place().prefix(directory);
+  CKPT_ASSIGN(const Bucket::Page page, bucket.list(directory, {.below = true, .most = 2}));
+  for (const Bucket::Listed& entry : page.entries) {
+    if (!entry.key.starts_with(prefix)) return other_prefix(bucket, directory);
+    if (entry.key.size() > prefix.size() && !entry.key.ends_with('/')) return true;
+  }
+  return false;
+}
+
+}  // namespace ckpt::store::cloud
