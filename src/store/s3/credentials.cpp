@@ -1,26 +1,22 @@
 #include "store/s3/credentials.h"
 
-#include <string.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/address.h"
+#include "store/cloud/key_service.h"
 #include "store/s3/process.h"
 #include "store/s3/xml.h"
 #include "store/web/url.h"
 
 namespace ckpt::store::s3 {
 
-static constexpr int64_t kRefreshBefore = 300;   // seconds
-static constexpr int64_t kPause = 30;            // between two questions, as long as there is an answer
-static constexpr size_t kMostAnswer = 64 << 10;  // of a service; keys take a few hundred bytes
-static constexpr size_t kLongestRole = 128;      // twice what AWS allows
+static constexpr size_t kLongestRole = 128;  // twice what AWS allows
 
-static void wipe(std::string& text) { explicit_bzero(text.data(), text.size()); }
+bool Credentials::same_as(const Credentials& other) const {
+  return keys.access_key == other.keys.access_key && keys.secret_key == other.keys.secret_key &&
+         keys.session_token == other.keys.session_token;
+}
 
 Credentials::~Credentials() {
   wipe(keys.secret_key);
@@ -35,17 +31,14 @@ static Result<int64_t> expiry_of(const std::string& text, std::string_view sourc
   return seconds;
 }
 
-// They go into headers, where a line break would begin another one.
-static bool is_sendable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-}
 static Status check_keys(const Keys& keys, ckpt_status code, std::string_view source) {
   if (is_sendable(keys.access_key) && is_sendable(keys.secret_key) && is_sendable(keys.session_token)) return Ok();
   return Status(code, strformat("{}: a key or token has characters that none has, such as a line break", source));
 }
 
 Result<Credentials> parse_credentials(std::string_view json, const char* token, std::string_view source) {
-  if (json.size() > kMostAnswer) return Status(CKPT_FORMAT, strformat("{}: more than {} bytes", source, kMostAnswer));
+  if (json.size() > kMostKeyAnswer)
+    return Status(CKPT_FORMAT, strformat("{}: more than {} bytes", source, kMostKeyAnswer));
   const auto parsed = nlohmann::json::parse(json, nullptr, false);
   if (!parsed.is_object()) return Status(CKPT_FORMAT, strformat("{}: expected a JSON object", source));
   auto text = [&](const char* name) {
@@ -76,35 +69,11 @@ static Result<Credentials> from_keys(Keys keys, std::string source) {
   return credentials;
 }
 
-// Of a service of credentials, which is asked by many at the same time.
-HttpReply CredentialChain::exchange(const HttpRequest& request) const {
-  constexpr int kTries = 3;
-  HttpRequest bounded = request;
-  bounded.most_text = kMostAnswer;
-  for (int i = 1;; i++) {
-    HttpReply reply = http_.exchange(bounded);
-    const bool passing = reply.trouble.empty() ? reply.status >= 500 || reply.status == 429
-                                               : !reply.final && !reply.absent && !reply.no_memory;
-    if (!passing || i == kTries) return reply;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200 * i + static_cast<int64_t>(random_id().lo % 200)));
-  }
-}
-
 Result<Credentials> CredentialChain::of_process(const std::string& command) const {
   const std::string source = "credential_process of profile " + config_.profile_name;
   auto text = output_of(command);
   if (!text.ok()) return std::move(text).status().in(source);
   return parse_credentials(*text, "SessionToken", source);
-}
-
-static std::string single_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
-static Status no_good_answer(std::string_view source, const HttpReply& reply) {
-  const std::string what = reply.trouble.empty() ? strformat("HTTP status {}", reply.status) : reply.trouble;
-  return Status(CKPT_IO, strformat("credentials of {}: {}", source, what));
 }
 
 // That of STS has S3's code and words one level down. Its code says what is missing.
@@ -136,7 +105,7 @@ Result<Credentials> CredentialChain::of_web_identity(const std::string& role, co
   request.url = (given.empty() ? "https://sts." + config_.region + domain : given) + "/";
   request.headers = {{"content-type", "application/x-www-form-urlencoded"}};
   request.body = std::span(&body, 1);
-  const HttpReply reply = exchange(request);
+  const HttpReply reply = ask_key_service(http_, request);
   if (!reply.trouble.empty() || !reply.good()) return refusal_of(source, reply, single_line(*token));
   auto root = parse_xml(reply.text);
   if (!root.ok()) return std::move(root).status().in("credentials of " + source);
@@ -178,15 +147,9 @@ Result<Credentials> CredentialChain::of_container() const {
     CKPT_ASSIGN(token, read_small_file(path));
   }
   if (!token.empty()) request.headers.push_back({"authorization", single_line(token)});
-  const HttpReply reply = exchange(request);
+  const HttpReply reply = ask_key_service(http_, request);
   if (!reply.trouble.empty() || !reply.good()) return no_good_answer(source, reply);
   return parse_credentials(reply.text, "Token", source);
-}
-
-// Whether there is such a service: nobody listens at that address, or what does is something else.
-static bool is_no_instance(const HttpReply& reply) {
-  if (!reply.trouble.empty()) return !reply.sent && !reply.no_memory;
-  return reply.status >= 400 && reply.status < 500 && reply.status != 429;
 }
 
 // Anonymous where there is no such service, or it gives none.
@@ -203,20 +166,20 @@ Result<Credentials> CredentialChain::of_instance() const {
   request.method = "PUT";
   request.url = base + "/latest/api/token";
   request.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "21600"}};
-  const HttpReply token = exchange(request);
+  const HttpReply token = ask_key_service(http_, request);
   if (is_no_instance(token)) return nobody;
   if (!token.trouble.empty() || !token.good()) return no_good_answer(source, token);
   request.method = "GET";
   request.headers = {{"x-aws-ec2-metadata-token", single_line(token.text)}};
   request.url = base + "/latest/meta-data/iam/security-credentials/";
-  const HttpReply role = exchange(request);
+  const HttpReply role = ask_key_service(http_, request);
   if (role.status == 404) return nobody;  // an instance without a role
   if (!role.trouble.empty() || !role.good()) return no_good_answer(source, role);
   const std::string name = single_line(role.text);
   if (name.size() > kLongestRole || !is_sendable(name) || name.find_first_of("/?# ") != name.npos)
     return Status(CKPT_FORMAT, strformat("credentials of {}: the name of its role is none", source));
   request.url += name;
-  const HttpReply reply = exchange(request);
+  const HttpReply reply = ask_key_service(http_, request);
   if (!reply.trouble.empty() || !reply.good()) return no_good_answer(source, reply);
   return parse_credentials(reply.text, "Token", source);
 }
@@ -246,69 +209,13 @@ Result<Credentials> CredentialChain::ask() const {
                      "the environment");
   CKPT_ASSIGN(const Profile profile, read_profile(config_));
   auto found = of_profile(profile);
-  if (!found.ok() || !found->keys.anonymous()) return found;
+  if (!found.ok() || !found->anonymous()) return found;
   const std::string token = config_.variable("AWS_WEB_IDENTITY_TOKEN_FILE");
   if (!token.empty()) return of_web_identity(config_.variable("AWS_ROLE_ARN"), token);
   if (!config_.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
       !config_.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty())
     return of_container();
   return of_instance();
-}
-
-// Nobody may become somebody: the service of an instance that has just started may be late.
-bool CredentialChain::are_due(int64_t now) const {
-  if (asking_ || std::abs(now - asked_) < kPause) return false;
-  return known_->keys.anonymous() || (known_->expires != 0 && now >= known_->expires - kRefreshBefore);
-}
-
-Result<std::shared_ptr<const Credentials>> CredentialChain::get(int64_t now) {
-  std::unique_lock lock(mutex_);
-  if (are_good(now) && !are_due(now)) return known_;
-  auto renewed = renew(lock, now);
-  if (!renewed.ok() && are_good(now)) return known_;
-  return renewed;
-}
-
-// Asks without the lock, or waits for the answer that another thread is asking for.
-Result<std::shared_ptr<const Credentials>> CredentialChain::renew(std::unique_lock<std::mutex>& lock, int64_t now) {
-  if (asking_) {
-    answered_.wait(lock, [&] { return !asking_; });
-    return failure_.ok() ? Result<Shared>(known_) : failure_;
-  }
-  asking_ = true;
-  lock.unlock();
-  Result<Credentials> asked = Status(CKPT_NOMEM, "no memory to ask for credentials");
-  Shared found;
-  try {
-    asked = ask();
-    if (asked.ok()) found = std::make_shared<const Credentials>(asked.take());
-  } catch (const std::bad_alloc&) {
-  }
-  lock.lock();
-  asking_ = false;
-  asked_ = now;
-  answered_.notify_all();
-  failure_ = found ? Ok() : asked.ok() ? Status(CKPT_NOMEM, "no memory for credentials") : std::move(asked).status();
-  if (found && found->keys.anonymous() && known_ && !known_->keys.anonymous())
-    failure_ = Status(CKPT_IO, strformat("{} gives no credentials any more", known_->source));
-  if (!failure_.ok()) return failure_;
-  known_ = std::move(found);
-  return known_;
-}
-
-static bool are_same(const Keys& a, const Keys& b) {
-  return a.access_key == b.access_key && a.secret_key == b.secret_key && a.session_token == b.session_token;
-}
-
-bool CredentialChain::refused(const Credentials& by_server, int64_t now) {
-  if (by_server.keys.anonymous()) return false;
-  std::unique_lock lock(mutex_);
-  if (known_.get() == &by_server) {
-    if (std::abs(now - refused_at_) < kPause) return false;
-    refused_at_ = now;
-    if (!renew(lock, now).ok()) return false;
-  }
-  return !are_same(known_->keys, by_server.keys);
 }
 
 }  // namespace ckpt::store::s3
