@@ -11,7 +11,7 @@
 namespace ckpt::store {
 
 static constexpr std::string_view kExpected =
-    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX or https://HOST/PATH";
+    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or https://HOST/PATH";
 
 static Status invalid_uri(std::string_view uri, std::string_view reason) {
   return Status(CKPT_INVALID, "store \"" + shown_url(uri) + "\": " + std::string(reason));
@@ -62,6 +62,7 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSetti
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
   if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
+  if (uri.starts_with("gs://")) return open_gcs(uri, options.s3);
   if (is_web_url(uri)) return open_web(uri, options.web);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty())
     return Status(CKPT_UNSUPPORTED, strformat("store \"{}\": {}, found scheme {}", shown_url(uri), kExpected, scheme));
@@ -125,8 +126,15 @@ Result<WebFile> split_web_url(std::string_view url) {
 }
 
 #if !CKPT_S3
+static Status without_buckets(std::string_view uri) {
+  return Status(CKPT_UNSUPPORTED,
+                "store \"" + shown_url(uri) + "\": this libckpt was built without s3:// and gs:// stores (CKPT_S3)");
+}
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
-  return Status(CKPT_UNSUPPORTED, "store \"" + shown_url(uri) + "\": this libckpt was built without s3:// stores");
+  return without_buckets(uri);
+}
+Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& /*options*/) {
+  return without_buckets(uri);
 }
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& /*options*/) {
   return Status(CKPT_UNSUPPORTED, "\"" + shown_url(uri) + "\": this libckpt was built without https:// (CKPT_S3)");

@@ -404,7 +404,8 @@ StoreSettings server_settings(const auto& options) {
           .web = {.header = options.http_header, .ca_file = options.ca_file}};
 }
 
-// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix" or "https://host/dir", without a cache. Creates nothing.
+// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix", "gs://bucket/prefix" or "https://host/dir", without a cache.
+// Creates nothing.
 // INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSettings& options);
 
@@ -426,11 +427,12 @@ struct WebFile {
 };
 Result<WebFile> split_web_url(std::string_view url);
 
-// The backends, for open_store and the tests: posix.cpp, memory.cpp, s3/s3_store.cpp, web/web_store.cpp. The last two
-// are UNSUPPORTED by a library built without S3.
+// The backends, for open_store and the tests: posix.cpp, memory.cpp, cloud/object_store.cpp, web/web_store.cpp. The last
+// two are UNSUPPORTED by a library built without S3.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreSettings& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
+Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
 // The same store with a cache of its parts in a directory of this machine, which it makes: cache.cpp. INVALID for a
 // store that is not remote. For open_places and the tests.

@@ -13,6 +13,7 @@
 #include "store/cloud/object_borrow.h"
 #include "store/cloud/object_reader.h"
 #include "store/cloud/object_writer.h"
+#include "store/gcs/gcs_bucket.h"
 #include "store/s3/s3_bucket.h"
 
 namespace ckpt::store {
@@ -375,6 +376,11 @@ Status ObjectStore::prepare() {
 
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options) {
   CKPT_ASSIGN(auto bucket, s3::S3Bucket::make(uri, options));
+  return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
+}
+
+Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& options) {
+  CKPT_ASSIGN(auto bucket, gcs::GcsBucket::make(uri, options));
   return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
 }
 

@@ -1,0 +1,125 @@
+#include "store/gcs/gcs_bucket.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/address.h"
+#include "store/keys.h"
+
+namespace ckpt::store::gcs {
+
+static Status other_service(std::string_view uri, const char* option) {
+  return invalid_place(uri, strformat("option {} is for s3:// only", option));
+}
+
+static Result<Place> make_place(std::string_view uri, const S3Options& options) {
+  Place place;
+  CKPT_TRY(read_uri(uri, &place));
+  if (!options.region.empty()) return other_service(uri, "region");
+  if (!options.profile.empty()) return other_service(uri, "profile");
+  if (options.path_style != S3Options().path_style) return other_service(uri, "path_style");
+  if (options.uniform) return other_service(uri, "uniform_parts");
+  place.variables = read_variables({"GOOGLE_", "CLOUDSDK_", "GCE_", "NO_GCE_CHECK=", "STORAGE_EMULATOR_HOST="});
+  place.ca_file = options.ca_file;
+  place.conditional = options.conditional;
+  place.grace_ms = options.grace_ms;
+  place.timing = options.timing;
+  // The variable of Google's own clients, which is often without a scheme.
+  std::string emulator = place.variable("STORAGE_EMULATOR_HOST");
+  if (!emulator.empty() && emulator.find("://") == emulator.npos) emulator = "http://" + emulator;
+  CKPT_TRY(read_endpoint(uri, first_of({options.endpoint, emulator, "https://storage.googleapis.com"}), &place));
+  return place;
+}
+
+Result<std::shared_ptr<GcsBucket>> GcsBucket::make(std::string_view uri, const S3Options& options) {
+  CKPT_ASSIGN(Place place, make_place(uri, options));
+  CKPT_ASSIGN(auto http, Http::make(place.ca_file));
+  const auto shared = std::make_shared<const Place>(std::move(place));
+  return std::shared_ptr<GcsBucket>(new GcsBucket(shared, std::move(http)));
+}
+
+// ---- requests ----
+
+static const Token& token_of(const std::shared_ptr<const void>& who) { return *static_cast<const Token*>(who.get()); }
+
+Result<Client::Who> GcsBucket::dress(const Request& request, HttpRequest* http) {
+  CKPT_ASSIGN(auto token, credentials_.get(server_time()));
+  const std::string query = canonical_query(request.query);
+  http->url = place().endpoint() + request.path + (query.empty() ? "" : "?" + query);
+  if (!token->anonymous()) http->headers.push_back({"authorization", "Bearer " + token->value});
+  return Who(std::move(token));
+}
+
+static std::string text_at(const nlohmann::json& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Errors of the JSON API are JSON, those of a download are its message alone.
+static void read_words(Answer* answer, const std::string& secret) {
+  const std::span<const std::string> secrets(&secret, secret.empty() ? 0 : 1);
+  for (Header& header : answer->http.headers) header.value = blotted(std::move(header.value), secrets);
+  const auto parsed = nlohmann::json::parse(answer->http.text, nullptr, false);
+  const auto error = parsed.is_object() ? parsed.find("error") : parsed.end();
+  if (!parsed.is_object() || error == parsed.end()) {
+    const bool is_message = answer->http.text.starts_with("No such object: ");
+    if (is_message) answer->code = "notFound", answer->words = blotted(answer->http.text, secrets);
+    return;
+  }
+  answer->words = blotted(text_at(*error, "message"), secrets);
+  const auto errors = error->is_object() ? error->find("errors") : error->end();
+  if (error->is_object() && errors != error->end() && errors->is_array() && !errors->empty())
+    answer->code = blotted(text_at(errors->front(), "reason"), secrets);
+  if (answer->code.empty()) answer->code = "error";
+}
+
+// A bucket that is not there has the same reason as an object. A download's 404 may have no words: who asks looks.
+void GcsBucket::read_error(const Request& request, const HttpRequest& /*sent*/, const Who& who, Answer* answer) const {
+  answer->unsigned_request = token_of(who).anonymous();
+  if (answer->http.good()) return;
+  read_words(answer, token_of(who).value);
+  if (!answer->is(404)) return;
+  answer->absent = answer->code == "notFound" && !request.of_bucket &&
+                   (answer->words.starts_with("No such object") || answer->words == "Not Found");
+  answer->stray = answer->code.empty() && !request.wants_bytes;
+}
+
+// ---- again ----
+
+// Also of a body that arrived with other bytes than it was sent with.
+bool GcsBucket::is_passing_code(const Answer& answer) const {
+  if (answer.http.good()) return false;
+  return answer.code == "rateLimitExceeded" || answer.code == "userRateLimitExceeded" ||
+         (answer.is(400) && answer.words.find("doesn't match calculated") != std::string::npos);
+}
+
+bool GcsBucket::repair(const Request& /*request*/, const Answer& answer, const Who& who, Try* tries) {
+  if (!answer.failure.ok() || !answer.is(401) || tries->asked_keys) return false;
+  tries->asked_keys = true;
+  return credentials_.refused(token_of(who), server_time());
+}
+
+// ---- errors ----
+
+ckpt_status GcsBucket::code_of(const Answer& answer, const Request& /*request*/) const {
+  if (answer.absent) return CKPT_NOT_FOUND;
+  return answer.is(501) ? CKPT_UNSUPPORTED : CKPT_IO;
+}
+
+std::string GcsBucket::hint_of(const Answer& answer, const Request& request) const {
+  const long status = answer.http.status;
+  if (answer.stray)
+    return "; no answer of Google Cloud Storage: something before the server gave it, or option endpoint names "
+           "another server";
+  if ((status == 401 || status == 403) && answer.unsigned_request)
+    return "; no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, or log in by gcloud auth "
+           "application-default login";
+  if (status == 403 && answer.code == "retentionPolicyNotMet")
+    return "; a retention policy or a hold of the bucket keeps it: ckpt needs a bucket without one";
+  if (status == 403 && request.verb == "GET" && !request.of_bucket)
+    return "; the service answers so for an absent object, too, if the account may not list the bucket";
+  if (status >= 300 && status < 400) return "; redirects are not followed: set option endpoint to the server itself";
+  return "";
+}
+
+}  // namespace ckpt::store::gcs

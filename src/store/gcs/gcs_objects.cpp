@@ -1,0 +1,345 @@
+// Requests of Google's JSON API for what bucket.h names. What is larger than one request is put in pieces of their own
+// name, which the service then composes: its uploads in parallel take no condition, and its resumable ones go one after
+// the other.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "store/gcs/gcs_bucket.h"
+#include "store/keys.h"
+
+namespace ckpt::store::gcs {
+
+using nlohmann::json;
+
+static constexpr const char *kPutName = "ckpt-put", *kFields = "size,generation,crc32c,timeCreated,metadata";
+static constexpr unsigned kAtOnce = 8;
+static constexpr size_t kMostSources = 32;  // of one composition
+
+std::string GcsBucket::objects_path(std::string_view before) const {
+  return std::string(before) + "/storage/v1/b/" + percent_encode(place().bucket, false) + "/o";
+}
+
+std::string GcsBucket::object_path(std::string_view key) const {
+  return objects_path() + "/" + percent_encode(place().key(key), false);
+}
+
+static std::string text_of(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// ---- looking ----
+
+static ObjectInfo read_resource(const json& resource, int64_t now, bool* complete) {
+  ObjectInfo info;
+  info.version = text_of(resource, "generation");
+  info.checksum = text_of(resource, "crc32c");
+  const auto metadata = resource.find("metadata");
+  if (metadata != resource.end() && metadata->is_object()) info.put_by = text_of(*metadata, kPutName);
+  info.age = age_of(now, seconds_of_iso(text_of(resource, "timeCreated")));
+  *complete = parse_number(text_of(resource, "size"), &info.size) && !info.version.empty();
+  return info;
+}
+
+Result<ObjectInfo> GcsBucket::describe(std::string_view key, const Answer& answer) const {
+  const auto resource = json::parse(answer.http.text, nullptr, false);
+  if (!resource.is_object()) return stranger(key, "an object that is no JSON");
+  bool complete = false;
+  ObjectInfo info = read_resource(resource, date_of(answer.http), &complete);
+  if (!complete) return stranger(key, "an object without a size or a generation");
+  return info;
+}
+
+Result<std::optional<ObjectInfo>> GcsBucket::look(std::string_view key, bool once) {
+  Request request("GET", key, {{"fields", kFields}});
+  request.path = object_path(key);
+  request.once = once;
+  const Answer answer = ask(request);
+  if (answer.absent) return std::optional<ObjectInfo>();
+  if (!answer.good()) return error(answer, request);
+  CKPT_ASSIGN(ObjectInfo info, describe(key, answer));
+  return std::optional<ObjectInfo>(std::move(info));
+}
+
+// A download's 404 need not say of what.
+Result<bool> GcsBucket::is_gone(std::string_view key, std::string_view version) {
+  CKPT_ASSIGN(const auto there, look(key, false));
+  return !there || there->version != version;
+}
+
+static Status gone_object(const std::string& path) {
+  return Status(CKPT_GONE, path + " was removed or replaced").with("path", path);
+}
+
+Status GcsBucket::read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) {
+  const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
+  Request request("GET", key, {{"alt", "media"}, {"generation", object.version}});
+  request.path = object_path(key);
+  request.into = out;
+  request.headers = {{"range", "bytes=" + range}};
+  request.wants_bytes = true;
+  bool other = false;
+  request.accept = [&](const HttpReply& reply) {
+    const std::string *told = reply.header("x-goog-generation"), *found = reply.header("content-range");
+    other = told && *told != object.version;
+    if (other) return false;
+    if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, object.size);
+    return out.size() == object.size;
+  };
+  const Answer answer = ask(request);
+  if (other || answer.absent || answer.is(412)) return gone_object(path(key));
+  if (answer.is(404)) {
+    CKPT_ASSIGN(const bool gone, is_gone(key, object.version));
+    if (gone) return gone_object(path(key));
+  }
+  if (!answer.good() || answer.http.refused) return error(answer, request);
+  if (answer.http.received == out.size()) return Ok();
+  return Status(CKPT_IO,
+                strformat("{}: expected {} bytes at {}, found {}", path(key), out.size(), offset, answer.http.received))
+      .with("path", path(key));
+}
+
+// By two requests, since a download tells neither the checksum of the whole nor who put it.
+Result<GcsBucket::End> GcsBucket::read_end(std::string_view key, MutableBytes into) {
+  constexpr int kTries = 3;  // of one that is replaced between two questions
+  for (int i = 1;; i++) {
+    CKPT_ASSIGN(auto there, look(key, false));
+    if (!there) return not_found(path(key));
+    const size_t size = std::min<uint64_t>(there->size, into.size());
+    Status got = size == 0 ? Ok() : read(key, *there, there->size - size, into.first(size));
+    if (got.code() == CKPT_GONE && i < kTries) continue;
+    CKPT_TRY(std::move(got));
+    return End{std::move(there), size};
+  }
+}
+
+// ---- putting ----
+
+Outcome GcsBucket::outcome_of(const Answer& answer, const Request& request) const {
+  if (answer.good()) {
+    auto made = describe(request.key, answer);
+    return made.ok() ? Outcome() : Outcome{Outcome::kUnknown, std::move(made).status()};
+  }
+  if (answer.is(412)) return {Outcome::kRefused, error(answer, request)};
+  return {answer.maybe_done ? Outcome::kUnknown : Outcome::kFailed, error(answer, request)};
+}
+
+// With what its body is checked by: a related text with the object's properties, and the bytes behind it.
+Outcome GcsBucket::insert(const Put& put, bool of_upload) {
+  Request request("POST", put.key, {{"uploadType", "multipart"}, {"fields", kFields}});
+  request.path = objects_path("/upload");
+  request.once = put.once;
+  request.of_upload = of_upload;
+  if (put.absent) request.query.push_back({"ifGenerationMatch", "0"});
+  if (put.replaces) request.query.push_back({"ifGenerationMatch", *put.replaces});
+  json properties = {{"name", place().key(put.key)},
+                     {"contentType", "application/octet-stream"},
+                     {"crc32c", crc32c_header(put.pieces)}};
+  if (!put.put_by.empty()) properties["metadata"] = {{kPutName, put.put_by}};
+  const std::string boundary = to_hex(random_id());
+  request.headers = {{"content-type", "multipart/related; boundary=" + boundary}};
+  const std::string head =
+      strformat("--{}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{}\r\n--{}\r\n"
+                "content-type: application/octet-stream\r\n\r\n",
+                boundary, properties.dump(), boundary);
+  const std::string tail = strformat("\r\n--{}--\r\n", boundary);
+  std::vector<Bytes> body = {as_bytes(head)};
+  body.insert(body.end(), put.pieces.begin(), put.pieces.end());
+  body.push_back(as_bytes(tail));
+  request.body = body;
+  const Answer answer = ask(request);
+  Outcome outcome = outcome_of(answer, request);
+  if (put.replaces && answer.absent) outcome.what = Outcome::kRefused;
+  return outcome;
+}
+
+Outcome GcsBucket::put(const Put& put) { return insert(put, false); }
+
+// The service copies it, a large one by several requests.
+Status GcsBucket::copy(std::string_view key, std::string_view version, std::string_view to) {
+  std::string token;
+  for (;;) {
+    Request request("POST", to, {{"ifSourceGenerationMatch", std::string(version)}});
+    request.path = object_path(key) + "/rewriteTo" + object_path(to).substr(std::string_view("/storage/v1").size());
+    request.ends_late = true;
+    if (!token.empty()) request.query.push_back({"rewriteToken", token});
+    const Answer answer = ask(request);
+    if (answer.is(412) || answer.absent) return gone_object(path(key));
+    if (!answer.good()) return error(answer, request);
+    const auto told = json::parse(answer.http.text, nullptr, false);
+    const auto done = told.is_object() ? told.find("done") : told.end();
+    if (!told.is_object() || done == told.end() || !done->is_boolean()) return stranger(to, "a copy without an end");
+    if (done->get<bool>()) return Ok();
+    const std::string next = text_of(told, "rewriteToken");
+    if (next.empty()) return stranger(to, "a copy that does not go on");
+    token = next;
+    CKPT_TRY(CallContext::current().check());
+  }
+}
+
+// ---- removing ----
+
+Status GcsBucket::remove(std::string_view key) {
+  Request request("DELETE", key);
+  request.path = object_path(key);
+  const Answer answer = ask(request);
+  return answer.good() || answer.absent ? Ok() : error(answer, request);
+}
+
+// ---- listing ----
+
+Result<GcsBucket::Page> GcsBucket::list(std::string_view directory, const Wanted& wanted) {
+  Request request("GET", directory, {{"prefix", place().prefix(directory)},
+                                     {"fields", "items(name,size,generation,timeCreated),prefixes,nextPageToken"}});
+  request.path = objects_path();
+  request.of_bucket = true;
+  if (!wanted.below) request.query.push_back({"delimiter", "/"});
+  if (wanted.most != 0) request.query.push_back({"maxResults", std::to_string(wanted.most)});
+  if (!wanted.token.empty()) request.query.push_back({"pageToken", wanted.token});
+  const Answer answer = ask(request);
+  if (!answer.good()) return error(answer, request);
+  const auto told = json::parse(answer.http.text, nullptr, false);
+  if (!told.is_object() || told.contains("error")) return stranger(directory, "a list that is no JSON");
+  Page page;
+  const json none = json::array(), items = told.value("items", none), prefixes = told.value("prefixes", none);
+  if (!items.is_array() || !prefixes.is_array()) return stranger(directory, "a list without names");
+  for (const json& prefix : prefixes)
+    if (prefix.is_string()) page.entries.push_back({prefix.get<std::string>(), true});
+  const int64_t now = date_of(answer.http);
+  for (const json& item : items) {
+    bool complete = item.is_object();
+    const ObjectInfo info = complete ? read_resource(item, now, &complete) : ObjectInfo();
+    if (!complete) return stranger(directory, "an object without a size or a generation");
+    page.entries.push_back({text_of(item, "name"), false, info.size, info.age, info.version});
+  }
+  page.next = text_of(told, "nextPageToken");
+  page.more = !page.next.empty();
+  return page;
+}
+
+// ---- uploads: pieces with names below .ckpt/pieces ----
+
+static constexpr std::string_view kPieces = ".ckpt/pieces/";
+
+static std::string piece_key(const Upload& upload, std::string_view number) {
+  return strformat("{}{}/{}.{}", kPieces, upload.key, upload.id, number);
+}
+
+Result<std::string> GcsBucket::begin_upload(std::string_view /*key*/, std::string_view /*put_by*/,
+                                            bool* /*with_checksums*/) {
+  return to_hex(random_id());
+}
+
+Result<GcsBucket::Piece> GcsBucket::send_piece(const Upload& upload, size_t number, std::span<const Bytes> bytes,
+                                               std::string_view /*checksum*/) {
+  const std::string key = piece_key(upload, strformat("{:05}", number));
+  Outcome put = insert({.key = key, .pieces = bytes, .put_by = {}}, true);
+  if (put.what != Outcome::kDone) return std::move(put.error);
+  return Piece{key, ""};
+}
+
+// copy() takes objects of any size.
+Result<GcsBucket::Piece> GcsBucket::copy_piece(const Upload& upload, size_t, std::string_view, std::string_view,
+                                               uint64_t, uint64_t) {
+  return Status(CKPT_UNSUPPORTED, path(upload.key) + ": a part of an object is not copied here");
+}
+
+// `finishes`: what is made is the object itself.
+Outcome GcsBucket::compose(std::string_view to, std::span<const std::string> sources, const Upload* finishes) {
+  json names = json::array();
+  for (const std::string& source : sources) names.push_back({{"name", place().key(source)}});
+  json destination = {{"contentType", "application/octet-stream"}};
+  if (finishes) destination["metadata"] = {{kPutName, finishes->put_by}};
+  const std::string text =
+      json{{"kind", "storage#composeRequest"}, {"sourceObjects", names}, {"destination", destination}}.dump();
+  const Bytes body = as_bytes(text);
+  Request request("POST", to, {{"fields", kFields}});
+  request.path = object_path(to) + "/compose";
+  request.headers = {{"content-type", "application/json"}};
+  request.body = std::span(&body, 1);
+  request.ends_late = true;
+  request.of_upload = !finishes;
+  if (finishes && place().conditional) request.query.push_back({"ifGenerationMatch", "0"});
+  const Answer answer = ask(request);
+  Outcome outcome = outcome_of(answer, request);
+  if (answer.absent)
+    outcome = {Outcome::kUnknown, Status(CKPT_NOT_FOUND, path(to) + ": the upload was given up by another session")
+                                      .with("path", path(to))};
+  return outcome;
+}
+
+// Composes until one composition takes all.
+Result<std::vector<std::string>> GcsBucket::merge(const Upload& upload, std::vector<std::string> sources) {
+  for (int level = 1; sources.size() > kMostSources; level++) {
+    std::vector<std::string> merged((sources.size() + kMostSources - 1) / kMostSources);
+    CKPT_TRY(for_each_parallel(kAtOnce, merged.size(), [&](size_t i) {
+      merged[i] = piece_key(upload, strformat("{}-{:05}", level, i));
+      const size_t first = i * kMostSources, count = std::min(kMostSources, sources.size() - first);
+      return compose(merged[i], std::span(sources).subspan(first, count), nullptr).error;
+    }));
+    sources = std::move(merged);
+  }
+  return sources;
+}
+
+Outcome GcsBucket::complete_upload(const Upload& upload, std::span<const Piece> pieces) {
+  std::vector<std::string> sources;
+  for (const Piece& piece : pieces) sources.push_back(piece.version);
+  auto merged = merge(upload, std::move(sources));
+  if (!merged.ok()) return {Outcome::kFailed, std::move(merged).status()};
+  Outcome made = compose(upload.key, *merged, &upload);
+  if (made.what == Outcome::kDone) (void)abort_upload(upload);  // else whoever retires the attempt does
+  return made;
+}
+
+// All pieces below a directory of the store, or of one key.
+Result<std::vector<GcsBucket::Lone>> GcsBucket::list_pieces(std::string_view directory) {
+  const std::string below = std::string(kPieces.substr(0, kPieces.size() - 1)) + (directory.empty() ? "" : "/") +
+                            std::string(directory);
+  const std::string start = place().prefix(kPieces.substr(0, kPieces.size() - 1));
+  std::vector<Lone> found;
+  Pages pages;
+  Wanted wanted{.below = true};
+  for (;;) {
+    CKPT_ASSIGN(const Page page, list(below, wanted));
+    std::string greatest;
+    for (const Listed& entry : page.entries) {
+      std::string_view key = entry.key;
+      if (!key.starts_with(start)) return stranger(below, "a listing of keys with another prefix");
+      greatest = std::max(greatest, entry.key);
+      key.remove_prefix(start.size());
+      const size_t slash = key.rfind('/'), dot = key.rfind('.');
+      if (slash == key.npos || dot == key.npos || dot < slash) continue;
+      found.push_back({std::string(kPieces) + std::string(key), std::string(key.substr(0, slash)),
+                       std::string(key.substr(slash + 1, dot - slash - 1)), entry.age});
+    }
+    if (!page.more) return found;
+    if (page.next == wanted.token) return stranger(below, "a listing that does not go on");
+    wanted.token = page.next;
+    CKPT_TRY(pages.turn(*this, below, greatest, found.size()));
+  }
+}
+
+Status GcsBucket::abort_upload(const Upload& upload) {
+  CKPT_ASSIGN(std::vector<Lone> pieces, list_pieces(upload.key));
+  std::erase_if(pieces, [&](const Lone& piece) { return piece.id != upload.id; });
+  return for_each_parallel(kAtOnce, pieces.size(), [&](size_t i) { return remove(pieces[i].piece); });
+}
+
+// As old as its youngest piece.
+Result<std::vector<Upload>> GcsBucket::list_uploads(std::string_view directory) {
+  CKPT_ASSIGN(const std::vector<Lone> pieces, list_pieces(directory));
+  std::map<std::pair<std::string, std::string>, int64_t> ages;
+  for (const Lone& piece : pieces) {
+    const auto [known, first] = ages.try_emplace({piece.key, piece.id}, piece.age);
+    if (!first) known->second = std::min(known->second, piece.age);
+  }
+  std::vector<Upload> uploads;
+  for (const auto& [upload, age] : ages) uploads.push_back({upload.first, upload.second, "", age});
+  return uploads;
+}
+
+}  // namespace ckpt::store::gcs
