@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+"""A strict server of Google Cloud Storage's JSON API for tests: one bucket in memory, with the service's conditions,
+checksums, resumable uploads, compose, rewrites, lists by pages and tokens. It says `port N` when it listens.
+
+Where it is not the service: no versions, no XML API, no chunked bodies, and /test/… (see test()) without a token.
+"""
+import argparse, base64, email.utils, http.server, json, re, secrets, sys, threading, time, traceback, urllib.parse
+
+from objects import (Lost, Object, Refused, Request, check_conditions, check_name, error_answer, invalid, json_answer,
+                     multipart, select, selection, text_answer, to_number, to_object, unknown_path)
+from tokens import Tokens
+
+PIECE = 256 << 10  # all pieces of a resumable upload but the last are multiples of it
+MAX_SOURCES = 32
+STORAGE = re.compile(r'/(?:(upload|download)/)?storage/v1/b(?:/([^/]+)(?:/o(?:/([^/]+)(/.*)?)?)?)?$')
+COPY = re.compile(r'/(rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)$')
+
+
+class Session:
+    """A resumable upload: its condition is judged when it ends, and its end is told again to whoever asks again."""
+
+    def __init__(self, request, bucket, name, resource):
+        self.query, self.bucket, self.name, self.resource = request.query, bucket, name, resource
+        self.data, self.end, self.cancelled = bytearray(), None, False
+        self.total = to_number(request.headers.get('X-Upload-Content-Length'), 'X-Upload-Content-Length')
+
+
+class Service:
+    def __init__(self, options):
+        self.options, self.tokens = options, Tokens(options)
+        self.buckets, self.sessions, self.rewrites, self.failures = {options.bucket: {}}, {}, {}, []
+        self.last_generation, self.keep = 0, None
+        self.lock = threading.Lock()
+
+    def answer(self, request):
+        with self.lock:
+            try:
+                return self.route(request)
+            except Refused as refused:
+                return error_answer(refused, request.media)
+
+    def route(self, request):
+        where = request.method, request.path
+        if where == ('POST', '/token'):
+            return self.tokens.token(request)
+        if where == ('POST', '/sts'):
+            return self.tokens.exchange(request)
+        if where[0] == 'POST' and re.fullmatch('/impersonate/[^/]+:generateAccessToken', where[1]):
+            return self.tokens.impersonate(request)
+        if where == ('GET', '/computeMetadata/v1/instance/service-accounts/default/token'):
+            return self.tokens.metadata_server(request)
+        if where[0] == 'POST' and where[1].startswith('/test/'):
+            return self.test(request)
+        found = STORAGE.match(where[1])
+        if not found:
+            return unknown_path(request)
+        failure = self.next_failure(request)
+        if failure and not failure['after']:
+            if not failure['status']:
+                raise Lost
+            reason = 'rateLimitExceeded' if failure['status'] == 429 else 'backendError'
+            raise Refused(failure['status'], reason, 'A test asked for this answer.')
+        if not self.options.anonymous:
+            self.tokens.check(request.headers)
+        try:
+            answer = self.storage(request, *found.groups())
+        finally:
+            if failure:
+                raise Lost
+        if answer[0] == 200 and 'fields' in request.query and 'json' in answer[1].get('Content-Type', ''):
+            tree = selection(request.query['fields'])
+            answer = json_answer(select(json.loads(answer[2]), tree))
+        return answer
+
+    def storage(self, request, kind, bucket, name, action):
+        method, whole = request.method, name is None and request.path.endswith('/o')
+        bucket, name = bucket and urllib.parse.unquote(bucket), name and check_name(urllib.parse.unquote(name))
+        if method == 'POST' and not kind and bucket is None:
+            return self.make_bucket(to_object(request.body))
+        if bucket not in self.buckets:
+            raise Refused(404, 'notFound', 'The specified bucket does not exist.')
+        if kind == 'upload' and whole and 'upload_id' in request.query and method in ('POST', 'PUT', 'DELETE'):
+            return self.resume(request)
+        if kind == 'upload' and whole and method == 'POST':
+            return self.upload(request, bucket)
+        if method == 'GET' and name and not action and (not kind or kind == 'download' and request.media):
+            return self.get(request, bucket, name)
+        if kind:
+            return unknown_path(request)
+        if method == 'GET' and not name:
+            return self.list(request, bucket) if whole else json_answer({'kind': 'storage#bucket', 'name': bucket})
+        if method == 'DELETE' and name and not action:
+            return self.delete(request, bucket, name)
+        if method == 'POST' and action == '/compose':
+            return self.compose(request, bucket, name)
+        if method == 'POST' and action and (copy := COPY.fullmatch(action)):
+            return self.copy(request, bucket, name, copy[1], *map(urllib.parse.unquote, copy.groups()[1:]))
+        return unknown_path(request)
+
+    # Objects
+
+    def make_bucket(self, resource):
+        name = resource.get('name')
+        if not re.fullmatch(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]', str(name)):
+            raise invalid(f"Invalid bucket name: '{name}'")
+        if name in self.buckets:
+            raise Refused(409, 'conflict', 'Your previous request to create the named bucket succeeded.')
+        self.buckets[name] = {}
+        return json_answer({'kind': 'storage#bucket', 'name': name})
+
+    def find(self, bucket, name, generation=None):
+        live = self.buckets[bucket].get(name)
+        if not live or generation not in (None, live.generation):
+            raise Refused(404, 'notFound', f'No such object: {bucket}/{name}')
+        return live
+
+    def check_held(self, live):
+        if live and 'held-by-policy' in live.name:
+            raise Refused(403, 'retentionPolicyNotMet',
+                          f"Object '{live.bucket}/{live.name}' is subject to bucket's retention policy and cannot be "
+                          "deleted or overwritten until its retention period has expired.")
+
+    def put(self, new, query):
+        """The one place where an object comes to be, if the conditions of the query hold."""
+        live = self.buckets[new.bucket].get(new.name)
+        check_conditions(query, live)
+        self.check_held(live)
+        self.last_generation = max(self.last_generation + 1, int(time.time() * 1e6))
+        new.stamp(self.last_generation)
+        self.buckets[new.bucket][new.name] = new
+        return new
+
+    def get(self, request, bucket, name):
+        live = self.find(bucket, name, request.number('generation'))
+        check_conditions(request.query, live, read=True)
+        if not request.media:
+            return json_answer(live.resource(), 200, {'ETag': live.etag})
+        headers = {'Content-Type': live.content_type or 'application/octet-stream', 'ETag': live.etag,
+                   'X-Goog-Generation': str(live.generation), 'X-Goog-Metageneration': '1',
+                   'X-Goog-Storage-Class': 'STANDARD', 'X-Goog-Stored-Content-Encoding': 'identity',
+                   'X-Goog-Stored-Content-Length': str(len(live.data)),
+                   'Last-Modified': email.utils.formatdate(live.time, usegmt=True)}
+        size = len(live.data)
+        wanted = re.fullmatch(r'bytes=(\d*)-(\d*)', request.headers.get('Range', '').strip())
+        if not wanted or not any(wanted.groups()):  # as there: what is no range asks for all
+            return 200, {**headers, 'X-Goog-Hash': live.hashes()}, live.data
+        first, last = wanted.groups()
+        begin = int(first) if first else max(size - int(last), 0)
+        end = min(int(last) + 1, size) if first and last else size
+        if first and last and int(last) < begin:
+            return 200, {**headers, 'X-Goog-Hash': live.hashes()}, live.data
+        if begin >= size:
+            return text_answer(416, 'Request range not satisfiable', {'Content-Range': f'bytes */{size}'})
+        if self.options.range_hashes:
+            headers['X-Goog-Hash'] = live.hashes()
+        return 206, {**headers, 'Content-Range': f'bytes {begin}-{end - 1}/{size}'}, live.data[begin:end]
+
+    def delete(self, request, bucket, name):
+        live = self.find(bucket, name, request.number('generation'))
+        check_conditions(request.query, live)
+        self.check_held(live)
+        del self.buckets[bucket][name]
+        return 204, {}, b''
+
+    def list(self, request, bucket):
+        query, page = request.query, self.options.page
+        prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
+        try:
+            after = base64.urlsafe_b64decode(query.get('pageToken', '')).decode()
+        except ValueError:
+            raise invalid('Invalid Value') from None
+        limit = max(min(request.number('maxResults') or page, page), 1)
+        items, prefixes, last = [], [], None
+        for name, live in sorted(self.buckets[bucket].items()):
+            cut = name.find(delimiter, len(prefix)) if delimiter else -1
+            entry = name[:cut + len(delimiter)] if cut >= 0 else name
+            if (not name.startswith(prefix) or name < query.get('startOffset', '') or after and entry <= after
+                    or query.get('endOffset') and name >= query['endOffset'] or prefixes and prefixes[-1] == entry):
+                continue
+            if len(items) + len(prefixes) == limit:
+                token = base64.urlsafe_b64encode(last.encode()).decode()
+                break
+            last = entry
+            prefixes.append(entry) if cut >= 0 else items.append(live.resource())
+        else:
+            token = None
+        answer = {'kind': 'storage#objects', 'nextPageToken': token, 'prefixes': prefixes, 'items': items}
+        return json_answer({key: value for key, value in answer.items() if value})
+
+    # Uploads
+
+    def upload(self, request, bucket):
+        query, headers, data = request.query, request.headers, request.body
+        kind, resource = query.get('uploadType'), {}
+        if kind == 'media':
+            resource['contentType'] = headers.get('Content-Type')
+        elif kind == 'multipart':
+            resource, data = multipart(request)
+        elif kind == 'resumable':
+            resource = to_object(data, headers.get('Content-Type', ''))
+            resource.setdefault('contentType', headers.get('X-Upload-Content-Type'))
+        else:
+            raise invalid(f'Invalid uploadType: {kind}')
+        name = check_name(query.get('name') or resource.get('name'))
+        if kind == 'resumable':
+            return self.begin(request, bucket, name, resource)
+        return json_answer(self.insert(bucket, name, data, resource, query, headers).resource())
+
+    def insert(self, bucket, name, data, resource, query, headers):
+        new = Object(bucket, name, data, resource)
+        new.check(resource)
+        new.check_header(headers.get('X-Goog-Hash'))
+        return self.put(new, query)
+
+    def begin(self, request, bucket, name, resource):
+        number = secrets.token_hex(16)
+        self.sessions[number] = Session(request, bucket, name, resource)
+        query = urllib.parse.urlencode({**request.query, 'upload_id': number})
+        location = f'http://{request.headers["Host"]}{request.path}?{query}'
+        return text_answer(200, '', {'Location': location, 'X-GUploader-UploadID': number})
+
+    def resume(self, request):
+        session = self.sessions.get(request.query['upload_id'])
+        if not session:
+            return unknown_path(request)
+        if session.cancelled or request.method == 'DELETE':
+            session.cancelled, session.data = True, bytearray()
+            return text_answer(499, '')
+        if not session.end and self.take(session, request):
+            try:
+                headers, data = request.headers, bytes(session.data)
+                new = self.insert(session.bucket, session.name, data, session.resource, session.query, headers)
+                session.end = json_answer(new.resource())
+            except Refused as refused:
+                session.end = error_answer(refused, False)
+            session.data = bytearray()
+        return session.end or self.progress(session, request)
+
+    def take(self, session, request):
+        """Adds what the request brings to the upload, and says whether it is whole."""
+        body, have = request.body, len(session.data)
+        given = request.headers.get('Content-Range', f'bytes 0-{len(body) - 1}/{len(body)}' if body else 'bytes */0')
+        found = re.fullmatch(r'bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)', given)
+        if not found:
+            raise invalid(f'Invalid Content-Range: {given}')
+        first, last, total = (int(text) if text and text != '*' else None for text in found.groups())
+        if total is not None and session.total not in (None, total):
+            raise invalid(f'The upload was to have {session.total} bytes, not {total}')
+        session.total = total if total is not None else session.total
+        if len(body) != (0 if first is None else last + 1 - first):
+            raise invalid(f'Invalid request. There were {len(body)} byte(s) in the request body, not as many as the '
+                          f'Content-Range header {given} says.')
+        if first is not None:
+            if session.total is not None and last >= session.total:
+                raise invalid(f'Content-Range {given} goes past the end of {session.total} bytes')
+            if first > have:
+                raise Refused(503, 'backendError', f'The upload has {have} bytes, so that they cannot go on at {first}')
+            if last + 1 != session.total and len(body) % PIECE:
+                raise invalid(f'Pieces but the last have a multiple of {PIECE} bytes, and this one {len(body)}')
+            keep, self.keep = self.keep, None  # the service may keep less than it got
+            session.data += body[have - first:keep]
+        elif total is not None and total < have:
+            raise invalid(f'The upload has {have} bytes already, not {total}')
+        return total is not None and total == len(session.data)
+
+    def progress(self, session, request):
+        headers = {'Range': f'bytes=0-{len(session.data) - 1}'} if session.data else {}
+        if request.headers.get('X-GUploader-No-308') == 'yes':
+            return text_answer(200, '', {**headers, 'X-HTTP-Status-Code-Override': '308'})
+        return text_answer(308, '', headers)
+
+    # Copies
+
+    def compose(self, request, bucket, name):
+        order = to_object(request.body, request.headers.get('Content-Type', ''))
+        sources, resource = order.get('sourceObjects') or [], order.get('destination') or {}
+        if not sources:
+            raise Refused(400, 'required', 'You must provide at least one source component.')
+        if len(sources) > MAX_SOURCES:
+            raise invalid(f'The number of source components provided ({len(sources)}) exceeds the maximum '
+                          f'({MAX_SOURCES})')
+        found = []
+        for source in sources:
+            live = self.find(bucket, source.get('name'), to_number(source.get('generation'), 'generation'))
+            check_conditions(source.get('objectPreconditions') or {}, live)
+            found.append(live)
+        new = Object(bucket, name, b''.join(live.data for live in found), resource,
+                     sum(live.components or 1 for live in found))
+        new.check({'crc32c': resource.get('crc32c')})
+        return json_answer(self.put(new, request.query).resource())
+
+    def copy(self, request, bucket, name, how, to_bucket, to_name):
+        if to_bucket not in self.buckets:
+            raise Refused(404, 'notFound', 'The specified bucket does not exist.')
+        live = self.find(bucket, name, request.number('sourceGeneration'))
+        check_conditions(request.query, live, 'Source')
+        check_conditions(request.query, self.buckets[to_bucket].get(to_name))
+        resource = to_object(request.body, request.headers.get('Content-Type', ''))
+        if 'bucket' in resource and not (resource.get('name') and resource.get('contentType')):
+            raise Refused(400, 'required', 'Required')
+        size, limit = len(live.data), request.number('maxBytesRewrittenPerCall') or self.options.rewrite_bytes
+        if 'maxBytesRewrittenPerCall' in request.query and limit % (1 << 20):
+            raise invalid('maxBytesRewrittenPerCall must be a multiple of 1 MiB')
+        what, done, token = (bucket, name, live.generation, to_bucket, to_name, resource), 0, None
+        if 'rewriteToken' in request.query:
+            token = request.query['rewriteToken']
+            before, done = self.rewrites.get(token, (None, 0))
+            if before != what:
+                raise invalid('Invalid rewrite token')
+        done = min(done + min(limit, self.options.rewrite_bytes), size) if how == 'rewriteTo' else size
+        answer = {'kind': 'storage#rewriteResponse', 'totalBytesRewritten': str(done), 'objectSize': str(size),
+                  'done': done == size}
+        if done < size:
+            token = token or secrets.token_urlsafe(32)
+            self.rewrites[token] = what, done
+            return json_answer({**answer, 'rewriteToken': token})
+        # What is given replaces all that the source has, its type too.
+        resource = resource or {'metadata': live.metadata, 'contentType': live.content_type}
+        new = self.put(Object(to_bucket, check_name(to_name), live.data, resource, live.components), request.query)
+        self.rewrites.pop(token, None)
+        return json_answer({**answer, 'resource': new.resource()} if how == 'rewriteTo' else new.resource())
+
+    # Tests
+
+    def test(self, request):
+        """/test/expire: no token is good any more. /test/fail?status=S&count=N[&match=TEXT][&after=1]: the next N
+        storage requests whose URL has TEXT fail so (status=0: no answer); after=1: they are carried out and the answer
+        is lost. /test/keep?bytes=N: of the next piece of a resumable upload only N bytes are kept."""
+        if request.path == '/test/expire':
+            self.tokens.live.clear()
+        elif request.path == '/test/fail':
+            self.failures.append({'status': request.number('status') or 0, 'count': request.number('count') or 1,
+                                  'match': request.query.get('match', ''), 'after': request.query.get('after') == '1'})
+        elif request.path == '/test/keep':
+            self.keep = request.number('bytes')
+        else:
+            return unknown_path(request)
+        return 204, {}, b''
+
+    def next_failure(self, request):
+        for failure in self.failures:
+            if failure['match'] in request.target:
+                failure['count'] -= 1
+                self.failures = [other for other in self.failures if other['count'] > 0]
+                return failure
+        return None
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version, disable_nagle_algorithm, service = 'HTTP/1.1', True, None
+    responses = {**http.server.BaseHTTPRequestHandler.responses, 308: ('Resume Incomplete', ''),
+                 499: ('Client Closed Request', '')}
+
+    def handle_any(self):
+        body = self.read_body()
+        if body is None:  # as there: a body that has no length is not read
+            self.close_connection = True
+            return self.send(411, {'Content-Type': 'text/html; charset=UTF-8'}, b'POST requests require a length')
+        try:
+            self.send(*self.service.answer(Request(self.command, self.path, self.headers, body)))
+        except Lost:
+            self.close_connection = True
+        except Exception:  # a fault of this server
+            traceback.print_exc()
+            self.send(500, {'Content-Type': 'text/plain'}, traceback.format_exc().encode())
+    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = handle_any
+
+    def read_body(self):
+        if 'Content-Length' not in self.headers:
+            return None if self.command in ('POST', 'PUT') else b''
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        if len(body) < int(self.headers['Content-Length']):
+            raise ConnectionError('the client went away')  # a torn request is none
+        return body
+
+    def send(self, status, headers, body):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status not in (204, 304):
+            self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        if status not in (204, 304):
+            self.wfile.write(body)
+
+    def version_string(self):
+        return 'ckpt-test-gcs'
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 128
+
+    def handle_error(self, *_):
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            traceback.print_exc()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--port', type=int, default=0)
+    parser.add_argument('--bucket', default='ckpt-test')
+    parser.add_argument('--page', type=int, default=1000, help='names and prefixes of a page of a list, at most')
+    parser.add_argument('--rewrite-bytes', type=int, default=64 << 20, help='what one call of rewriteTo copies')
+    parser.add_argument('--range-hashes', action='store_true', help='ranges come with the hash of the whole object')
+    parser.add_argument('--anonymous', action='store_true', help='no token is needed')
+    parser.add_argument('--token-seconds', type=int, default=3600)
+    parser.add_argument('--account', default='tester@ckpt-test.iam.gserviceaccount.com')
+    parser.add_argument('--public-key', help="the PEM file with the account's key")
+    Handler.service = Service(parser.parse_args())
+    server = Server(('127.0.0.1', Handler.service.options.port), Handler)
+    print(f'port {server.server_port}', flush=True)
+    server.serve_forever()
+
+
+if __name__ == '__main__':
+    main()
