@@ -4,9 +4,10 @@
 //
 // What a call's time means. Each operation of a store (a read, a write, a request with all its repetitions) may take
 // `patience_ms` from its own beginning, less what those before it took that got no answer; one of a wait until the
-// wait's end. One that takes longer ends the call: all other operations end at once then, but for those that tell others
-// or tidy up (CallContext::shielded), which have kClosingMs together. So a call ends patience_ms and some seconds after
-// the last thing that succeeded, and computing is never cut short. All of Call may be used from any thread.
+// wait's end. One that takes longer ends the call: all other operations end at once then, but for those that tell
+// others or tidy up (CallContext::shielded), which have kClosingMs together. So a call ends patience_ms and some
+// seconds after the last thing that succeeded, and computing is never cut short. All of Call may be used from any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -46,8 +47,9 @@ class Call : public std::enable_shared_from_this<Call> {
   static constexpr int64_t kNever = INT64_MAX;
   // Once a call is over, others are told and things tidied up within this time.
   static constexpr int64_t kClosingMs = 6000;
-  // So long after it is over, a thread that the kernel still holds is left behind: its operation must be at least kHeldMs
-  // old, until kLeaveAnyMs. An operation of a wait ends the call if it goes on for kHeldMs after the wait's end.
+  // So long after it is over, a thread that the kernel still holds is left behind: its operation must be at least
+  // kHeldMs old, until kLeaveAnyMs. An operation of a wait ends the call if it goes on for kHeldMs after the wait's
+  // end.
   static constexpr int64_t kLeaveMs = 7000, kHeldMs = 1000, kLeaveAnyMs = 9000;
 
   RequestCounters requests;

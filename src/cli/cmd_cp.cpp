@@ -17,7 +17,8 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "cp", "copy checkpoints into another store",
-    "Makes the same checkpoint in another store, which may be a directory or s3://BUCKET/PREFIX: same run, label, step "
+    "Makes the same checkpoint in another store, which may be a directory, s3:// or gs://BUCKET/PREFIX: same run, "
+    "label, step "
     "and name,\n"
     "byte for byte. Every byte is checked on its way; what is damaged is not copied. A copy that was interrupted is no "
     "checkpoint:\n"

@@ -344,7 +344,7 @@ struct S3Options {
   ByName by_name{};
   std::string endpoint{}, region{}, profile{}, ca_file{};
   std::string path_style = "auto";
-  bool conditional = true;  // false: for one writer on a server that ignores If-None-Match
+  bool conditional = true;  // false: for one writer on a server without that condition
   bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
   int64_t grace_ms = 0;     // Traits::grace_ms
   S3Timing timing{};
@@ -427,8 +427,8 @@ struct WebFile {
 };
 Result<WebFile> split_web_url(std::string_view url);
 
-// The backends, for open_store and the tests: posix.cpp, memory.cpp, cloud/object_store.cpp, web/web_store.cpp. The last
-// two are UNSUPPORTED by a library built without S3.
+// The backends, for open_store and the tests: posix.cpp, memory.cpp, cloud/object_store.cpp, web/web_store.cpp. The
+// last two are UNSUPPORTED by a library built without S3.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreSettings& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);

@@ -11,10 +11,15 @@ namespace ckpt_test {
 StorePlace::StorePlace(const std::string& kind) {
   static std::atomic<int> next{0};
   if (kind == "dir") scratch_.emplace();
-  const char* server = std::getenv("CKPT_TEST_S3");
-  if (kind == "s3") setenv("AWS_ENDPOINT_URL_S3", server ? server : "", 1);
+  const char *server = std::getenv("CKPT_TEST_S3"), *google = std::getenv("CKPT_TEST_GCS");
+  if (kind == "s3")
+    setenv(google ? "STORAGE_EMULATOR_HOST" : "AWS_ENDPOINT_URL_S3", google ? google : server ? server : "", 1);
   const std::string name = "test-" + std::to_string(getpid()) + "-" + std::to_string(next++);
-  uri_ = scratch_ ? *scratch_ / "store" : (kind == "s3" ? "s3://ckpt-test/" : "mem:") + name;
+  uri_ = scratch_ ? *scratch_ / "store"
+                  : (kind != "s3" ? "mem:"
+                     : google     ? "gs://ckpt-test/"
+                                  : "s3://ckpt-test/") +
+                        name;
 }
 
 World::World(const std::string& uri, uint32_t size, const std::vector<Setting>& settings,

@@ -62,8 +62,8 @@ inline Handles weak_store(const store::Weakness& weakness) {
 
 inline std::vector<Kind> s3_kinds() {
   if (!store::s3_endpoint()) return {};
-  return {
-      Kind{"S3", [] { return [uri = store::fresh_s3_uri()] { return *store::open_s3(uri, store::s3_options()); }; }}};
+  return {Kind{"S3",
+               [] { return [uri = store::fresh_s3_uri()] { return *store::open_bucket(uri, store::s3_options()); }; }}};
 }
 
 constexpr uint64_t kRows = 12, kColumns = 5;

@@ -46,7 +46,7 @@ Sweep s3_sweep() {
   auto proxy = std::make_shared<store::FaultProxy>(store::s3_endpoint());
   store::S3Options options = store::s3_options();
   options.endpoint = proxy->endpoint();
-  return {[proxy, options, uri = store::fresh_s3_uri()] { return *store::open_s3(uri, options); },
+  return {[proxy, options, uri = store::fresh_s3_uri()] { return *store::open_bucket(uri, options); },
           [proxy, ahead = int64_t{0}](int64_t ms) mutable { proxy->shift_dates(ahead += ms / 1000); }};
 }
 

@@ -36,7 +36,7 @@ Place s3_place() {
   store::S3Options options = store::s3_options();
   options.endpoint = proxy->endpoint();
   options.grace_ms = kGrace;
-  return {[proxy, options, uri = store::fresh_s3_uri()] { return *store::open_s3(uri, options); },
+  return {[proxy, options, uri = store::fresh_s3_uri()] { return *store::open_bucket(uri, options); },
           [proxy, ahead = int64_t{0}](int64_t ms) mutable { proxy->shift_dates(ahead += ms / 1000); }};
 }
 

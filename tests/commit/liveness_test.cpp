@@ -436,7 +436,7 @@ class S3Heartbeat : public ::testing::TestWithParam<int> {
     });
     return store;
   }
-  std::shared_ptr<store::Store> open_store() const { return *store::open_s3(uri, store::s3_options()); }
+  std::shared_ptr<store::Store> open_store() const { return *store::open_bucket(uri, store::s3_options()); }
   // Waits for a rank's first sign of life: without one it is a rank that has not come, and is waited for. Whatever
   // stops at a request of the save may stop before another thread has put it.
   void wait_for_beat(const session::Session& session, uint32_t rank) const {  // in the first save

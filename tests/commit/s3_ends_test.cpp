@@ -23,9 +23,9 @@ class S3Ends : public testing::TestWithParam<int> {
     options.endpoint = proxy_->endpoint();
     options.timing.stall_s = 3600;
     options.timing.retry_ms = 3600000;
-    return *store::open_s3(uri_, options);
+    return *store::open_bucket(uri_, options);
   }
-  std::shared_ptr<store::Store> direct() const { return *store::open_s3(uri_, store::s3_options()); }
+  std::shared_ptr<store::Store> direct() const { return *store::open_bucket(uri_, store::s3_options()); }
 
   // Runs work, and cancels it once request `number` does not get on.
   Status cancelled_at(uint64_t number, const std::function<Status(Job&)>& work, Fault fault = Fault::kStall) const {

@@ -11,9 +11,8 @@
 #include "checkpoint/engine.h"
 #include "commit/retention.h"
 #include "maintain/repair.h"
+#include "s3/bucket.h"
 #include "s3/fault_proxy.h"
-#include "s3/server.h"
-#include "store/s3/s3_bucket.h"
 
 namespace ckpt::commit {
 namespace {
@@ -34,9 +33,9 @@ class S3Faults : public ::testing::TestWithParam<Scenario> {
     options.endpoint = proxy_->endpoint();
     options.grace_ms = grace_ms;
     options.timing.stall_s = 1;
-    return *store::open_s3(uri_, options);
+    return *store::open_bucket(uri_, options);
   }
-  std::shared_ptr<store::Store> direct() const { return *store::open_s3(uri_, store::s3_options()); }
+  std::shared_ptr<store::Store> direct() const { return *store::open_bucket(uri_, store::s3_options()); }
 
   const std::unique_ptr<store::FaultProxy> proxy_ = std::make_unique<store::FaultProxy>(store::s3_endpoint());
   std::string uri_;
@@ -111,7 +110,7 @@ void expect_clean_after_an_hour(const std::string& uri, const std::set<std::stri
   clock.shift_dates(3700);
   store::S3Options options = store::s3_options();
   options.endpoint = clock.endpoint();
-  auto later = *store::open_s3(uri, options);
+  auto later = *store::open_bucket(uri, options);
   ASSERT_TRUE(later->prepare().ok());
   EXPECT_EQ(later->list(".ckpt/trash").status().code(), CKPT_NOT_FOUND) << "a removal was not finished";
   std::set<std::string> found;
@@ -119,7 +118,7 @@ void expect_clean_after_an_hour(const std::string& uri, const std::set<std::stri
   for (const auto& entry : entries)
     if (entry.name != ".ckpt") found.insert(entry.name);
   EXPECT_EQ(found, directories);
-  auto client = *store::s3::S3Bucket::make(uri, store::s3_options());
+  auto client = store::bucket_at(uri);
   EXPECT_LE(client->list_uploads("")->size(), unknown_uploads);
   clock.shift_dates(8 * 24 * 3600);
   ASSERT_TRUE(later->prepare().ok());
@@ -178,13 +177,10 @@ TEST_P(S3Faults, AnyRequestMayMeetAnyFault) {
 
 // As if a bit of it had flipped in the bucket.
 void damage(const std::string& uri, const std::string& key) {
-  auto client = *store::s3::S3Bucket::make(uri, store::s3_options());
-  auto bytes = *(*store::open_s3(uri, store::s3_options()))->get(key, 1 << 20);
+  auto client = store::bucket_at(uri);
+  auto bytes = *(*store::open_bucket(uri, store::s3_options()))->get(key, 1 << 20);
   bytes[bytes.size() / 2] ^= std::byte{1};
-  const Bytes body = bytes;
-  store::cloud::Request request("PUT", key);
-  request.body = std::span(&body, 1);
-  ASSERT_TRUE(client->ask(request).good());
+  ASSERT_TRUE(store::cloud::put_object_over(*client, key, bytes).ok());
 }
 
 // What a person does to a store of two checkpoints, how it ends, and which are left.
@@ -244,7 +240,7 @@ TEST_P(S3Faults, ACommitThatArrivesAgainAfterTheRemovalBringsNothingBack) {
   const auto [world, columns, stride, shares] = GetParam();
   uri_ = store::fresh_s3_uri();
   proxy_->script([this](const std::string& line) {
-    if (line.starts_with("PUT") && line.ends_with("/s1.1.1/MANIFEST")) {
+    if (store::puts(line, "/s1.1.1/MANIFEST")) {
       proxy_->script(nullptr);
       proxy_->arm(Fault::kLate, 1);
     }
@@ -259,7 +255,7 @@ TEST_P(S3Faults, ACommitThatArrivesAgainAfterTheRemovalBringsNothingBack) {
 TEST_P(S3Faults, AStoreOfOneWriterIsNotForSeveralRanks) {
   store::S3Options options = store::s3_options();
   options.conditional = false;
-  auto store = *store::open_s3(store::fresh_s3_uri(), options);
+  auto store = *store::open_bucket(store::fresh_s3_uri(), options);
   EXPECT_EQ(session::Session::open(store, 0, 2, nullptr, {}).status().code(), CKPT_UNSUPPORTED);
   EXPECT_TRUE(session::Session::open(store, 0, 1, nullptr, {}).ok());
 }

@@ -60,9 +60,9 @@ class S3Requests : public testing::TestWithParam<int> {
   std::shared_ptr<store::Store> through_proxy() const {
     store::S3Options options = store::s3_options();
     options.endpoint = proxy_->endpoint();
-    return *store::open_s3(uri_, options);
+    return *store::open_bucket(uri_, options);
   }
-  std::shared_ptr<store::Store> direct() const { return *store::open_s3(uri_, store::s3_options()); }
+  std::shared_ptr<store::Store> direct() const { return *store::open_bucket(uri_, store::s3_options()); }
 
   const std::unique_ptr<store::FaultProxy> proxy_ = std::make_unique<store::FaultProxy>(store::s3_endpoint());
   const std::string uri_ = store::fresh_s3_uri();

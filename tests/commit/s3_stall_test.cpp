@@ -32,7 +32,7 @@ struct Place {
       options.timing.stall_s = 3600;
       options.timing.retry_ms = 3600000;
     }
-    return *store::open_s3(uri, options);
+    return *store::open_bucket(uri, options);
   }
   const std::unique_ptr<store::FaultProxy> proxy = std::make_unique<store::FaultProxy>(store::s3_endpoint());
   const std::string uri = store::fresh_s3_uri();
@@ -77,7 +77,7 @@ std::function<Status(Job&)> prepare_copy(const Place& place) {
   options.timing.stall_s = 3600;
   options.timing.retry_ms = 3600000;
   return [checkpoint = *checkpoint::Checkpoint::open(place.open(false), {"s1.1.1", "main"}),
-          target = *store::open_s3(to, options)](Job& job) {
+          target = *store::open_bucket(to, options)](Job& job) {
     job.call->bound(kTimeMs);
     Report report;
     return maintain::copy_checkpoint(*checkpoint, *target, {}, &report, job);

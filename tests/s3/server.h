@@ -1,5 +1,5 @@
-// The S3 server that tests/s3/run.sh has started, for tests that need one: CKPT_TEST_S3 is its endpoint, and the
-// AWS_… variables have its keys.
+// The server of a bucket, for tests that need one: of S3, that tests/s3/run.sh has started (CKPT_TEST_S3 is its
+// endpoint, and the AWS_… variables have its keys), or of Google Cloud Storage, by tests/gcs/run.sh (CKPT_TEST_GCS).
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,8 @@
 
 namespace ckpt::store {
 
-inline const char* s3_endpoint() { return std::getenv("CKPT_TEST_S3"); }
+inline bool is_gcs() { return std::getenv("CKPT_TEST_GCS") != nullptr; }
+inline const char* s3_endpoint() { return std::getenv(is_gcs() ? "CKPT_TEST_GCS" : "CKPT_TEST_S3"); }
 
 // The same server behind TLS, its certificate, which signs itself and is of 127.0.0.1, and that of somebody else.
 inline std::string s3_tls_endpoint() { return std::getenv("CKPT_TEST_S3_TLS"); }
@@ -34,11 +35,22 @@ inline S3Options s3_options() {
 }
 
 // A prefix that nobody else uses.
-inline std::string fresh_s3_uri() { return "s3://ckpt-test/" + to_hex(random_id()); }
+inline std::string fresh_s3_uri() { return (is_gcs() ? "gs://ckpt-test/" : "s3://ckpt-test/") + to_hex(random_id()); }
+
+// Whether the first line of a request puts the object whose key ends so.
+inline bool puts(const std::string& line, std::string name) {
+  if (!is_gcs()) return line.starts_with("PUT ") && line.ends_with(name);
+  for (size_t slash; (slash = name.find('/')) != name.npos;) name.replace(slash, 1, "%2F");
+  return line.starts_with("POST /upload/") && line.find(name + "&") != line.npos;
+}
+
+inline Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& options) {
+  return uri.starts_with("gs://") ? open_gcs(uri, options) : open_s3(uri, options);
+}
 
 // Puts a directory there, with all that is in it; bytes in all.
 inline uint64_t put_directory_on_s3(const std::filesystem::path& directory, const std::string& uri) {
-  const auto store = *open_s3(uri, s3_options());
+  const auto store = *open_bucket(uri, s3_options());
   uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
     if (!entry.is_regular_file()) continue;

@@ -1,6 +1,35 @@
-# The tool on a store in a bucket, under tests/s3/run.sh: a scenario of tests/cli/run.sh.
-export AWS_ENDPOINT_URL_S3=$CKPT_TEST_S3
-store=s3://ckpt-test/tool-$RANDOM-$$
+# The tool on a store in a bucket, under tests/s3/run.sh or tests/gcs/run.sh: a scenario of tests/cli/run.sh.
+# in_bucket get|put|delete KEY [FILE]: by curl, what is no store's.
+if [[ -n ${CKPT_TEST_GCS:-} ]]; then
+  export STORAGE_EMULATOR_HOST=$CKPT_TEST_GCS
+  scheme=gs absent='404 notFound'
+  token=$(curl -s -H 'Metadata-Flavor: Google' \
+    "$CKPT_TEST_GCS/computeMetadata/v1/instance/service-accounts/default/token" |
+    sed -n 's/.*"access_token": *"\([^"]*\)".*/\1/p')
+  in_bucket() {
+    local objects=$CKPT_TEST_GCS/storage/v1/b/ckpt-test/o name=${2//\//%2F}
+    local curl=(curl --silent --fail -H "authorization: Bearer $token")
+    case $1 in
+      get) "${curl[@]}" "$objects/$name?alt=media" -o "$3" ;;
+      put) "${curl[@]}" -o /dev/null -H 'content-type: application/octet-stream' --data-binary "@$3" \
+        "$CKPT_TEST_GCS/upload/storage/v1/b/ckpt-test/o?uploadType=media&name=$name" ;;
+      delete) "${curl[@]}" -X DELETE "$objects/$name" ;;
+    esac
+  }
+else
+  export AWS_ENDPOINT_URL_S3=$CKPT_TEST_S3
+  scheme=s3 absent='404 NoSuchBucket'
+  in_bucket() {
+    local curl=(curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD'
+      --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" "$CKPT_TEST_S3/ckpt-test/$2")
+    case $1 in
+      get) "${curl[@]}" -o "$3" ;;
+      put) "${curl[@]}" -H 'x-amz-meta-ckpt-crc32c: AAAAAA==' -T "$3" ;; # as if it had come to harm there
+      delete) "${curl[@]}" -X DELETE ;;
+    esac
+  }
+fi
+store=$scheme://ckpt-test/tool-$RANDOM-$$
 make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
 make_safetensors b.safetensors "w F32 2x3 $(f32 0 1 2 3 4 6)"
 expect 0 ls "$store" --json; json_is 'd["checkpoints"]' '[]'
@@ -43,40 +72,36 @@ expect 2 info "$store@step-1"; complains 'step-1'
 
 # Lost and damaged manifests. Readers of s3 see the removal at once.
 expect 0 info "$store@step-3" --json; id=$(json 'd["id"]')
-s3() {
-  curl --silent --fail --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
-    -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$@"
-}
-manifest=$CKPT_TEST_S3/ckpt-test/${store##*/}/$id/MANIFEST
-s3 "$manifest" -o kept
-s3 -X DELETE "$manifest"
+manifest=${store##*/}/$id/MANIFEST
+in_bucket get "$manifest" kept
+in_bucket delete "$manifest"
 expect 0 repair "$store@$id"; says '^repairable: '
 expect 0 repair "$store@$id" --write; says "^repaired: $id"
-s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"
+in_bucket get "$manifest" now; cmp now kept || fail "MANIFEST is not what it was"
 cp kept damaged; flip damaged 64
-s3 -H 'x-amz-meta-ckpt-crc32c: AAAAAA==' -T damaged "$manifest" # as if it had come to harm there
+in_bucket put "$manifest" damaged
 expect 1 verify "$store@$id"
 expect 0 repair "$store@$id" --write; says "^repaired: $id"
-s3 "$manifest" -o now; cmp now kept || fail "MANIFEST is not what it was"
+in_bucket get "$manifest" now; cmp now kept || fail "MANIFEST is not what it was"
 
 expect 0 rm "$store@$id"
 [ "$(labels)" = "other" ] || fail "left: $(labels)"
 
 # A directory of other programs, which is no store.
-ranks=$(dirname "$scenario")/../../interop/tests/fixtures/ranks/dtensor there=s3://ckpt-test/ranks-$RANDOM-$$
-for file in "$ranks"/*.pt; do s3 -T "$file" "$CKPT_TEST_S3/ckpt-test/${there##*/}/${file##*/}"; done
+ranks=$(dirname "$scenario")/../../interop/tests/fixtures/ranks/dtensor there=$scheme://ckpt-test/ranks-$RANDOM-$$
+for file in "$ranks"/*.pt; do in_bucket put "${there##*/}/${file##*/}" "$file"; done
 expect 0 info "$there"; says '^format +ranks'; says 'model: collections.OrderedDict'; is_quiet
 expect 0 diff "$ranks" "$there/"; says '^equal'
 expect 0 cat "$there" model/0.bias
 expect 0 import "$there" "$store" --verify-after; says '22 tensors'
 expect 0 diff "$store@label:${there##*/}" "$there"
 expect 2 info "$there-none"; complains "$there-none is not there"
-expect 0 diff "s3://ckpt-test//${there##*/}" "$ranks"; says '^equal' # as the address of a store
+expect 0 diff "$scheme://ckpt-test//${there##*/}" "$ranks"; says '^equal' # as the address of a store
 # A store may be called as a file is.
 expect 0 cp "$store@label:${there##*/}" "$there.ckpt"; expect 0 info "$there.ckpt"; says '^checkpoint '
 expect 0 cp "$there.ckpt" "$there-copy.bin"; expect 0 diff "$there.ckpt" "$there-copy.bin"; says '^equal'
 
 # What cannot be reached is said with its bucket, and in one line.
-expect 2 ls s3://no-such-bucket/run; complains 'no-such-bucket.*404 NoSuchBucket'
+expect 2 ls "$scheme://no-such-bucket/run"; complains "no-such-bucket.*$absent"
 expect 2 ls "$store" -o endpoint=http://127.0.0.1:1; complains 'http://127.0.0.1:1'
-expect 2 ls s3:///run; complains 'BUCKET'
+expect 2 ls "$scheme:///run"; complains 'BUCKET'

@@ -23,6 +23,7 @@ TEST(GcsCredentials, AServiceAccountSignsWhoItIs) {
   EXPECT_EQ(request.field("grant_type"), "urn:ietf:params:oauth:grant-type:jwt-bearer");
   const std::string jwt = request.field("assertion");
   const size_t first = jwt.find('.'), last = jwt.rfind('.');
+  EXPECT_EQ(jwt.find_first_of("=+/"), jwt.npos);
   EXPECT_EQ(Json::parse(bytes_of_base64url(google, jwt.substr(0, first))),
             Json({{"alg", "RS256"}, {"kid", "k1"}, {"typ", "JWT"}}));
   EXPECT_EQ(Json::parse(bytes_of_base64url(google, jwt.substr(first + 1, last - first - 1))),
@@ -240,7 +241,7 @@ TEST(GcsCredentials, AnswersWithoutATokenThatCanBeSentAreNone) {
   google.use(google.user());
   for (const char* text :
        {"", "[]", "{\"expires_in\":1}", "{\"access_token\":\"T\"}",
-        "{\"access_token\":\"T\\r\\nX: y\",\"expires_in\":1}", "{\"access_token\":\"T x\",\"expires_in\":1}",
+        "{\"access_token\":\"T\\r\\nX:y\",\"expires_in\":1}", "{\"access_token\":\"T x\",\"expires_in\":1}",
         "{\"access_token\":\"T\",\"expires_in\":-1}", "{\"access_token\":\"T\",\"expires_in\":1e300}",
         "{\"accessToken\":\"T\",\"expireTime\":\"soon\"}"}) {
     google.answer = [&](const Google::Request&) { return answer_of("200 OK", text); };

@@ -1,11 +1,10 @@
 // What the tests of stores on an S3 server share. They run where tests/s3/run.sh has started one.
 #pragma once
 
+#include "s3/bucket.h"
 #include "s3/fault_proxy.h"
-#include "s3/server.h"
-#include "store/keys.h"
 #include "store/cloud/object_writer.h"
-#include "store/s3/s3_bucket.h"
+#include "store/keys.h"
 #include "store/store_suite.h"
 
 namespace ckpt::store {
@@ -14,7 +13,7 @@ class S3Home final : public Home {
  public:
   std::shared_ptr<Store> open() override { return open(s3_options()); }
   std::shared_ptr<Store> open(const S3Options& options) const {
-    auto store = open_s3(uri_, options);
+    auto store = open_bucket(uri_, options);
     EXPECT_TRUE(store.ok()) << store.status().message();
     return store.ok() ? store.take() : nullptr;
   }
@@ -25,7 +24,9 @@ class S3Home final : public Home {
     return open(options);
   }
   const std::string& uri() const { return uri_; }
-  std::shared_ptr<s3::S3Bucket> client() const { return *s3::S3Bucket::make(uri_, s3_options()); }
+  std::shared_ptr<cloud::Bucket> client(const S3Options& options = s3_options()) const {
+    return bucket_at(uri_, options);
+  }
 
  private:
   const std::string uri_ = fresh_s3_uri();

@@ -21,7 +21,7 @@ TEST_P(S3Removal, ARepeatedPutThatComesAfterTheRemovalBringsNothingBack) {
   for (const char* file : {"MANIFEST", "PART_000"}) {
     FaultProxy proxy(s3_endpoint());
     proxy.script([&](const std::string& line) {
-      if (line.starts_with("PUT") && line.ends_with(file)) proxy.arm(Fault::kLate, 1);
+      if (puts(line, file)) proxy.arm(Fault::kLate, 1);
       return "";
     });
     put_checkpoint(*home.open(proxy), "s1");
@@ -120,11 +120,11 @@ TEST_P(S3Removal, OnceTheTombstoneIsThereTheRemovalIsDoneAndTheRestIsEndedLater)
 TEST_P(S3Removal, AnAnswerToTheTombstoneThatGotLostIsSettledWhateverComesAfterIt) {
   FaultProxy proxy(s3_endpoint());
   put_checkpoint(*store, "s1");
-  int puts = 0;
+  int seen = 0;
   proxy.script([&](const std::string& line) {
-    if (!line.starts_with("PUT") || !line.ends_with("s1/MANIFEST")) return std::string();
-    if (++puts == 1) proxy.arm(Fault::kLost, 1);
-    return puts == 1 ? std::string() : error_answer("507 Insufficient Storage", "QuotaExceeded");
+    if (!puts(line, "s1/MANIFEST")) return std::string();
+    if (++seen == 1) proxy.arm(Fault::kLost, 1);
+    return seen == 1 ? std::string() : error_answer("507 Insufficient Storage", "QuotaExceeded");
   });
   EXPECT_EQ(code(home.open(proxy)->retire("s1", "MANIFEST", as_bytes("a tombstone"))), "OK");
   EXPECT_EQ(names(*store, "s1"), "MANIFEST");
@@ -141,8 +141,8 @@ TEST_P(S3Removal, APartThatAppearsDuringTheRemovalGoesWithTheOthers) {
     ASSERT_EQ(code((*writer)->write_at(0, data.bytes())), "OK");
     std::string published;
     proxy.script([&](const std::string& line) {
-      const bool now = has_tombstone ? line.starts_with("GET") && line.find("uploads=") != line.npos
-                                     : line.starts_with("PUT") && line.ends_with("s1/MANIFEST");
+      const bool now =
+          has_tombstone ? line.starts_with("GET") && line.find("uploads=") != line.npos : puts(line, "s1/MANIFEST");
       if (now && published.empty()) published = code((*writer)->publish(9 << 20));
       return "";
     });

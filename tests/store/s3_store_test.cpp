@@ -115,7 +115,7 @@ TEST_P(S3Special, KeysAndThePrefixMayHaveAnyCharacter) {
   for (char c = ' '; c <= '~'; c++)
     if (c != '/') odd.push_back(std::string("x") + c + "y");
   const std::string prefix = home.uri() + "/a b+c%20\xc3\xa9&=<\">'~?#";
-  for (const auto& place : {store, *open_s3(prefix, s3_options())}) {
+  for (const auto& place : {store, *open_bucket(prefix, s3_options())}) {
     for (const std::string& name : odd) {
       ASSERT_EQ(code(place->put_if_absent("d/" + name, as_bytes(name))), "OK") << name;
       EXPECT_TRUE(*place->exists("d/" + name)) << name;

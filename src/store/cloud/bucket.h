@@ -25,9 +25,9 @@ struct Put {
   std::string_view key;
   std::span<const Bytes> pieces;
   std::string_view put_by;
-  bool absent = false;                     // only if there is none
-  const std::string* replaces = nullptr;   // only if that version is there
-  bool once = false;                       // without a second try
+  bool absent = false;                    // only if there is none
+  const std::string* replaces = nullptr;  // only if that version is there
+  bool once = false;                      // without a second try
 };
 
 // What became of a request that changes something under a condition.
@@ -91,8 +91,8 @@ class Bucket : public Client {
   virtual Result<Piece> send_piece(const Upload& upload, size_t number, std::span<const Bytes> bytes,
                                    std::string_view checksum) = 0;
   // The server takes these bytes from that version of the object `from`: GONE.
-  virtual Result<Piece> copy_piece(const Upload& upload, size_t number, std::string_view from,
-                                   std::string_view version, uint64_t first, uint64_t size) = 0;
+  virtual Result<Piece> copy_piece(const Upload& upload, size_t number, std::string_view from, std::string_view version,
+                                   uint64_t first, uint64_t size) = 0;
   // Refused if the key is taken; NOT_FOUND: somebody gave the upload up.
   virtual Outcome complete_upload(const Upload& upload, std::span<const Piece> pieces) = 0;
   virtual Status abort_upload(const Upload& upload) = 0;
@@ -110,6 +110,9 @@ class Bucket : public Client {
 inline int64_t age_of(int64_t now, int64_t then) { return now < 0 || then < 0 || then > now ? -1 : now - then; }
 
 bool parse_number(std::string_view text, uint64_t* value);
+// GONE; and IO, of a range that came short.
+Status gone_object(const std::string& path);
+Status short_object(const std::string& path, uint64_t expected, uint64_t offset, uint64_t found);
 
 // What lets a listing of many pages end, whatever the server says: but for a few of them, each has a greater name than
 // all before it, and there are not many more of them than it takes for the names.

@@ -56,7 +56,8 @@ Answer Client::ask_once(const Request& request, Who* who) {
   http.context = &CallContext::current();
   http.connect_ms = place().timing.connect_ms;
   http.stall_s = place().timing.stall_s * (request.ends_late ? 6 : 1);
-  http.most_ms = http.connect_ms + 1000 * http.stall_s * 3 + static_cast<int64_t>((size + request.into.size()) / kSlowest);
+  http.most_ms =
+      http.connect_ms + 1000 * http.stall_s * 3 + static_cast<int64_t>((size + request.into.size()) / kSlowest);
   auto dressed = dress(request, &http);
   if (!dressed.ok()) {
     answer.failure = std::move(dressed).status().in(path(request.key));
@@ -170,8 +171,8 @@ Status Client::error(const Answer& answer, const Request& request) const {
 }
 
 Status Client::stranger(std::string_view key, std::string_view what) const {
-  return Status(CKPT_IO, strformat("{}: the server at {} does not answer as {} does: {}", path(key),
-                                   place().endpoint(), words().service, what))
+  return Status(CKPT_IO, strformat("{}: the server at {} does not answer as {} does: {}", path(key), place().endpoint(),
+                                   words().service, what))
       .with("path", path(key));
 }
 

@@ -8,8 +8,9 @@
 namespace ckpt::store::cloud {
 
 static Status cannot_load(std::string_view why) {
-  return Status(CKPT_UNSUPPORTED,
-                strformat("s3:// and https:// need libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}", why));
+  return Status(
+      CKPT_UNSUPPORTED,
+      strformat("s3://, gs:// and https:// need libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}", why));
 }
 
 template <typename Function>

@@ -1,6 +1,6 @@
-// Bytes as the text that HTTP and S3 want, and the digests that they ask for. SHA-256 is FIPS 180-4, HMAC RFC 2104,
-// CRC-32C that of RFC 3720. Our own, since a library that every trainer links should not bring OpenSSL into it.
-// Pure.
+// Bytes as the text that HTTP and object stores want, and the digests that they ask for. SHA-256 is FIPS 180-4, HMAC
+// RFC 2104, CRC-32C that of RFC 3720. Our own, since a library that every trainer links should not bring OpenSSL into
+// it. Pure.
 #pragma once
 
 #include <array>

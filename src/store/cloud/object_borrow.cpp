@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "store/keys.h"
-#include "store/cloud/upload.h"
 #include "store/cloud/object_reader.h"
+#include "store/cloud/upload.h"
+#include "store/keys.h"
 
 namespace ckpt::store::cloud {
 

@@ -11,10 +11,6 @@ static constexpr size_t kTail = 128 << 10;
 
 static constexpr int kTries = 3;  // of bytes that arrive damaged
 
-static Status gone_object(std::string_view path) {
-  return Status(CKPT_GONE, std::string(path) + " was removed or replaced").with("path", std::string(path));
-}
-
 // False if the server knows no such range.
 Result<bool> ObjectReader::open_with_tail() {
   tail_.resize(kTail);
@@ -39,7 +35,8 @@ Status ObjectReader::check_whole() const {
       .with("found", found);
 }
 
-Result<std::unique_ptr<ObjectReader>> ObjectReader::open(std::shared_ptr<Bucket> bucket, std::string_view key, bool with_tail) {
+Result<std::unique_ptr<ObjectReader>> ObjectReader::open(std::shared_ptr<Bucket> bucket, std::string_view key,
+                                                         bool with_tail) {
   std::unique_ptr<ObjectReader> reader(new ObjectReader(std::move(bucket), key));
   bool opened = false;
   for (int i = 0; with_tail && (i == 0 || (i < kTries && !reader->damage_.ok())); i++) {

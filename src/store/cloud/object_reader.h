@@ -1,6 +1,6 @@
-// An object that is open: its size, its version, and its last bytes, which one request brings. Every other read asks for
-// the object with that version, so that what was replaced is GONE and never other bytes. A copy that was made for its
-// readers when it was replaced bears its number, and is read then.
+// An object that is open: its size, its version, and its last bytes, which one request brings. Every other read asks
+// for the object with that version, so that what was replaced is GONE and never other bytes. A copy that was made for
+// its readers when it was replaced bears its number, and is read then.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@ class ObjectReader final : public TailReader {
  public:
   // NOT_FOUND. Without the tail it brings no bytes.
   static Result<std::unique_ptr<ObjectReader>> open(std::shared_ptr<Bucket> bucket, std::string_view key,
-                                                bool with_tail = true);
+                                                    bool with_tail = true);
 
   // CORRUPT if all of the object came with its opening, each time with other bytes than were put.
   const Status& damage() const { return damage_; }

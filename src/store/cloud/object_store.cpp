@@ -7,13 +7,13 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "store/io_queue.h"
-#include "store/keys.h"
-#include "store/cloud/probe.h"
 #include "store/cloud/object_borrow.h"
 #include "store/cloud/object_reader.h"
 #include "store/cloud/object_writer.h"
+#include "store/cloud/probe.h"
 #include "store/gcs/gcs_bucket.h"
+#include "store/io_queue.h"
+#include "store/keys.h"
 #include "store/s3/s3_bucket.h"
 
 namespace ckpt::store {

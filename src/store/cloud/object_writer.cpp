@@ -13,7 +13,8 @@ static constexpr uint64_t kGrowingParts = 1000;  // beyond what was expected: pa
 static constexpr size_t kMostParts = 10000;
 static constexpr std::chrono::minutes kTurn{5};  // only a mistake of the caller's takes so long
 
-ObjectWriter::ObjectWriter(std::shared_ptr<Bucket> bucket, std::string_view key, uint64_t expected_size, uint64_t least_part)
+ObjectWriter::ObjectWriter(std::shared_ptr<Bucket> bucket, std::string_view key, uint64_t expected_size,
+                           uint64_t least_part)
     : bucket_(std::move(bucket)), key_(key), expected_(expected_size), least_(least_part), upload_(bucket_, key) {}
 
 // ---- parts ----

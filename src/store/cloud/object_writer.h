@@ -18,7 +18,7 @@ class ObjectWriter final : public Writer {
   static constexpr uint64_t kMostBlocks = 8000, kMostCopied = 64 << 20;
   // Parts are as large as it takes to hold `expected_size` bytes in 10,000 of them.
   ObjectWriter(std::shared_ptr<Bucket> bucket, std::string_view key, uint64_t expected_size,
-           uint64_t least_part = kLeastPart);
+               uint64_t least_part = kLeastPart);
 
   bool direct() const override { return false; }
   // Waits until all that comes before has been taken.
@@ -50,10 +50,10 @@ class ObjectWriter final : public Writer {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t taken_ = 0;                 // bytes
-  std::vector<std::byte> carried_;     // the last of them, which are in no part yet
-  size_t sending_ = 0;                 // calls
-  uint64_t copied_ = 0;                // bytes, of the parts that they send
+  uint64_t taken_ = 0;                  // bytes
+  std::vector<std::byte> carried_;      // the last of them, which are in no part yet
+  size_t sending_ = 0;                  // calls
+  uint64_t copied_ = 0;                 // bytes, of the parts that they send
   std::vector<Multipart::Piece> sent_;  // by number
   Status error_;
   bool published_ = false;

@@ -1,7 +1,6 @@
 #include "store/cloud/objects.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/parallel.h"
 #include "store/keys.h"
@@ -9,11 +8,6 @@
 namespace ckpt::store::cloud {
 
 static constexpr unsigned kDeletesAtOnce = 8;
-
-bool parse_number(std::string_view text, uint64_t* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
 
 Result<std::optional<ObjectInfo>> look_at_object(Bucket& bucket, std::string_view key, bool once) {
   return bucket.look(key, once);
@@ -53,7 +47,7 @@ Status replace_object(Bucket& bucket, std::string_view key, const std::string& v
   Outcome put = bucket.put({.key = key, .pieces = {&data, 1}, .put_by = put_by, .replaces = replaces});
   if (put.what == Outcome::kDone || put.what == Outcome::kFailed) return put.error;
   const bool refused = put.what == Outcome::kRefused;
-  Status gone = Status(CKPT_GONE, bucket.path(key) + " was replaced or removed").with("path", bucket.path(key));
+  const Status gone = gone_object(bucket.path(key));
   Status settled = settle_put(bucket, key, put_by, refused ? gone : put.error);
   if (settled.code() != CKPT_EXISTS) return settled;
   // Another one is there: if it is not the one that was to be replaced, ours can no longer come.
@@ -70,15 +64,6 @@ Status delete_objects(Bucket& bucket, const std::vector<std::string>& keys) {
 }
 
 // ---- listing ----
-
-Status Pages::turn(const Client& client, std::string_view directory, std::string_view greatest, size_t names) {
-  constexpr size_t kMostBarren = 100, kMostSmall = 1000, kLeastNames = 10;
-  pages_++;
-  barren_ = greatest > greatest_ ? 0 : barren_ + 1;
-  if (greatest > greatest_) greatest_ = greatest;
-  const bool goes_on = barren_ < kMostBarren && pages_ < kMostSmall + names / kLeastNames;
-  return goes_on ? Ok() : client.stranger(directory, strformat("a listing that does not end ({} pages)", pages_));
-}
 
 static Status other_prefix(const Client& client, std::string_view directory) {
   return client.stranger(directory, "a listing of keys with another prefix");
@@ -101,8 +86,7 @@ static Status read_page(const Bucket& bucket, std::string_view directory, Bucket
       listing->directories.emplace_back(key);
       continue;
     }
-    if (entry.version.size() > kLongestVersion)
-      return bucket.stranger(directory, "an object with a very long ETag");
+    if (entry.version.size() > kLongestVersion) return bucket.stranger(directory, "an object with a very long ETag");
     listing->objects.push_back({std::string(key), entry.size, entry.age, std::move(entry.version)});
   }
   return Ok();

@@ -1,5 +1,5 @@
 // How long a request that failed is tried again, and when all requests of a client wait because its server is busy.
-// Knows nothing of S3. May be used by many threads.
+// May be used by many threads.
 #pragma once
 
 #include <atomic>

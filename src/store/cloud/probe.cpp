@@ -3,9 +3,9 @@
 #include <atomic>
 
 #include "base/parallel.h"
-#include "store/keys.h"
-#include "store/cloud/objects.h"
 #include "store/cloud/object_writer.h"
+#include "store/cloud/objects.h"
+#include "store/keys.h"
 
 namespace ckpt::store::cloud {
 
@@ -40,17 +40,17 @@ static Status probe_with(const std::shared_ptr<Bucket>& bucket, std::string_view
   const Bytes text = as_bytes("probe");
   CKPT_TRY(put_object(*bucket, key, {&text, 1}));
   CKPT_TRY(expect_refusal(*bucket, put_object(*bucket, key, {&text, 1}), CKPT_EXISTS,
-                          "ignores If-None-Match when it puts an object"));
+                          "ignores the condition that an object must be absent when it puts one"));
   const std::string shared = std::string(key) + ".shared";
   Status alone = probe_puts_at_once(*bucket, shared, text);
   (void)bucket->remove(shared);
   CKPT_TRY(std::move(alone));
-  CKPT_TRY(expect_refusal(*bucket, replace_object(*bucket, key, bucket->no_version(), to_hex(random_id()), text), CKPT_GONE,
-                          "ignores If-Match"));
+  CKPT_TRY(expect_refusal(*bucket, replace_object(*bucket, key, bucket->no_version(), to_hex(random_id()), text),
+                          CKPT_GONE, "ignores the condition that a version must be there"));
   ObjectWriter upload(bucket, key, text.size(), 1);
   CKPT_TRY(upload.write_at(0, text));
   return expect_refusal(*bucket, upload.publish(text.size()), CKPT_EXISTS,
-                        "ignores If-None-Match when it completes an upload");
+                        "ignores the condition that an object must be absent when it completes an upload");
 }
 
 // Of this endpoint and this list of questions.

@@ -28,8 +28,8 @@ Result<Multipart::Piece> Multipart::send(size_t number, std::span<const Bytes> b
   return bucket_->send_piece(upload_, number, bytes, with_checksums_ ? crc32c_header(bytes) : "");
 }
 
-Result<Multipart::Piece> Multipart::copy(size_t number, std::string_view from, std::string_view version,
-                                         uint64_t first, uint64_t size) const {
+Result<Multipart::Piece> Multipart::copy(size_t number, std::string_view from, std::string_view version, uint64_t first,
+                                         uint64_t size) const {
   return bucket_->copy_piece(upload_, number, from, version, first, size);
 }
 

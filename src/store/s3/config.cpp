@@ -96,7 +96,8 @@ static Status read_s3_endpoint(std::string_view uri, std::string endpoint, const
   const bool by_path =
       style == "on" || (style == "auto" && (!on_amazon || config->bucket.find_first_of("._") != std::string::npos));
   if (!by_path && (host[0] == '[' || host.substr(0, host.find(':')).find_first_not_of("0123456789.") == host.npos))
-    return invalid_place(uri, strformat("option path_style: off needs a name, but the endpoint {} is an address", host));
+    return invalid_place(uri,
+                         strformat("option path_style: off needs a name, but the endpoint {} is an address", host));
   config->host = by_path ? host : config->bucket + "." + host;
   config->base = by_path ? "/" + config->bucket : "";
   config->uniform |= host.ends_with(".r2.cloudflarestorage.com");

@@ -83,8 +83,8 @@ void S3Bucket::read_error(const Request& request, const HttpRequest& sent, const
   answer->unsigned_request = keys_of(who).anonymous();
   read_xml(answer, secrets_of(keys_of(who), sent));
   // An answer to HEAD cannot have a code.
-  answer->absent = answer->is(404) && (answer->code == "NoSuchKey" || answer->code == "NoSuchVersion" ||
-                                       answer->code == "NoSuchUpload");
+  answer->absent = answer->is(404) &&
+                   (answer->code == "NoSuchKey" || answer->code == "NoSuchVersion" || answer->code == "NoSuchUpload");
   answer->stray = is_stray(*answer, request);
   answer->absent &= !answer->stray;
 }

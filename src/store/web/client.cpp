@@ -7,8 +7,8 @@
 #include "base/address.h"
 #include "base/call.h"
 #include "base/text.h"
-#include "store/keys.h"
 #include "store/cloud/encoding.h"
+#include "store/keys.h"
 
 namespace ckpt::store::web {
 

@@ -26,8 +26,8 @@ struct Get {
   explicit Get(Url its_address) : address(std::move(its_address)) {}
 
   Url address;
-  std::string range;               // "bytes=0-9"
-  bool expected = false;           // it is there, as far as is known: a 404 is asked again, as it may be a proxy's
+  std::string range;                  // "bytes=0-9"
+  bool expected = false;              // it is there, as far as is known: a 404 is asked again, as it may be a proxy's
   std::vector<cloud::Header> pinned;  // conditions
   bool wants_bytes = false;
   MutableBytes into;
@@ -58,7 +58,7 @@ class Client {
   cloud::Patience patience_;
   std::unique_ptr<cloud::Http> http_;
   std::vector<cloud::Header> secrets_;  // headers that only the host of `root_` gets
-  std::string withheld_;             // why it does not get the token of CKPT_HTTP_TOKEN
+  std::string withheld_;                // why it does not get the token of CKPT_HTTP_TOKEN
 };
 
 }  // namespace ckpt::store::web

@@ -358,12 +358,12 @@ def _open_source(source: Source, selector: str, options: Mapping[str, int | str]
         return _reader_of(Store(source, options), selector, options)
     except NotFoundError:
         # Of a bucket only its store can say whether it is one.
-        if not path.startswith("s3://") or selector != "latest" or Store(source, options).list():
+        if not path.startswith(("s3://", "gs://")) or selector != "latest" or Store(source, options).list():
             raise
         if reader := _file_reader(path, selector, options):
             return reader
         folder, _, name = path.rstrip("/").rpartition("/")
-        if name.count(".") >= 2 and folder != "s3:/" and (own := _reader_of_id(folder, name, options)):
+        if name.count(".") >= 2 and folder not in ("s3:/", "gs:/") and (own := _reader_of_id(folder, name, options)):
             return own
         raise
 

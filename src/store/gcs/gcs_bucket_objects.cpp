@@ -70,10 +70,6 @@ Result<bool> GcsBucket::is_gone(std::string_view key, std::string_view version) 
   return !there || there->version != version;
 }
 
-static Status gone_object(const std::string& path) {
-  return Status(CKPT_GONE, path + " was removed or replaced").with("path", path);
-}
-
 Status GcsBucket::read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) {
   const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
   Request request("GET", key, {{"alt", "media"}, {"generation", object.version}});
@@ -97,9 +93,7 @@ Status GcsBucket::read(std::string_view key, const ObjectInfo& object, uint64_t 
   }
   if (!answer.good() || answer.http.refused) return error(answer, request);
   if (answer.http.received == out.size()) return Ok();
-  return Status(CKPT_IO,
-                strformat("{}: expected {} bytes at {}, found {}", path(key), out.size(), offset, answer.http.received))
-      .with("path", path(key));
+  return short_object(path(key), out.size(), offset, answer.http.received);
 }
 
 // By two requests, since a download tells neither the checksum of the whole nor who put it.
@@ -129,22 +123,22 @@ Outcome GcsBucket::outcome_of(const Answer& answer, const Request& request) cons
 
 // With what its body is checked by: a related text with the object's properties, and the bytes behind it.
 Outcome GcsBucket::insert(const Put& put, bool of_upload) {
-  Request request("POST", put.key, {{"uploadType", "multipart"}, {"fields", kFields}});
+  const std::string name = place().key(put.key);
+  Request request("POST", put.key, {{"uploadType", "multipart"}, {"name", name}, {"fields", kFields}});
   request.path = objects_path("/upload");
   request.once = put.once;
   request.of_upload = of_upload;
   if (put.absent) request.query.push_back({"ifGenerationMatch", "0"});
   if (put.replaces) request.query.push_back({"ifGenerationMatch", *put.replaces});
-  json properties = {{"name", place().key(put.key)},
-                     {"contentType", "application/octet-stream"},
-                     {"crc32c", crc32c_header(put.pieces)}};
+  json properties = {
+      {"name", name}, {"contentType", "application/octet-stream"}, {"crc32c", crc32c_header(put.pieces)}};
   if (!put.put_by.empty()) properties["metadata"] = {{kPutName, put.put_by}};
   const std::string boundary = to_hex(random_id());
   request.headers = {{"content-type", "multipart/related; boundary=" + boundary}};
-  const std::string head =
-      strformat("--{}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{}\r\n--{}\r\n"
-                "content-type: application/octet-stream\r\n\r\n",
-                boundary, properties.dump(), boundary);
+  const std::string head = strformat(
+      "--{}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{}\r\n--{}\r\n"
+      "content-type: application/octet-stream\r\n\r\n",
+      boundary, properties.dump(), boundary);
   const std::string tail = strformat("\r\n--{}--\r\n", boundary);
   std::vector<Bytes> body = {as_bytes(head)};
   body.insert(body.end(), put.pieces.begin(), put.pieces.end());
@@ -192,8 +186,9 @@ Status GcsBucket::remove(std::string_view key) {
 // ---- listing ----
 
 Result<GcsBucket::Page> GcsBucket::list(std::string_view directory, const Wanted& wanted) {
-  Request request("GET", directory, {{"prefix", place().prefix(directory)},
-                                     {"fields", "items(name,size,generation,timeCreated),prefixes,nextPageToken"}});
+  Request request("GET", directory,
+                  {{"prefix", place().prefix(directory)},
+                   {"fields", "items(name,size,generation,timeCreated),prefixes,nextPageToken"}});
   request.path = objects_path();
   request.of_bucket = true;
   if (!wanted.below) request.query.push_back({"delimiter", "/"});
@@ -266,8 +261,9 @@ Outcome GcsBucket::compose(std::string_view to, std::span<const std::string> sou
   const Answer answer = ask(request);
   Outcome outcome = outcome_of(answer, request);
   if (answer.absent)
-    outcome = {Outcome::kUnknown, Status(CKPT_NOT_FOUND, path(to) + ": the upload was given up by another session")
-                                      .with("path", path(to))};
+    outcome = {
+        Outcome::kUnknown,
+        Status(CKPT_NOT_FOUND, path(to) + ": the upload was given up by another session").with("path", path(to))};
   return outcome;
 }
 
@@ -297,8 +293,8 @@ Outcome GcsBucket::complete_upload(const Upload& upload, std::span<const Piece> 
 
 // All pieces below a directory of the store, or of one key.
 Result<std::vector<GcsBucket::Lone>> GcsBucket::list_pieces(std::string_view directory) {
-  const std::string below = std::string(kPieces.substr(0, kPieces.size() - 1)) + (directory.empty() ? "" : "/") +
-                            std::string(directory);
+  const std::string below =
+      std::string(kPieces.substr(0, kPieces.size() - 1)) + (directory.empty() ? "" : "/") + std::string(directory);
   const std::string start = place().prefix(kPieces.substr(0, kPieces.size() - 1));
   std::vector<Lone> found;
   Pages pages;

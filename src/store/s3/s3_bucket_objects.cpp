@@ -72,10 +72,6 @@ Result<S3Bucket::End> S3Bucket::read_end(std::string_view key, MutableBytes into
   return End{std::move(info), answer.http.received};
 }
 
-static Status gone_object(std::string_view path) {
-  return Status(CKPT_GONE, std::string(path) + " was removed or replaced").with("path", std::string(path));
-}
-
 Status S3Bucket::read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) {
   const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
   Request request("GET", key);
@@ -94,9 +90,7 @@ Status S3Bucket::read(std::string_view key, const ObjectInfo& object, uint64_t o
   if (other || answer.is(412) || answer.absent) return gone_object(path(key));
   if (!answer.good() || answer.http.refused) return error(answer, request);
   if (answer.http.received == out.size()) return Ok();
-  return Status(CKPT_IO,
-                strformat("{}: expected {} bytes at {}, found {}", path(key), out.size(), offset, answer.http.received))
-      .with("path", path(key));
+  return short_object(path(key), out.size(), offset, answer.http.received);
 }
 
 // ---- putting ----
@@ -132,8 +126,7 @@ std::vector<Header> S3Bucket::copy_headers(std::string_view key, std::string_vie
 
 Status S3Bucket::copy_error(std::string_view key, const Answer& answer, const Request& request) const {
   const bool shorter = answer.is(416);  // S3Proxy looks at the range first
-  if (answer.is(412) || shorter || answer.absent)
-    return Status(CKPT_GONE, path(key) + " was replaced or removed").with("path", path(key));
+  if (answer.is(412) || shorter || answer.absent) return gone_object(path(key));
   return error(answer, request);
 }
 
@@ -170,9 +163,8 @@ Result<S3Bucket::XmlPage> S3Bucket::list_xml(std::string_view directory, Query q
   auto page = parse_xml(answer.http.text);
   if (!page.ok()) return stranger(directory, page.status().message());
   if (page->name != root)
-    return stranger(
-        directory,
-        strformat("expected {}, found {}", root, page->name == "html" ? "a page for people" : "something else"));
+    return stranger(directory, strformat("expected {}, found {}", root,
+                                         page->name == "html" ? "a page for people" : "something else"));
   return XmlPage{page.take(), date_of(answer.http)};
 }
 
@@ -209,8 +201,8 @@ Result<std::string> S3Bucket::begin_upload(std::string_view key, std::string_vie
   auto root = parse_xml(answer.http.text);
   std::string id(root.ok() ? root->text_of("UploadId") : std::string_view());
   if (!id.empty()) return id;
-  return Status(CKPT_IO, strformat("{}: the server at {} began an upload without an id", path(key),
-                                   config_->endpoint()));
+  return Status(CKPT_IO,
+                strformat("{}: the server at {} began an upload without an id", path(key), config_->endpoint()));
 }
 
 static Request piece_request(const Upload& upload, size_t number) {
@@ -224,7 +216,7 @@ static Status no_tag(std::string_view path) {
 }
 
 Result<S3Bucket::Piece> S3Bucket::send_piece(const Upload& upload, size_t number, std::span<const Bytes> bytes,
-                                           std::string_view checksum) {
+                                             std::string_view checksum) {
   Request request = piece_request(upload, number);
   request.body = bytes;
   request.checksum = checksum;
@@ -236,7 +228,7 @@ Result<S3Bucket::Piece> S3Bucket::send_piece(const Upload& upload, size_t number
 }
 
 Result<S3Bucket::Piece> S3Bucket::copy_piece(const Upload& upload, size_t number, std::string_view from,
-                                           std::string_view version, uint64_t first, uint64_t size) {
+                                             std::string_view version, uint64_t first, uint64_t size) {
   Request request = piece_request(upload, number);
   request.ends_late = true;
   request.headers = copy_headers(from, version);
@@ -271,9 +263,9 @@ Outcome S3Bucket::complete_upload(const Upload& upload, std::span<const Piece> p
   }
   if (answer.is(412)) return {Outcome::kRefused, error(answer, request)};
   if (!answer.absent) return {Outcome::kUnknown, error(answer, request)};
-  return {Outcome::kUnknown, Status(CKPT_NOT_FOUND, path(upload.key) +
-                                                        ": the upload was given up by another session, or is done")
-                                 .with("path", path(upload.key))};
+  return {Outcome::kUnknown,
+          Status(CKPT_NOT_FOUND, path(upload.key) + ": the upload was given up by another session, or is done")
+              .with("path", path(upload.key))};
 }
 
 Status S3Bucket::abort_upload(const Upload& upload) {

@@ -1,0 +1,30 @@
+#include "store/cloud/bucket.h"
+
+#include <charconv>
+
+namespace ckpt::store::cloud {
+
+bool parse_number(std::string_view text, uint64_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+Status gone_object(const std::string& path) {
+  return Status(CKPT_GONE, path + " was replaced or removed").with("path", path);
+}
+
+Status short_object(const std::string& path, uint64_t expected, uint64_t offset, uint64_t found) {
+  return Status(CKPT_IO, strformat("{}: expected {} bytes at {}, found {}", path, expected, offset, found))
+      .with("path", path);
+}
+
+Status Pages::turn(const Client& client, std::string_view directory, std::string_view greatest, size_t names) {
+  constexpr size_t kMostBarren = 100, kMostSmall = 1000, kLeastNames = 10;
+  pages_++;
+  barren_ = greatest > greatest_ ? 0 : barren_ + 1;
+  if (greatest > greatest_) greatest_ = greatest;
+  const bool goes_on = barren_ < kMostBarren && pages_ < kMostSmall + names / kLeastNames;
+  return goes_on ? Ok() : client.stranger(directory, strformat("a listing that does not end ({} pages)", pages_));
+}
+
+}  // namespace ckpt::store::cloud
