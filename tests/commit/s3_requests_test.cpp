@@ -70,14 +70,19 @@ class S3Requests : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Server, S3Requests, testing::Range(0, store::s3_endpoint() ? 1 : 0));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Requests);
 
+// Google tells neither the checksum of an object nor who put it with its bytes: each opening asks once more.
+std::string asked(int gets, int opened, const std::string& others) {
+  return strformat("{} GET {} 0 again", gets + (store::is_gcs() ? opened : 0), others);
+}
+
 TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
   auto store = through_proxy();
   auto session = open_session(store);
   proxy_->arm(Fault::kNone, 0);
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, 5, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
-  EXPECT_EQ(saved.requests, "4 GET 3 PUT 5 LIST 1 DELETE 0 again") << "a session's first save lists what the run has";
-  EXPECT_EQ(proxy_->requests(), 13u);
+  EXPECT_EQ(saved.requests, asked(4, 1, "3 PUT 5 LIST 1 DELETE")) << "a session's first save lists what the run has";
+  EXPECT_EQ(proxy_->requests(), store::is_gcs() ? 14u : 13u);
   EXPECT_GT(saved.sent, 8192u);
 
   proxy_->arm(Fault::kNone, 0);
@@ -87,24 +92,23 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
     return Ok();
   });
   ASSERT_TRUE(opening.status.ok()) << opening.status.message();
-  EXPECT_EQ(opening.requests, "2 GET 0 PUT 0 LIST 0 DELETE 0 again");
-  EXPECT_EQ(proxy_->requests(), 2u);
+  EXPECT_EQ(opening.requests, asked(2, 2, "0 PUT 0 LIST 0 DELETE"));
+  EXPECT_EQ(proxy_->requests(), store::is_gcs() ? 4u : 2u);
 
   const Told newest =
       under_a_job([&](Job&) { return checkpoint::Checkpoint::open(store, {"latest", "main"}).status(); });
   ASSERT_TRUE(newest.status.ok()) << newest.status.message();
-  EXPECT_EQ(newest.requests, "2 GET 0 PUT 1 LIST 0 DELETE 0 again")
-      << "the listing says which MANIFEST; the store's id";
+  EXPECT_EQ(newest.requests, asked(2, 2, "0 PUT 1 LIST 0 DELETE")) << "the listing says which MANIFEST; the store's id";
 
   proxy_->arm(Fault::kNone, 0);
   ASSERT_TRUE(checkpoint::find_checkpoint(*store, {"latest", "main"}).ok());
-  EXPECT_EQ(proxy_->requests(), 3u) << "to find it is to open it";
+  EXPECT_EQ(proxy_->requests(), store::is_gcs() ? 5u : 3u) << "to find it is to open it";
 
   proxy_->arm(Fault::kNone, 0);
   const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 5, job); });
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
-  EXPECT_EQ(loaded.requests, "1 GET 0 PUT 0 LIST 0 DELETE 0 again") << "all of so small a part comes with its end";
-  EXPECT_EQ(proxy_->requests(), 1u);
+  EXPECT_EQ(loaded.requests, asked(1, 1, "0 PUT 0 LIST 0 DELETE")) << "all of so small a part comes with its end";
+  EXPECT_EQ(proxy_->requests(), store::is_gcs() ? 2u : 1u);
   EXPECT_GT(loaded.received, kRows * 5 * sizeof(float));
 }
 
@@ -169,11 +173,11 @@ TEST_P(S3Requests, OfOneTensorAreAtMostThree) {
   ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kLarge, job); }).status.ok());
   proxy_->arm(Fault::kNone, 0);
   auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
-  EXPECT_EQ(proxy_->requests(), 2u);
+  EXPECT_EQ(proxy_->requests(), store::is_gcs() ? 4u : 2u);
   const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, kLarge, job); });
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
-  EXPECT_EQ(loaded.requests, "3 GET 0 PUT 0 LIST 0 DELETE 0 again") << "the part's end, twice up to 16 MiB";
-  EXPECT_EQ(proxy_->requests(), 5u);
+  EXPECT_EQ(loaded.requests, asked(3, 1, "0 PUT 0 LIST 0 DELETE")) << "the part's end, twice up to 16 MiB";
+  EXPECT_EQ(proxy_->requests(), store::is_gcs() ? 8u : 5u);
 }
 
 // As in a file of more than 72 GiB, whose parts must be larger than blocks usually are: nothing is copied for them.

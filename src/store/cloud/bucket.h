@@ -15,10 +15,9 @@ namespace ckpt::store::cloud {
 // it: what the engine keeps in small files has no other checksum.
 struct ObjectInfo {
   uint64_t size = 0;
-  std::string version;           // another one each time that something is put: an ETag, a generation
-  std::string put_by, checksum;  // "" if it has none
-  std::string copy_of;           // the version that it was copied of; "" if the service does not tell
-  int64_t age = -1;              // in seconds of the server's clock; -1 if it does not say
+  std::string version{};             // another one each time that something is put: an ETag, a generation
+  std::string put_by{}, checksum{};  // "" if it has none
+  int64_t age = -1;                  // in seconds of the server's clock; -1 if it does not say
 };
 
 struct Put {

@@ -60,10 +60,8 @@ std::string ObjectReader::known_copy() const {
 // The version of the copy. GONE if there is none.
 Result<std::string> ObjectReader::find_copy() const {
   CKPT_ASSIGN(const auto there, look_at_object(*bucket_, retired_key(key_)));
-  const bool same = there && there->size == info_.size &&
-                    (there->copy_of.empty() ? !info_.put_by.empty() && there->put_by == info_.put_by
-                                            : there->copy_of == info_.version);
-  if (!same) return gone_object(path());
+  if (!there || info_.put_by.empty() || there->put_by != info_.put_by || there->size != info_.size)
+    return gone_object(path());
   std::lock_guard lock(mutex_);
   return copy_ = there->version;
 }
