@@ -103,6 +103,13 @@ Result<OpenedPlaces> open_places(std::string_view uri, const StoreOptions& optio
   OpenedPlaces opened;
   CKPT_ASSIGN(opened.store, open_store(uri, settings));
   if (!options.mirror.empty()) {
+    // The one would get the other's token.
+    const std::string_view one = scheme_of(uri), other = scheme_of(options.mirror);
+    const bool two_services = (one == "s3" && other == "gs") || (one == "gs" && other == "s3");
+    if (two_services && !options.endpoint.empty())
+      return invalid_uri(options.mirror,
+                         "option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, or "
+                         "STORAGE_EMULATOR_HOST for gs://, in its place");
     CKPT_ASSIGN(opened.mirror, open_store(options.mirror, settings));
     const std::string found = opened.mirror->uri();
     if (found == opened.store->uri())

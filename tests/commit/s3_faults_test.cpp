@@ -240,7 +240,7 @@ TEST_P(S3Faults, ACommitThatArrivesAgainAfterTheRemovalBringsNothingBack) {
   const auto [world, columns, stride, shares] = GetParam();
   uri_ = store::fresh_s3_uri();
   proxy_->script([this](const std::string& line) {
-    if (store::puts(line, "/s1.1.1/MANIFEST")) {
+    if (store::puts_object(line, "/s1.1.1/MANIFEST")) {
       proxy_->script(nullptr);
       proxy_->arm(Fault::kLate, 1);
     }

@@ -281,6 +281,8 @@ class Service:
                           f'({MAX_SOURCES})')
         found = []
         for source in sources:
+            if source.get('name') not in self.buckets[bucket]:
+                raise Refused(404, 'notFound', f"Object {source.get('name')} (generation: 0) not found.")
             live = self.find(bucket, source.get('name'), to_number(source.get('generation'), 'generation'))
             check_conditions(source.get('objectPreconditions') or {}, live)
             found.append(live)

@@ -38,10 +38,17 @@ inline S3Options s3_options() {
 inline std::string fresh_s3_uri() { return (is_gcs() ? "gs://ckpt-test/" : "s3://ckpt-test/") + to_hex(random_id()); }
 
 // Whether the first line of a request puts the object whose key ends so.
-inline bool puts(const std::string& line, std::string name) {
+inline bool puts_object(const std::string& line, std::string name) {
   if (!is_gcs()) return line.starts_with("PUT ") && line.ends_with(name);
   for (size_t slash; (slash = name.find('/')) != name.npos;) name.replace(slash, 1, "%2F");
   return line.starts_with("POST /upload/") && line.find(name + "&") != line.npos;
+}
+
+// The same of one that asks for its bytes.
+inline bool reads_object(const std::string& line, std::string name) {
+  if (!is_gcs()) return line.starts_with("GET ") && line.ends_with("/" + name);
+  for (size_t slash; (slash = name.find('/')) != name.npos;) name.replace(slash, 1, "%2F");
+  return line.starts_with("GET ") && line.find("%2F" + name + "?alt=media") != line.npos;
 }
 
 inline Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& options) {

@@ -98,6 +98,9 @@ class Bucket : public Client {
   // Those below a directory that have no end yet.
   virtual Result<std::vector<Upload>> list_uploads(std::string_view directory) = 0;
 
+  // Whether only stores of ckpt have such uploads. In other buckets those of other programs may be among them.
+  virtual bool owns_uploads() const { return false; }
+
   // A version that no object has.
   virtual std::string no_version() const = 0;
 

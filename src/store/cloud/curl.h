@@ -1,5 +1,5 @@
-// libcurl, loaded when the first s3:// or https:// store is opened. It is not linked: a trainer that never opens one
-// does not load it and the thirty libraries behind it, and runs where it is not installed. Its interface has been
+// libcurl, loaded when the first s3://, gs:// or https:// store is opened. It is not linked: a trainer that never opens
+// one does not load it and the thirty libraries behind it, and runs where it is not installed. Its interface has been
 // stable since 2006 (libcurl.so.4).
 #pragma once
 

@@ -361,7 +361,8 @@ void ObjectStore::end_lost_uploads() {
   const auto uploads = bucket_->list_uploads("");
   if (!uploads.ok()) return;
   for (const Upload& upload : *uploads)
-    if (upload.age >= kLostAfter && is_of_part(upload.key)) (void)bucket_->abort_upload(upload);
+    if (upload.age >= kLostAfter && (bucket_->owns_uploads() || is_of_part(upload.key)))
+      (void)bucket_->abort_upload(upload);
 }
 
 Status ObjectStore::prepare() {

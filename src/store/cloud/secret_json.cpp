@@ -4,17 +4,24 @@
 
 namespace ckpt::store::cloud {
 
-SecretJson::SecretJson(std::string text) : root_(nlohmann::json::parse(text, nullptr, false)) { wipe(text); }
-
-// Not without a bound, since a stranger's arrays may be as deep as they are long.
-static void wipe_texts(nlohmann::json& value, int depth) {
-  constexpr int kDeepest = 4;
-  if (value.is_string()) wipe(value.get_ref<std::string&>());
-  if (!value.is_structured() || depth == kDeepest) return;
-  for (nlohmann::json& inner : value) wipe_texts(inner, depth + 1);
+nlohmann::json parse_json(std::string_view text) {
+  constexpr int kDeepest = 8;
+  using Event = nlohmann::json::parse_event_t;
+  const auto keeps = [](int depth, Event event, nlohmann::json&) {
+    return depth < kDeepest || (event != Event::object_start && event != Event::array_start);
+  };
+  return nlohmann::json::parse(text, keeps, false);
 }
 
-SecretJson::~SecretJson() { wipe_texts(root_, 0); }
+SecretJson::SecretJson(std::string text) : root_(parse_json(text)) { wipe(text); }
+
+static void wipe_texts(nlohmann::json& value) {
+  if (value.is_string()) wipe(value.get_ref<std::string&>());
+  if (!value.is_structured()) return;
+  for (nlohmann::json& inner : value) wipe_texts(inner);
+}
+
+SecretJson::~SecretJson() { wipe_texts(root_); }
 
 const nlohmann::json* member(const nlohmann::json& object, const char* name) {
   if (!object.is_object()) return nullptr;

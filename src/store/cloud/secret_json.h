@@ -1,11 +1,16 @@
-// JSON that has keys and tokens, such as a service gives them.
+// JSON of a stranger: bounded, looked into without copies, and, where it has keys and tokens, wiped.
 // Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace ckpt::store::cloud {
+
+// What is deeper than any answer of a service is left out. No JSON at all is a value that has no members. Copies of a
+// value are recursive, so whoever reads it takes references.
+nlohmann::json parse_json(std::string_view text);
 
 // Its texts are wiped at its end. No JSON at all is a value that has no members.
 class SecretJson {

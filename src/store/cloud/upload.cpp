@@ -33,9 +33,9 @@ Result<Multipart::Piece> Multipart::copy(size_t number, std::string_view from, s
   return bucket_->copy_piece(upload_, number, from, version, first, size);
 }
 
+// Also where the object is there and only the answer got lost: pieces of their own would stay.
 Status Multipart::complete(std::span<const Piece> pieces) {
   Status done = finish(pieces);
-  if (done.ok()) upload_.id.clear();
   give_up();
   return done;
 }
@@ -48,7 +48,10 @@ Status Multipart::finish(std::span<const Piece> pieces) {
     if (there) return exists(bucket_->path(key));
   }
   Outcome end = bucket_->complete_upload(upload_, pieces);
-  if (end.what == Outcome::kDone) return Ok();
+  if (end.what == Outcome::kDone) {
+    upload_.id.clear();
+    return Ok();
+  }
   if (end.what == Outcome::kRefused) return settle_put(*bucket_, key, upload_.put_by, exists(bucket_->path(key)));
   Status settled = settle_put(*bucket_, key, upload_.put_by, std::move(end.error));
   if (settled.ok() || settled.code() == CKPT_EXISTS) return settled;

@@ -1,24 +1,21 @@
 #include "store/gcs/gcs_bucket.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "base/address.h"
+#include "base/text.h"
+#include "store/cloud/key_service.h"
+#include "store/cloud/secret_json.h"
 #include "store/keys.h"
+#include "store/web/url.h"
 
 namespace ckpt::store::gcs {
-
-static Status other_service(std::string_view uri, const char* option) {
-  return invalid_place(uri, strformat("option {} is for s3:// only", option));
-}
 
 static Result<Place> make_place(std::string_view uri, const S3Options& options) {
   Place place;
   CKPT_TRY(read_uri(uri, &place));
-  if (!options.region.empty()) return other_service(uri, "region");
-  if (!options.profile.empty()) return other_service(uri, "profile");
-  if (options.path_style != S3Options().path_style) return other_service(uri, "path_style");
-  if (options.uniform) return other_service(uri, "uniform_parts");
+  // Names of pieces are longer than those of objects, and the service takes 1,024 bytes of UTF-8.
+  constexpr size_t kLongestRoot = 512;
+  if (place.root.size() > kLongestRoot || !valid_utf8(place.root))
+    return invalid_place(uri, strformat("expected a prefix of at most {} bytes of UTF-8", kLongestRoot));
   place.variables = read_variables({"GOOGLE_", "CLOUDSDK_", "GCE_", "NO_GCE_CHECK=", "STORAGE_EMULATOR_HOST="});
   place.ca_file = options.ca_file;
   place.conditional = options.conditional;
@@ -38,6 +35,11 @@ Result<std::shared_ptr<GcsBucket>> GcsBucket::make(std::string_view uri, const S
   return std::shared_ptr<GcsBucket>(new GcsBucket(shared, std::move(http)));
 }
 
+bool GcsBucket::is_private(const Place& place) {
+  const auto url = web::parse_url(place.endpoint());
+  return url.ok() && url->is_private();
+}
+
 // ---- requests ----
 
 static const Token& token_of(const std::shared_ptr<const void>& who) { return *static_cast<const Token*>(who.get()); }
@@ -46,42 +48,43 @@ Result<Client::Who> GcsBucket::dress(const Request& request, HttpRequest* http) 
   CKPT_ASSIGN(auto token, credentials_.get(server_time()));
   const std::string query = canonical_query(request.query);
   http->url = place().endpoint() + request.path + (query.empty() ? "" : "?" + query);
+  if (!token->anonymous() && !is_private_)
+    return Status(CKPT_INVALID, strformat("a token goes by https or to this machine only, and the endpoint is {}",
+                                          place().endpoint()));
   if (!token->anonymous()) http->headers.push_back({"authorization", "Bearer " + token->value});
   return Who(std::move(token));
 }
 
-static std::string text_at(const nlohmann::json& object, const char* name) {
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // Errors of the JSON API are JSON, those of a download are its message alone.
-static void read_words(Answer* answer, const std::string& secret) {
-  const std::span<const std::string> secrets(&secret, secret.empty() ? 0 : 1);
-  for (Header& header : answer->http.headers) header.value = blotted(std::move(header.value), secrets);
-  const auto parsed = nlohmann::json::parse(answer->http.text, nullptr, false);
-  const auto error = parsed.is_object() ? parsed.find("error") : parsed.end();
-  if (!parsed.is_object() || error == parsed.end()) {
-    const bool is_message = answer->http.text.starts_with("No such object: ");
-    if (is_message) answer->code = "notFound", answer->words = blotted(answer->http.text, secrets);
+static void read_words(Answer* answer, const std::string& token) {
+  const std::vector<std::string> secrets = {token, percent_encode(token, false)};
+  const std::span<const std::string> kept(secrets.data(), token.empty() ? 0 : secrets.size());
+  for (Header& header : answer->http.headers) header.value = blotted(std::move(header.value), kept);
+  const auto parsed = parse_json(answer->http.text);
+  const nlohmann::json* error = member(parsed, "error");
+  if (!error) {
+    const std::string text = single_line(answer->http.text);
+    const bool is_message = text.starts_with("No such object: ") || text == "Not Found";
+    if (is_message) answer->code = "notFound", answer->words = blotted(text, kept);
     return;
   }
-  answer->words = blotted(text_at(*error, "message"), secrets);
-  const auto errors = error->is_object() ? error->find("errors") : error->end();
-  if (error->is_object() && errors != error->end() && errors->is_array() && !errors->empty())
-    answer->code = blotted(text_at(errors->front(), "reason"), secrets);
+  answer->words = blotted(text_member(*error, "message"), kept);
+  const nlohmann::json* errors = member(*error, "errors");
+  if (errors && errors->is_array() && !errors->empty())
+    answer->code = blotted(text_member(errors->front(), "reason"), kept);
   if (answer->code.empty()) answer->code = "error";
 }
 
-// A bucket that is not there has the same reason as an object. A download's 404 may have no words: who asks looks.
+// A bucket that is not there has the same reason as an object, and at times the same words: see check_bucket.
 void GcsBucket::read_error(const Request& request, const HttpRequest& /*sent*/, const Who& who, Answer* answer) const {
   answer->unsigned_request = token_of(who).anonymous();
   if (answer->http.good()) return;
   read_words(answer, token_of(who).value);
   if (!answer->is(404)) return;
-  answer->absent = answer->code == "notFound" && !request.of_bucket &&
-                   (answer->words.starts_with("No such object") || answer->words == "Not Found");
-  answer->stray = answer->code.empty() && !request.wants_bytes;
+  answer->absent =
+      answer->code == "notFound" && !request.of_bucket && answer->words.find("bucket") == std::string::npos;
+  answer->absent |= answer->code == "notFound" && answer->words.starts_with("No such object");
+  answer->stray = answer->code.empty();
 }
 
 // ---- again ----
@@ -94,15 +97,17 @@ bool GcsBucket::is_passing_code(const Answer& answer) const {
 }
 
 bool GcsBucket::repair(const Request& /*request*/, const Answer& answer, const Who& who, Try* tries) {
-  if (!answer.failure.ok() || !answer.is(401) || tries->asked_keys) return false;
+  if (!answer.failure.ok() || !answer.is(401)) return false;
+  if (!tries->set_clock && set_clock(answer.http)) tries->set_clock = true;  // when tokens end is told by it
+  if (tries->asked_keys) return false;
   tries->asked_keys = true;
   return credentials_.refused(token_of(who), server_time());
 }
 
 // ---- errors ----
 
-ckpt_status GcsBucket::code_of(const Answer& answer, const Request& /*request*/) const {
-  if (answer.absent) return CKPT_NOT_FOUND;
+ckpt_status GcsBucket::code_of(const Answer& answer, const Request& request) const {
+  if (answer.absent && request.verb != "POST") return CKPT_NOT_FOUND;
   return answer.is(501) ? CKPT_UNSUPPORTED : CKPT_IO;
 }
 

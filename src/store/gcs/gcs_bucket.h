@@ -28,11 +28,13 @@ class GcsBucket final : public cloud::Bucket {
   Status abort_upload(const Upload& upload) override;
   Result<std::vector<Upload>> list_uploads(std::string_view directory) override;
   std::string no_version() const override { return "1"; }
+  bool owns_uploads() const override { return true; }
 
  private:
   GcsBucket(const std::shared_ptr<const Place>& place, std::unique_ptr<Http> http)
-      : Bucket(place, std::move(http)), credentials_(this->place(), this->http()) {}
+      : Bucket(place, std::move(http)), credentials_(this->place(), this->http()), is_private_(is_private(*place)) {}
 
+  static bool is_private(const Place& place);
   Words words() const override { return {"Google Cloud Storage", "gcs_reason", "x-guploader-uploadid"}; }
   Result<Who> dress(const Request& request, HttpRequest* http) override;
   void read_error(const Request& request, const HttpRequest& sent, const Who& who, Answer* answer) const override;
@@ -44,6 +46,8 @@ class GcsBucket final : public cloud::Bucket {
   std::string objects_path(std::string_view before = {}) const;
   std::string object_path(std::string_view key) const;
   Result<ObjectInfo> describe(std::string_view key, const Answer& answer) const;
+  Status check_bucket();
+  Status try_to_read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out, bool* again);
   Result<bool> is_gone(std::string_view key, std::string_view version);
   Outcome outcome_of(const Answer& answer, const Request& request) const;
   Outcome insert(const Put& put, bool of_upload);
@@ -57,6 +61,8 @@ class GcsBucket final : public cloud::Bucket {
   Result<std::vector<Lone>> list_pieces(std::string_view directory);
 
   TokenChain credentials_;
+  const bool is_private_;                     // nobody else sees what is sent to the endpoint
+  std::atomic<bool> bucket_is_there_{false};  // it has answered so
 };
 
 }  // namespace ckpt::store::gcs

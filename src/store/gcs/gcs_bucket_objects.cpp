@@ -3,10 +3,11 @@
 // the other.
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "store/cloud/objects.h"
+#include "store/cloud/secret_json.h"
 #include "store/gcs/gcs_bucket.h"
 #include "store/keys.h"
 
@@ -26,26 +27,20 @@ std::string GcsBucket::object_path(std::string_view key) const {
   return objects_path() + "/" + percent_encode(place().key(key), false);
 }
 
-static std::string text_of(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // ---- looking ----
 
 static ObjectInfo read_resource(const json& resource, int64_t now, bool* complete) {
   ObjectInfo info;
-  info.version = text_of(resource, "generation");
-  info.checksum = text_of(resource, "crc32c");
-  const auto metadata = resource.find("metadata");
-  if (metadata != resource.end() && metadata->is_object()) info.put_by = text_of(*metadata, kPutName);
-  info.age = age_of(now, seconds_of_iso(text_of(resource, "timeCreated")));
-  *complete = parse_number(text_of(resource, "size"), &info.size) && !info.version.empty();
+  info.version = text_member(resource, "generation");
+  info.checksum = text_member(resource, "crc32c");
+  if (const json* metadata = member(resource, "metadata")) info.put_by = text_member(*metadata, kPutName);
+  info.age = age_of(now, seconds_of_iso(text_member(resource, "timeCreated")));
+  *complete = parse_number(text_member(resource, "size"), &info.size) && !info.version.empty();
   return info;
 }
 
 Result<ObjectInfo> GcsBucket::describe(std::string_view key, const Answer& answer) const {
-  const auto resource = json::parse(answer.http.text, nullptr, false);
+  const auto resource = parse_json(answer.http.text);
   if (!resource.is_object()) return stranger(key, "an object that is no JSON");
   bool complete = false;
   ObjectInfo info = read_resource(resource, date_of(answer.http), &complete);
@@ -53,47 +48,67 @@ Result<ObjectInfo> GcsBucket::describe(std::string_view key, const Answer& answe
   return info;
 }
 
+// The service has said of an object in a bucket that is not there what it says of one that is not there.
+Status GcsBucket::check_bucket() {
+  if (bucket_is_there_) return Ok();
+  CKPT_TRY(list("", {.most = 1}).status());
+  bucket_is_there_ = true;
+  return Ok();
+}
+
 Result<std::optional<ObjectInfo>> GcsBucket::look(std::string_view key, bool once) {
   Request request("GET", key, {{"fields", kFields}});
   request.path = object_path(key);
   request.once = once;
   const Answer answer = ask(request);
-  if (answer.absent) return std::optional<ObjectInfo>();
+  if (answer.absent) {
+    CKPT_TRY(check_bucket());
+    return std::optional<ObjectInfo>();
+  }
   if (!answer.good()) return error(answer, request);
+  bucket_is_there_ = true;
   CKPT_ASSIGN(ObjectInfo info, describe(key, answer));
   return std::optional<ObjectInfo>(std::move(info));
 }
 
-// A download's 404 need not say of what.
-Result<bool> GcsBucket::is_gone(std::string_view key, std::string_view version) {
-  CKPT_ASSIGN(const auto there, look(key, false));
-  return !there || there->version != version;
-}
-
-Status GcsBucket::read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) {
+// `again`: it is said to be absent, and is there.
+Status GcsBucket::try_to_read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out,
+                              bool* again) {
   const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
   Request request("GET", key, {{"alt", "media"}, {"generation", object.version}});
   request.path = object_path(key);
   request.into = out;
-  request.headers = {{"range", "bytes=" + range}};
+  // What is stored compressed comes as it is stored; else its ranges would be of other bytes.
+  request.headers = {{"range", "bytes=" + range}, {"accept-encoding", "gzip"}};
   request.wants_bytes = true;
   bool other = false;
   request.accept = [&](const HttpReply& reply) {
     const std::string *told = reply.header("x-goog-generation"), *found = reply.header("content-range");
     other = told && *told != object.version;
-    if (other) return false;
+    if (!told || other) return false;
     if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, object.size);
     return out.size() == object.size;
   };
   const Answer answer = ask(request);
-  if (other || answer.absent || answer.is(412)) return gone_object(path(key));
-  if (answer.is(404)) {
-    CKPT_ASSIGN(const bool gone, is_gone(key, object.version));
-    if (gone) return gone_object(path(key));
+  if (other || answer.is(412)) return gone_object(path(key));
+  if (answer.absent) {
+    CKPT_ASSIGN(const auto there, look(key, false));
+    if (!there || there->version != object.version) return gone_object(path(key));
+    *again = true;
   }
   if (!answer.good() || answer.http.refused) return error(answer, request);
   if (answer.http.received == out.size()) return Ok();
   return short_object(path(key), out.size(), offset, answer.http.received);
+}
+
+Status GcsBucket::read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) {
+  constexpr int kTries = 3;
+  for (int i = 1;; i++) {
+    bool again = false;
+    Status told = try_to_read(key, object, offset, out, &again);
+    if (!again) return told;
+    if (i == kTries) return Status(CKPT_IO, told.message() + ", though it is there").with("path", path(key));
+  }
 }
 
 // By two requests, since a download tells neither the checksum of the whole nor who put it.
@@ -124,6 +139,7 @@ Outcome GcsBucket::outcome_of(const Answer& answer, const Request& request) cons
 // With what its body is checked by: a related text with the object's properties, and the bytes behind it.
 Outcome GcsBucket::insert(const Put& put, bool of_upload) {
   const std::string name = place().key(put.key);
+  if (!valid_utf8(name)) return {Outcome::kFailed, Status(CKPT_INVALID, path(put.key) + ": the name is no UTF-8")};
   Request request("POST", put.key, {{"uploadType", "multipart"}, {"name", name}, {"fields", kFields}});
   request.path = objects_path("/upload");
   request.once = put.once;
@@ -155,7 +171,7 @@ Outcome GcsBucket::put(const Put& put) { return insert(put, false); }
 // The service copies it, a large one by several requests.
 Status GcsBucket::copy(std::string_view key, std::string_view version, std::string_view to) {
   std::string token;
-  for (;;) {
+  for (uint64_t copied = 0;;) {
     Request request("POST", to, {{"ifSourceGenerationMatch", std::string(version)}});
     request.path = object_path(key) + "/rewriteTo" + object_path(to).substr(std::string_view("/storage/v1").size());
     request.ends_late = true;
@@ -163,14 +179,14 @@ Status GcsBucket::copy(std::string_view key, std::string_view version, std::stri
     const Answer answer = ask(request);
     if (answer.is(412) || answer.absent) return gone_object(path(key));
     if (!answer.good()) return error(answer, request);
-    const auto told = json::parse(answer.http.text, nullptr, false);
-    const auto done = told.is_object() ? told.find("done") : told.end();
-    if (!told.is_object() || done == told.end() || !done->is_boolean()) return stranger(to, "a copy without an end");
+    const auto told = parse_json(answer.http.text);
+    const json* done = member(told, "done");
+    if (!done || !done->is_boolean()) return stranger(to, "a copy without an end");
     if (done->get<bool>()) return Ok();
-    const std::string next = text_of(told, "rewriteToken");
-    if (next.empty()) return stranger(to, "a copy that does not go on");
-    token = next;
-    CKPT_TRY(CallContext::current().check());
+    const uint64_t before = std::exchange(copied, 0);
+    token = text_member(told, "rewriteToken");
+    const bool grows = parse_number(text_member(told, "totalBytesRewritten"), &copied) && copied > before;
+    if (token.empty() || !grows) return stranger(to, "a copy that does not go on");
   }
 }
 
@@ -188,7 +204,7 @@ Status GcsBucket::remove(std::string_view key) {
 Result<GcsBucket::Page> GcsBucket::list(std::string_view directory, const Wanted& wanted) {
   Request request("GET", directory,
                   {{"prefix", place().prefix(directory)},
-                   {"fields", "items(name,size,generation,timeCreated),prefixes,nextPageToken"}});
+                   {"fields", "kind,items(name,size,generation,timeCreated),prefixes,nextPageToken"}});
   request.path = objects_path();
   request.of_bucket = true;
   if (!wanted.below) request.query.push_back({"delimiter", "/"});
@@ -196,21 +212,24 @@ Result<GcsBucket::Page> GcsBucket::list(std::string_view directory, const Wanted
   if (!wanted.token.empty()) request.query.push_back({"pageToken", wanted.token});
   const Answer answer = ask(request);
   if (!answer.good()) return error(answer, request);
-  const auto told = json::parse(answer.http.text, nullptr, false);
-  if (!told.is_object() || told.contains("error")) return stranger(directory, "a list that is no JSON");
+  const auto told = parse_json(answer.http.text);
+  if (text_member(told, "kind") != "storage#objects") return stranger(directory, "something else than a list");
+  bucket_is_there_ = true;
   Page page;
-  const json none = json::array(), items = told.value("items", none), prefixes = told.value("prefixes", none);
-  if (!items.is_array() || !prefixes.is_array()) return stranger(directory, "a list without names");
-  for (const json& prefix : prefixes)
+  const json *items = member(told, "items"), *prefixes = member(told, "prefixes");
+  if ((items && !items->is_array()) || (prefixes && !prefixes->is_array()))
+    return stranger(directory, "a list without names");
+  static const json kNone = json::array();
+  for (const json& prefix : prefixes ? *prefixes : kNone)
     if (prefix.is_string()) page.entries.push_back({prefix.get<std::string>(), true});
   const int64_t now = date_of(answer.http);
-  for (const json& item : items) {
-    bool complete = item.is_object();
-    const ObjectInfo info = complete ? read_resource(item, now, &complete) : ObjectInfo();
+  for (const json& item : items ? *items : kNone) {
+    bool complete = false;
+    const ObjectInfo info = read_resource(item, now, &complete);
     if (!complete) return stranger(directory, "an object without a size or a generation");
-    page.entries.push_back({text_of(item, "name"), false, info.size, info.age, info.version});
+    page.entries.push_back({text_member(item, "name"), false, info.size, info.age, info.version});
   }
-  page.next = text_of(told, "nextPageToken");
+  page.next = text_member(told, "nextPageToken");
   page.more = !page.next.empty();
   return page;
 }
@@ -223,8 +242,10 @@ static std::string piece_key(const Upload& upload, std::string_view number) {
   return strformat("{}{}/{}.{}", kPieces, upload.key, upload.id, number);
 }
 
+// Each piece is an object with its checksum, as any other.
 Result<std::string> GcsBucket::begin_upload(std::string_view /*key*/, std::string_view /*put_by*/,
-                                            bool* /*with_checksums*/) {
+                                            bool* with_checksums) {
+  *with_checksums = false;
   return to_hex(random_id());
 }
 
@@ -260,7 +281,7 @@ Outcome GcsBucket::compose(std::string_view to, std::span<const std::string> sou
   if (finishes && place().conditional) request.query.push_back({"ifGenerationMatch", "0"});
   const Answer answer = ask(request);
   Outcome outcome = outcome_of(answer, request);
-  if (answer.absent)
+  if (answer.absent)  // a source
     outcome = {
         Outcome::kUnknown,
         Status(CKPT_NOT_FOUND, path(to) + ": the upload was given up by another session").with("path", path(to))};
@@ -313,6 +334,7 @@ Result<std::vector<GcsBucket::Lone>> GcsBucket::list_pieces(std::string_view dir
                        std::string(key.substr(slash + 1, dot - slash - 1)), entry.age});
     }
     if (!page.more) return found;
+    if (found.size() > kMostListed) return stranger(below, "a list of more pieces than there can be");
     if (page.next == wanted.token) return stranger(below, "a listing that does not go on");
     wanted.token = page.next;
     CKPT_TRY(pages.turn(*this, below, greatest, found.size()));

@@ -84,7 +84,7 @@ class OwnErrors {
 }  // namespace
 
 Result<std::string> sign_rs256(const std::string& key, std::string_view text) {
-  constexpr size_t kLeastSignature = 128;  // of RSA with 1,024 bits; those of elliptic curves have less
+  constexpr size_t kLeastSignature = 128;  // of RSA with 1,024 bits; most elliptic curves have less
   CKPT_ASSIGN(const Crypto* crypto, load_crypto());
   const OwnErrors own(*crypto);
   const std::unique_ptr<void, int (*)(void*)> bio(crypto->bio_new(key.data(), static_cast<int>(key.size())),
