@@ -75,6 +75,7 @@ TEST(GcsStrangers, OnlyAnAnswerOfTheServiceInABucketThatIsThereIsAnAbsence) {
   EXPECT_EQ(told(absent, bucket), "IO");
   EXPECT_EQ(told(bare, bucket), "IO");
   EXPECT_EQ(told(bucket, kEmptyList), "IO");
+  EXPECT_EQ(told(absent, absent), "IO") << "a list is of no object";
   EXPECT_EQ(told(answer_of("404 Not Found", "<html>Not Found</html>"), kEmptyList), "IO");
   EXPECT_EQ(told(answer_of("404 Not Found", ""), kEmptyList), "IO");
   EXPECT_EQ(told(answer_of("200 OK", "{}"), kEmptyList), "IO");

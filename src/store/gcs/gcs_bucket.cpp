@@ -81,9 +81,9 @@ void GcsBucket::read_error(const Request& request, const HttpRequest& /*sent*/, 
   if (answer->http.good()) return;
   read_words(answer, token_of(who).value);
   if (!answer->is(404)) return;
-  answer->absent =
-      answer->code == "notFound" && !request.of_bucket && answer->words.find("bucket") == std::string::npos;
-  answer->absent |= answer->code == "notFound" && answer->words.starts_with("No such object");
+  const bool of_object =
+      answer->words.starts_with("No such object") || answer->words.find("bucket") == std::string::npos;
+  answer->absent = answer->code == "notFound" && of_object && !request.of_bucket;
   answer->stray = answer->code.empty();
 }
 
