@@ -267,8 +267,12 @@ Status Checkpoint::at_part(Status status, uint32_t number) const {
   if (status.code() == CKPT_NOT_FOUND) {
     auto slot = peek_slot(*store_, entry().id);
     const bool gone = slot.ok() ? !slot->committed : slot.status().code() == CKPT_NOT_FOUND;
-    status = gone ? Status(CKPT_GONE, "the checkpoint was removed while it was being read")
-                  : Status(CKPT_INCOMPLETE, "the part is missing");
+    if (gone)
+      status = Status(CKPT_GONE, "the checkpoint was removed while it was being read");
+    else if (slot.ok())
+      status = Status(CKPT_INCOMPLETE, "the part is missing");
+    else
+      status = std::move(slot).status().in("the part is missing, and nobody knows whether the checkpoint was removed");
   }
   return std::move(status).in(path).with("part", name).with("path", path);
 }

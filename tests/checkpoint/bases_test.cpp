@@ -82,6 +82,21 @@ TEST(Bases, AreReadWhereAChunkLiesThere) {
   EXPECT_EQ(*damaged.detail("part"), format::file_name(based.bases[0].record));
 }
 
+// It may have been removed as a whole, which is no damage.
+TEST(Bases, ThatAreMissingWhereTheSlotCannotBeReadAreNotCalledDamage) {
+  Based based;
+  ASSERT_TRUE(based.merge().ok());
+  auto opened = based.open();
+  ASSERT_TRUE(opened.ok());
+  ASSERT_TRUE(based.inner->remove(based.bases[1].key(), false).ok());
+  based.shell->before([](std::string_view, std::string_view key) {
+    return key == "c/MANIFEST" ? Status(CKPT_IO, "the server is away") : Ok();
+  });
+  const Status told = load(std::shared_ptr<Checkpoint>(opened.take())).status();
+  expect_error(told, CKPT_IO, "nobody knows whether the checkpoint was removed");
+  expect_error(told, CKPT_IO, "the server is away");
+}
+
 TEST(Bases, ThatAreGoneOrOtherFilesAreNamed) {
   Based based;
   ASSERT_TRUE(based.merge().ok());
