@@ -57,7 +57,13 @@ struct Answer {
 
 class Client {
  public:
+  struct Words {
+    const char *service, *code, *id;     // "S3"; the detail that has its code; the header with the id of a request
+    const char *if_absent, *if_version;  // what its conditions are called
+  };
+
   virtual ~Client() = default;
+  virtual Words words() const = 0;
 
   const Place& place() const { return *place_; }
   std::string path(std::string_view key) const { return place().uri() + (key.empty() ? "" : "/") + std::string(key); }
@@ -76,9 +82,6 @@ class Client {
   struct Try;
   // Whose request it is: what the dialect made of its credentials.
   using Who = std::shared_ptr<const void>;
-  struct Words {
-    const char *service, *code, *id;  // "S3"; the detail that has its code; the header with the id of a request
-  };
 
   Client(std::shared_ptr<const Place> place, std::unique_ptr<Http> http)
       : place_(std::move(place)), http_(std::move(http)), patience_(place_->timing) {}
@@ -89,7 +92,6 @@ class Client {
   bool set_clock(const HttpReply& reply);
 
   // ---- the dialect ----
-  virtual Words words() const = 0;
   // Address, headers and signature. Its path comes from `request`.
   virtual Result<Who> dress(const Request& request, HttpRequest* http) = 0;
   // Code, words and kind of an answer that is no good, or whose body tells how it ended.

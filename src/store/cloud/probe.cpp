@@ -38,19 +38,20 @@ static Status probe_puts_at_once(Bucket& bucket, std::string_view key, Bytes tex
 
 static Status probe_with(const std::shared_ptr<Bucket>& bucket, std::string_view key) {
   const Bytes text = as_bytes("probe");
+  const Client::Words names = bucket->words();
   CKPT_TRY(put_object(*bucket, key, {&text, 1}));
   CKPT_TRY(expect_refusal(*bucket, put_object(*bucket, key, {&text, 1}), CKPT_EXISTS,
-                          "ignores the condition that an object must be absent when it puts one"));
+                          strformat("ignores {} when it puts an object", names.if_absent)));
   const std::string shared = std::string(key) + ".shared";
   Status alone = probe_puts_at_once(*bucket, shared, text);
   (void)bucket->remove(shared);
   CKPT_TRY(std::move(alone));
   CKPT_TRY(expect_refusal(*bucket, replace_object(*bucket, key, bucket->no_version(), to_hex(random_id()), text),
-                          CKPT_GONE, "ignores the condition that a version must be there"));
+                          CKPT_GONE, strformat("ignores {}", names.if_version)));
   ObjectWriter upload(bucket, key, text.size(), 1);
   CKPT_TRY(upload.write_at(0, text));
   return expect_refusal(*bucket, upload.publish(text.size()), CKPT_EXISTS,
-                        "ignores the condition that an object must be absent when it completes an upload");
+                        strformat("ignores {} when it completes an upload", names.if_absent));
 }
 
 // Of this endpoint and this list of questions.

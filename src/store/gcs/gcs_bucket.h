@@ -27,6 +27,9 @@ class GcsBucket final : public cloud::Bucket {
   Outcome complete_upload(const Upload& upload, std::span<const Piece> pieces) override;
   Status abort_upload(const Upload& upload) override;
   Result<std::vector<Upload>> list_uploads(std::string_view directory) override;
+  Words words() const override {
+    return {"Google Cloud Storage", "gcs_reason", "x-guploader-uploadid", "ifGenerationMatch=0", "ifGenerationMatch"};
+  }
   std::string no_version() const override { return "1"; }
   bool owns_uploads() const override { return true; }
 
@@ -35,7 +38,6 @@ class GcsBucket final : public cloud::Bucket {
       : Bucket(place, std::move(http)), credentials_(this->place(), this->http()), is_private_(is_private(*place)) {}
 
   static bool is_private(const Place& place);
-  Words words() const override { return {"Google Cloud Storage", "gcs_reason", "x-guploader-uploadid"}; }
   Result<Who> dress(const Request& request, HttpRequest* http) override;
   void read_error(const Request& request, const HttpRequest& sent, const Who& who, Answer* answer) const override;
   bool is_passing_code(const Answer& answer) const override;

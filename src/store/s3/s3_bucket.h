@@ -27,13 +27,13 @@ class S3Bucket final : public cloud::Bucket {
   Outcome complete_upload(const Upload& upload, std::span<const Piece> pieces) override;
   Status abort_upload(const Upload& upload) override;
   Result<std::vector<Upload>> list_uploads(std::string_view directory) override;
+  Words words() const override { return {"S3", "s3_code", "x-amz-request-id", "If-None-Match", "If-Match"}; }
   std::string no_version() const override { return "\"another\""; }
 
  private:
   S3Bucket(const std::shared_ptr<const Config>& config, std::unique_ptr<Http> http)
       : Bucket(config, std::move(http)), config_(config), credentials_(*config, this->http()) {}
 
-  Words words() const override { return {"S3", "s3_code", "x-amz-request-id"}; }
   Result<Who> dress(const Request& request, HttpRequest* http) override;
   void read_error(const Request& request, const HttpRequest& sent, const Who& who, Answer* answer) const override;
   bool is_passing_code(const Answer& answer) const override;
