@@ -185,11 +185,13 @@ static Status give_up_open(Session& session, const Attempt& attempt, Status caus
     if (told.code() != CKPT_COMMIT_UNKNOWN || published || cause.code() == CKPT_NOT_FOUND) return told;
     return explain(session, std::move(cause));
   }
-  published |= session.store().open(format::part_key(attempt.directory, session.rank())).ok();
-  if (!published) return explain(session, std::move(cause));
+  const Status part = session.store().open(format::part_key(attempt.directory, session.rank())).status();
+  const bool unknown = part.code() == CKPT_IO || part.code() == CKPT_TIMEOUT;
+  if (!published && !part.ok() && !unknown) return explain(session, std::move(cause));
   return Status(CKPT_COMMIT_UNKNOWN,
-                "rank 0 may still commit: this rank's part is there, and closing the attempt failed (" +
-                    not_closed.message() + ") after: " + cause.message())
+                strformat("rank 0 may still commit: this rank's part {} there, and closing the attempt failed ({}) "
+                          "after: {}",
+                          published || part.ok() ? "is" : "may be", not_closed.message(), cause.message()))
       .with("status", status_name(cause.code()));
 }
 

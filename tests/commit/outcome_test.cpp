@@ -271,6 +271,23 @@ TEST_F(FaultyStore, AnAttemptWithoutARecordIsNotOpened) {
   EXPECT_FALSE(*inner->exists("s1.1.1"));
 }
 
+// Its publication has had its effect, and its answer got lost; so did all questions after it.
+TEST_F(FaultyStore, ARankThatCannotSeeWhetherItsPartIsThereKnowsNoOutcome) {
+  auto between = std::make_shared<store::ShellStore>(inner);
+  auto leader = open_session(inner, 0, 2);
+  auto other = open_session(between, 1, 2, leader->string().c_str());
+  for (const bool can_look : {false, true}) {
+    const session::Attempt attempt = other->next_attempt("s1");
+    ASSERT_TRUE(inner->make_directory(attempt.directory).ok());
+    between->before([&](std::string_view operation, std::string_view key) {
+      const bool fails = key.ends_with("/MANIFEST") ? operation == "put" : key.ends_with("/PART_001") && !can_look;
+      return fails ? Status(CKPT_IO, "the server is away") : Ok();
+    });
+    const Status told = give_up(*other, attempt, Status(CKPT_IO, "its answer is lost"));
+    EXPECT_EQ(told.code(), can_look ? CKPT_IO : CKPT_COMMIT_UNKNOWN) << told.message();
+  }
+}
+
 // As in a store where a removed file is gone for those who have it open.
 TEST_F(FaultyStore, APartThatItsRankTakesBackIsNotTheReasonButTheAbortIs) {
   auto between = std::make_shared<store::ShellStore>(inner);
