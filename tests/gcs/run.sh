@@ -23,6 +23,7 @@ account=tester@ckpt-test.iam.gserviceaccount.com
 openssl genrsa -out "$scratch/key.pem" 2048 2>/dev/null
 openssl rsa -in "$scratch/key.pem" -pubout -out "$scratch/public.pem" 2>/dev/null
 
+: >"$scratch/log" # the loop below may look before the server's shell has made it
 read -ra options <<<"${CKPT_TEST_GCS_OPTIONS:-}"
 python3 -B "$here/server.py" --bucket ckpt-test --account "$account" --public-key "$scratch/public.pem" \
   ${options[@]+"${options[@]}"} >"$scratch/log" 2>&1 &
