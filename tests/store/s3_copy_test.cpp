@@ -44,7 +44,7 @@ TEST_P(S3Copy, NoByteOfItComesHere) {
   ASSERT_TRUE(store->remove_directory("d").ok());
   EXPECT_TRUE(has("e/small", small.bytes()));
   EXPECT_TRUE(has("e/large", large.bytes()));
-  EXPECT_TRUE((*s3::look_at_object(*home.client(), "e/large"))->version.ends_with("-3\""));
+  EXPECT_TRUE((*home.client()->look("e/large"))->version.ends_with("-3\""));
   EXPECT_EQ(home.client()->list_uploads("")->size(), 0u);
 }
 

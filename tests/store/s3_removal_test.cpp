@@ -78,7 +78,7 @@ TEST_P(S3Removal, TheNextOwnerFinishesARemovalThatWasInterruptedAndNoOther) {
                                         as_bytes(strformat("{}\nMANIFEST\n{}\n", directory, number)))),
               "OK");
   }
-  const std::string etag = (*s3::look_at_object(*client, "s1/MANIFEST"))->version;
+  const std::string etag = (*client->look("s1/MANIFEST"))->version;
   ASSERT_EQ(code(s3::replace_object(*client, "s1/MANIFEST", etag, number, as_bytes("a tombstone"))), "OK");
   ASSERT_EQ(code(store->prepare()), "OK");
   EXPECT_EQ(names(*store, "s1"), "MANIFEST");

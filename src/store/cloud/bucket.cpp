@@ -9,6 +9,15 @@ bool parse_number(std::string_view text, uint64_t* value) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+bool brings(const HttpReply& reply, std::string_view header, const ObjectInfo& object, std::string_view range,
+            uint64_t bytes, bool* other) {
+  const std::string *told = reply.header(header), *found = reply.header("content-range");
+  *other = told && *told != object.version;
+  if (!told || *other) return false;
+  if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, object.size);
+  return bytes == object.size;
+}
+
 Status gone_object(const std::string& path) {
   return Status(CKPT_GONE, path + " was replaced or removed").with("path", path);
 }

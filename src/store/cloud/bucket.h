@@ -46,7 +46,7 @@ struct Upload {
 class Bucket : public Client {
  public:
   // Null if there is none. `once`: without a second try.
-  virtual Result<std::optional<ObjectInfo>> look(std::string_view key, bool once) = 0;
+  virtual Result<std::optional<ObjectInfo>> look(std::string_view key, bool once = false) = 0;
   struct End {
     std::optional<ObjectInfo> info;  // null if the server knows no such range
     size_t received = 0;
@@ -112,6 +112,10 @@ class Bucket : public Client {
 inline int64_t age_of(int64_t now, int64_t then) { return now < 0 || then < 0 || then > now ? -1 : now - then; }
 
 bool parse_number(std::string_view text, uint64_t* value);
+// Whether a good answer, whose `header` tells a version, brings that range ("0-9") of that object. `*other`: it is of
+// another version.
+bool brings(const HttpReply& reply, std::string_view header, const ObjectInfo& object, std::string_view range,
+            uint64_t bytes, bool* other);
 // GONE; and IO, of a range that came short.
 Status gone_object(const std::string& path);
 Status short_object(const std::string& path, uint64_t expected, uint64_t offset, uint64_t found);

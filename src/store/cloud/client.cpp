@@ -149,6 +149,14 @@ std::string printable(std::string text) {
   return text;
 }
 
+static std::string hint_of_any(const Answer& answer, const char* service) {
+  const long status = answer.http.status;
+  if (status >= 300 && status < 400) return "; redirects are not followed: set option endpoint to the server itself";
+  if (!answer.stray) return "";
+  return strformat("; no answer of {}: something before the server gave it, or option endpoint names another server",
+                   service);
+}
+
 Status Client::error(const Answer& answer, const Request& request) const {
   if (!answer.failure.ok()) return answer.failure;
   const Words dialect = words();
@@ -160,7 +168,8 @@ Status Client::error(const Answer& answer, const Request& request) const {
   if (!answer.words.empty()) text += ": " + printable(answer.words);
   if (answer.http.refused) text += ": not the bytes that were asked for";
   if (id) text += " (request " + printable(*id) + ")";
-  text += hint_of(answer, request);
+  const std::string hint = hint_of(answer, request);
+  text += hint.empty() ? hint_of_any(answer, dialect.service) : hint;
   return Status(code_of(answer, request), text)
       .with("path", where)
       .with("bucket", place().bucket)

@@ -101,6 +101,7 @@ class Client {
   // Whether the next try may do better at once: with other keys, say.
   virtual bool repair(const Request& request, const Answer& answer, const Who& who, Try* tries) = 0;
   virtual ckpt_status code_of(const Answer& answer, const Request& request) const = 0;
+  // What it means beyond what any service's answer does; "" if nothing.
   virtual std::string hint_of(const Answer& answer, const Request& request) const = 0;
 
  private:

@@ -52,7 +52,7 @@ static Status copy_by_server(const std::shared_ptr<Bucket>& bucket, std::string_
 // an object that was replaced.
 static Status unless_replaced(Bucket& bucket, std::string_view from, const ObjectInfo& object, Status failed) {
   if (failed.code() == CKPT_GONE) return failed;
-  const auto now = look_at_object(bucket, from);
+  const auto now = bucket.look(from);
   if (!now.ok() || (*now && (*now)->version == object.version)) return failed;
   return Status(CKPT_GONE, bucket.path(from) + ": it was replaced or removed while it was copied; " + failed.message())
       .with("path", bucket.path(from));
@@ -65,7 +65,7 @@ Result<std::unique_ptr<Borrowed>> borrow_object(const std::shared_ptr<Bucket>& b
   auto file = ObjectReader::open(bucket, to);
   bool made = false;
   if (file.status().code() == CKPT_NOT_FOUND) {
-    CKPT_ASSIGN(const auto object, look_at_object(*bucket, from));
+    CKPT_ASSIGN(const auto object, bucket->look(from));
     if (!object) return not_found(bucket->path(from));
     Status copied = copy_by_server(bucket, from, *object, to, piece);
     if (!copied.ok() && copied.code() != CKPT_EXISTS) return unless_replaced(*bucket, from, *object, std::move(copied));

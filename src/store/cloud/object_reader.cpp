@@ -45,7 +45,7 @@ Result<std::unique_ptr<ObjectReader>> ObjectReader::open(std::shared_ptr<Bucket>
   }
   if (!opened) {
     reader->tail_ = {};
-    CKPT_ASSIGN(auto info, look_at_object(*reader->bucket_, key));
+    CKPT_ASSIGN(auto info, reader->bucket_->look(key));
     if (!info) return not_found(reader->path());
     reader->info_ = *std::move(info);
   }
@@ -59,7 +59,7 @@ std::string ObjectReader::known_copy() const {
 
 // The version of the copy. GONE if there is none.
 Result<std::string> ObjectReader::find_copy() const {
-  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, retired_key(key_)));
+  CKPT_ASSIGN(const auto there, bucket_->look(retired_key(key_)));
   if (!there || info_.put_by.empty() || there->put_by != info_.put_by || there->size != info_.size)
     return gone_object(path());
   std::lock_guard lock(mutex_);

@@ -133,7 +133,7 @@ Result<std::vector<std::byte>> ObjectStore::get_once(std::string_view key, uint6
 
 Result<bool> ObjectStore::exists(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, key));
+  CKPT_ASSIGN(const auto there, bucket_->look(key));
   return there.has_value();
 }
 
@@ -172,7 +172,7 @@ Result<std::vector<FileUse>> ObjectStore::usage(std::string_view directory) cons
 Status ObjectStore::remove(std::string_view key, bool /*sync*/) {
   CKPT_TRY(check_key(key));
   const CancelShield also_when_cancelled;
-  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, key));
+  CKPT_ASSIGN(const auto there, bucket_->look(key));
   return there ? bucket_->remove(key) : not_found(path(key));
 }
 
@@ -199,7 +199,7 @@ Status ObjectStore::put_over(std::string_view key, Bytes data) {
 
 Result<int64_t> ObjectStore::age_ms(std::string_view key) const {
   CKPT_TRY(check_key(key));
-  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, key, true));
+  CKPT_ASSIGN(const auto there, bucket_->look(key, true));
   if (!there) return not_found(path(key));
   return there->age < 0 ? -1 : there->age * 1000;
 }
@@ -213,7 +213,7 @@ Status ObjectStore::open_attempt(std::string_view record, Bytes text, std::strin
 
 Result<bool> ObjectStore::attempt_exists(std::string_view record, std::string_view /*directory*/) const {
   CKPT_TRY(check_key(record));
-  CKPT_ASSIGN(const auto there, look_at_object(*bucket_, record));
+  CKPT_ASSIGN(const auto there, bucket_->look(record));
   return there.has_value();
 }
 
@@ -288,7 +288,7 @@ Status ObjectStore::retire(std::string_view directory, std::string_view slot, By
   Note note{directory, slot, {}, tombstone.empty()};
   // Nobody reads what was never committed.
   if (!note.keeps_slot) note.grace = seconds_of_grace(bucket_->place().grace_ms);
-  CKPT_ASSIGN(const auto held, look_at_object(*bucket_, slot_key(note)));
+  CKPT_ASSIGN(const auto held, bucket_->look(slot_key(note)));
   const bool was_removed = held && !tombstone.empty() && held->checksum == crc32c_header({&tombstone, 1});
   if (!held || was_removed) return not_found(path(slot_key(note)));
   CKPT_ASSIGN(const Listing listing, listing_of(directory));
@@ -317,7 +317,7 @@ Status ObjectStore::work_off(const Listing::Object& object) {
   CKPT_ASSIGN(const auto text, get(key, 4096));
   auto note = parse_note(as_text(text));
   if (!note) return Ok();
-  CKPT_ASSIGN(const auto held, look_at_object(*bucket_, slot_key(*note)));
+  CKPT_ASSIGN(const auto held, bucket_->look(slot_key(*note)));
   // Another tombstone, or none: the removal has not begun, or never will.
   if (!held || held->put_by != note->tombstone) return object.age < kSweepAfter ? Ok() : bucket_->remove(key);
   // A tombstone that keeps its slot may be old; what its removal left on the way is as old as the note.

@@ -9,10 +9,6 @@ namespace ckpt::store::cloud {
 
 static constexpr unsigned kDeletesAtOnce = 8;
 
-Result<std::optional<ObjectInfo>> look_at_object(Bucket& bucket, std::string_view key, bool once) {
-  return bucket.look(key, once);
-}
-
 // ---- putting ----
 
 Status settle_put(Bucket& bucket, std::string_view key, std::string_view put_by, Status otherwise) {
@@ -27,7 +23,7 @@ Status settle_put(Bucket& bucket, std::string_view key, std::string_view put_by,
 Status put_object(Bucket& bucket, std::string_view key, std::span<const Bytes> pieces) {
   const bool conditional = bucket.place().conditional;
   if (!conditional) {
-    CKPT_ASSIGN(const auto there, bucket.look(key, false));
+    CKPT_ASSIGN(const auto there, bucket.look(key));
     if (there) return exists(bucket.path(key));
   }
   const std::string put_by = to_hex(random_id());
@@ -51,7 +47,7 @@ Status replace_object(Bucket& bucket, std::string_view key, const std::string& v
   Status settled = settle_put(bucket, key, put_by, refused ? gone : put.error);
   if (settled.code() != CKPT_EXISTS) return settled;
   // Another one is there: if it is not the one that was to be replaced, ours can no longer come.
-  auto there = bucket.look(key, false);
+  auto there = bucket.look(key);
   const bool same = there.ok() && *there && (*there)->version == version;
   return same ? put.error : gone;
 }
@@ -71,46 +67,46 @@ static Status other_prefix(const Client& client, std::string_view directory) {
 
 static constexpr size_t kLongestVersion = 256;  // S3's have 66 bytes at most
 
-// Adds what a page shows. Each key must be below the prefix.
-static Status read_page(const Bucket& bucket, std::string_view directory, Bucket::Page page, Listing* listing,
-                        std::string* greatest) {
+Status for_each_page(Bucket& bucket, std::string_view directory, Bucket::Wanted wanted,
+                     const std::function<Result<size_t>(std::string_view prefix, Bucket::Page& page)>& take) {
   const std::string prefix = bucket.place().prefix(directory);
-  for (Bucket::Listed& entry : page.entries) {
-    std::string_view key = entry.key;
-    if (!key.starts_with(prefix)) return other_prefix(bucket, directory);
-    key.remove_prefix(prefix.size());
-    if (key > *greatest) *greatest = key;
-    if (entry.is_directory && key.ends_with('/')) key.remove_suffix(1);
-    if (!check_element(key).ok()) continue;  // somebody's mark of a directory, or what no key of a store is
-    if (entry.is_directory) {
-      listing->directories.emplace_back(key);
-      continue;
+  for (Pages pages;;) {
+    CKPT_ASSIGN(Bucket::Page page, bucket.list(directory, wanted));
+    std::string greatest;
+    for (const Bucket::Listed& entry : page.entries) {
+      if (!entry.key.starts_with(prefix)) return other_prefix(bucket, directory);
+      greatest = std::max(greatest, entry.key);
     }
-    if (entry.version.size() > kLongestVersion) return bucket.stranger(directory, "an object with a very long ETag");
-    listing->objects.push_back({std::string(key), entry.size, entry.age, std::move(entry.version)});
+    CKPT_ASSIGN(const size_t names, take(prefix, page));
+    if (!page.more) return Ok();
+    if (page.next.empty() || page.next == wanted.token)
+      return bucket.stranger(directory, "a listing that does not go on");
+    wanted.token = std::move(page.next);
+    CKPT_TRY(pages.turn(bucket, directory, greatest, names));
   }
-  return Ok();
 }
 
 Result<Listing> list_objects(Bucket& bucket, std::string_view directory, size_t most) {
   Listing listing;
-  Pages pages;
-  std::string token;
-  for (;;) {
-    CKPT_ASSIGN(Bucket::Page page, bucket.list(directory, {.token = token}));
-    const bool more = page.more;
-    std::string greatest, next = std::move(page.next);
-    CKPT_TRY(read_page(bucket, directory, std::move(page), &listing, &greatest));
+  const auto take = [&](std::string_view prefix, Bucket::Page& page) -> Result<size_t> {
+    for (Bucket::Listed& entry : page.entries) {
+      std::string_view name = std::string_view(entry.key).substr(prefix.size());
+      if (entry.is_directory && name.ends_with('/')) name.remove_suffix(1);
+      if (!check_element(name).ok()) continue;  // somebody's mark of a directory, or what no key of a store is
+      if (entry.is_directory) {
+        listing.directories.emplace_back(name);
+        continue;
+      }
+      if (entry.version.size() > kLongestVersion) return bucket.stranger(directory, "an object with a very long ETag");
+      listing.objects.push_back({std::string(name), entry.size, entry.age, std::move(entry.version)});
+    }
     const size_t names = listing.objects.size() + listing.directories.size();
-    if (names > most)
-      return Status(CKPT_UNSUPPORTED,
-                    strformat("{}: more than {} names in one directory", bucket.path(directory), most))
-          .with("path", bucket.path(directory));
-    if (!more) return listing;
-    if (next.empty() || next == token) return bucket.stranger(directory, "a listing that does not go on");
-    token = std::move(next);
-    CKPT_TRY(pages.turn(bucket, directory, greatest, names));
-  }
+    if (names <= most) return names;
+    return Status(CKPT_UNSUPPORTED, strformat("{}: more than {} names in one directory", bucket.path(directory), most))
+        .with("path", bucket.path(directory));
+  };
+  CKPT_TRY(for_each_page(bucket, directory, {}, take));
+  return listing;
 }
 
 // The first one may be somebody's mark of the directory.

@@ -6,9 +6,6 @@
 
 namespace ckpt::store::cloud {
 
-// Null if there is none. `once`: without a second try.
-Result<std::optional<ObjectInfo>> look_at_object(Bucket& bucket, std::string_view key, bool once = false);
-
 // What became of a put, a completion or a replacement that was `refused` because of its condition, or whose answer got
 // lost: OK if the object is the one with this number, else `otherwise`, but EXISTS if another one is there.
 Status settle_put(Bucket& bucket, std::string_view key, std::string_view put_by, Status otherwise);
@@ -39,6 +36,10 @@ inline constexpr size_t kMostListed = 1 << 20;
 // What is in a directory of the store; "" is its root. Keys that no store of ckpt has are left out. UNSUPPORTED where
 // that is more than `most`.
 Result<Listing> list_objects(Bucket& bucket, std::string_view directory, size_t most = kMostListed);
+// Each page of a list, once its keys are known to have the prefix of the directory. `take` says how many names it has
+// found so far.
+Status for_each_page(Bucket& bucket, std::string_view directory, Bucket::Wanted wanted,
+                     const std::function<Result<size_t>(std::string_view prefix, Bucket::Page& page)>& take);
 // Whether anything is below it.
 Result<bool> holds_objects(Bucket& bucket, std::string_view directory);
 

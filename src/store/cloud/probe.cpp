@@ -62,7 +62,7 @@ static std::string record_of(const Place& place) {
 
 Status probe_conditions(const std::shared_ptr<Bucket>& bucket) {
   const std::string record = record_of(bucket->place());
-  CKPT_ASSIGN(const auto known, look_at_object(*bucket, record));
+  CKPT_ASSIGN(const auto known, bucket->look(record));
   if (known) return Ok();
   const std::string key = strformat("{}/{}{}", kTrashDir, kProbePrefix, to_hex(random_id()));
   Status probed = probe_with(bucket, key);

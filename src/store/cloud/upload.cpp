@@ -44,7 +44,7 @@ Status Multipart::complete(std::span<const Piece> pieces) {
 Status Multipart::finish(std::span<const Piece> pieces) {
   const std::string& key = upload_.key;
   if (!bucket_->place().conditional) {
-    CKPT_ASSIGN(const auto there, bucket_->look(key, false));
+    CKPT_ASSIGN(const auto there, bucket_->look(key));
     if (there) return exists(bucket_->path(key));
   }
   Outcome end = bucket_->complete_upload(upload_, pieces);

@@ -113,9 +113,6 @@ ckpt_status GcsBucket::code_of(const Answer& answer, const Request& request) con
 
 std::string GcsBucket::hint_of(const Answer& answer, const Request& request) const {
   const long status = answer.http.status;
-  if (answer.stray)
-    return "; no answer of Google Cloud Storage: something before the server gave it, or option endpoint names "
-           "another server";
   if ((status == 401 || status == 403) && answer.unsigned_request)
     return "; no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS, or log in by gcloud auth "
            "application-default login";
@@ -123,7 +120,6 @@ std::string GcsBucket::hint_of(const Answer& answer, const Request& request) con
     return "; a retention policy or a hold of the bucket keeps it: ckpt needs a bucket without one";
   if (status == 403 && request.verb == "GET" && !request.of_bucket)
     return "; the service answers so for an absent object, too, if the account may not list the bucket";
-  if (status >= 300 && status < 400) return "; redirects are not followed: set option endpoint to the server itself";
   return "";
 }
 

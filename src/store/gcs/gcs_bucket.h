@@ -11,7 +11,7 @@ class GcsBucket final : public cloud::Bucket {
   // INVALID, UNSUPPORTED. Sends nothing.
   static Result<std::shared_ptr<GcsBucket>> make(std::string_view uri, const S3Options& options);
 
-  Result<std::optional<ObjectInfo>> look(std::string_view key, bool once) override;
+  Result<std::optional<ObjectInfo>> look(std::string_view key, bool once = false) override;
   Result<End> read_end(std::string_view key, MutableBytes into) override;
   Status read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) override;
   Outcome put(const Put& put) override;
@@ -50,7 +50,6 @@ class GcsBucket final : public cloud::Bucket {
   Result<ObjectInfo> describe(std::string_view key, const Answer& answer) const;
   Status check_bucket();
   Status try_to_read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out, bool* again);
-  Result<bool> is_gone(std::string_view key, std::string_view version);
   Outcome outcome_of(const Answer& answer, const Request& request) const;
   Outcome insert(const Put& put, bool of_upload);
   Outcome compose(std::string_view to, std::span<const std::string> sources, const Upload* finishes);

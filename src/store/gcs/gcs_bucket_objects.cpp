@@ -83,11 +83,7 @@ Status GcsBucket::try_to_read(std::string_view key, const ObjectInfo& object, ui
   request.wants_bytes = true;
   bool other = false;
   request.accept = [&](const HttpReply& reply) {
-    const std::string *told = reply.header("x-goog-generation"), *found = reply.header("content-range");
-    other = told && *told != object.version;
-    if (!told || other) return false;
-    if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, object.size);
-    return out.size() == object.size;
+    return brings(reply, "x-goog-generation", object, range, out.size(), &other);
   };
   const Answer answer = ask(request);
   if (other || answer.is(412)) return gone_object(path(key));
@@ -236,10 +232,10 @@ Result<GcsBucket::Page> GcsBucket::list(std::string_view directory, const Wanted
 
 // ---- uploads: pieces with names below .ckpt/pieces ----
 
-static constexpr std::string_view kPieces = ".ckpt/pieces/";
+static constexpr std::string_view kPieces = ".ckpt/pieces";
 
 static std::string piece_key(const Upload& upload, std::string_view number) {
-  return strformat("{}{}/{}.{}", kPieces, upload.key, upload.id, number);
+  return strformat("{}/{}/{}.{}", kPieces, upload.key, upload.id, number);
 }
 
 // Each piece is an object with its checksum, as any other.
@@ -308,37 +304,28 @@ Outcome GcsBucket::complete_upload(const Upload& upload, std::span<const Piece> 
   auto merged = merge(upload, std::move(sources));
   if (!merged.ok()) return {Outcome::kFailed, std::move(merged).status()};
   Outcome made = compose(upload.key, *merged, &upload);
-  if (made.what == Outcome::kDone) (void)abort_upload(upload);  // else whoever retires the attempt does
+  if (made.what == Outcome::kDone) (void)abort_upload(upload);  // else whoever asked for it does
   return made;
 }
 
 // All pieces below a directory of the store, or of one key.
 Result<std::vector<GcsBucket::Lone>> GcsBucket::list_pieces(std::string_view directory) {
-  const std::string below =
-      std::string(kPieces.substr(0, kPieces.size() - 1)) + (directory.empty() ? "" : "/") + std::string(directory);
-  const std::string start = place().prefix(kPieces.substr(0, kPieces.size() - 1));
+  const std::string below = strformat("{}{}{}", kPieces, directory.empty() ? "" : "/", directory);
+  const size_t start = place().prefix(kPieces).size();
   std::vector<Lone> found;
-  Pages pages;
-  Wanted wanted{.below = true};
-  for (;;) {
-    CKPT_ASSIGN(const Page page, list(below, wanted));
-    std::string greatest;
+  const auto take = [&](std::string_view, Page& page) -> Result<size_t> {
     for (const Listed& entry : page.entries) {
-      std::string_view key = entry.key;
-      if (!key.starts_with(start)) return stranger(below, "a listing of keys with another prefix");
-      greatest = std::max(greatest, entry.key);
-      key.remove_prefix(start.size());
+      const std::string_view key = std::string_view(entry.key).substr(start);
       const size_t slash = key.rfind('/'), dot = key.rfind('.');
       if (slash == key.npos || dot == key.npos || dot < slash) continue;
-      found.push_back({std::string(kPieces) + std::string(key), std::string(key.substr(0, slash)),
+      found.push_back({strformat("{}/{}", kPieces, key), std::string(key.substr(0, slash)),
                        std::string(key.substr(slash + 1, dot - slash - 1)), entry.age});
     }
-    if (!page.more) return found;
     if (found.size() > kMostListed) return stranger(below, "a list of more pieces than there can be");
-    if (page.next == wanted.token) return stranger(below, "a listing that does not go on");
-    wanted.token = page.next;
-    CKPT_TRY(pages.turn(*this, below, greatest, found.size()));
-  }
+    return found.size();
+  };
+  CKPT_TRY(for_each_page(*this, below, {.below = true}, take));
+  return found;
 }
 
 Status GcsBucket::abort_upload(const Upload& upload) {

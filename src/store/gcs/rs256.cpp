@@ -1,9 +1,8 @@
 #include "store/gcs/rs256.h"
 
-#include <dlfcn.h>
-#include <sys/auxv.h>
-
 #include <memory>
+
+#include "store/cloud/library.h"
 
 namespace ckpt::store::gcs {
 
@@ -24,12 +23,6 @@ struct Crypto {
   int (*pop_to_mark)();
 };
 
-template <typename Function>
-bool find_in_crypto(void* library, const char* name, Function** out) {
-  *out = reinterpret_cast<Function*>(dlsym(library, name));
-  return *out != nullptr;
-}
-
 Status no_crypto(std::string_view why) {
   return Status(CKPT_UNSUPPORTED, strformat("the key of a service account needs libcrypto.so.3 or libcrypto.so.1.1 "
                                             "(Debian: libssl3, libssl1.1), which cannot be loaded: {}",
@@ -37,27 +30,19 @@ Status no_crypto(std::string_view why) {
 }
 
 Result<Crypto> load_crypto_once() {
-  // A second C library would come with it.
-  if (getauxval(AT_BASE) == 0) return no_crypto("this program is linked statically");
-  void* library = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
-  const char* why = library ? nullptr : dlerror();
-  const std::string first = why ? why : "";
-  if (!library) library = dlopen("libcrypto.so.1.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return no_crypto(first);
+  std::string why;
+  const cloud::Library library({"libcrypto.so.3", "libcrypto.so.1.1"}, &why);
+  if (!library) return no_crypto(why);
   Crypto crypto{};
-  const bool found = find_in_crypto(library, "BIO_new_mem_buf", &crypto.bio_new) &&
-                     find_in_crypto(library, "BIO_free", &crypto.bio_free) &&
-                     find_in_crypto(library, "PEM_read_bio_PrivateKey", &crypto.read_key) &&
-                     find_in_crypto(library, "EVP_PKEY_free", &crypto.key_free) &&
-                     find_in_crypto(library, "EVP_MD_CTX_new", &crypto.context_new) &&
-                     find_in_crypto(library, "EVP_MD_CTX_free", &crypto.context_free) &&
-                     find_in_crypto(library, "EVP_sha256", &crypto.sha256) &&
-                     find_in_crypto(library, "EVP_DigestSignInit", &crypto.sign_init) &&
-                     find_in_crypto(library, "EVP_DigestSign", &crypto.sign) &&
-                     find_in_crypto(library, "ERR_set_mark", &crypto.set_mark) &&
-                     find_in_crypto(library, "ERR_pop_to_mark", &crypto.pop_to_mark);
+  const bool found =
+      library.find("BIO_new_mem_buf", &crypto.bio_new) && library.find("BIO_free", &crypto.bio_free) &&
+      library.find("PEM_read_bio_PrivateKey", &crypto.read_key) && library.find("EVP_PKEY_free", &crypto.key_free) &&
+      library.find("EVP_MD_CTX_new", &crypto.context_new) && library.find("EVP_MD_CTX_free", &crypto.context_free) &&
+      library.find("EVP_sha256", &crypto.sha256) && library.find("EVP_DigestSignInit", &crypto.sign_init) &&
+      library.find("EVP_DigestSign", &crypto.sign) && library.find("ERR_set_mark", &crypto.set_mark) &&
+      library.find("ERR_pop_to_mark", &crypto.pop_to_mark);
   if (!found) return no_crypto("it lacks a function");
-  return crypto;  // stays loaded: what it has set up in this process cannot be taken back
+  return crypto;
 }
 
 Result<const Crypto*> load_crypto() {

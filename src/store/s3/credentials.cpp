@@ -1,10 +1,10 @@
 #include "store/s3/credentials.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/address.h"
 #include "store/cloud/key_service.h"
+#include "store/cloud/secret_json.h"
 #include "store/s3/process.h"
 #include "store/s3/xml.h"
 #include "store/web/url.h"
@@ -39,12 +39,9 @@ static Status check_keys(const Keys& keys, ckpt_status code, std::string_view so
 Result<Credentials> parse_credentials(std::string_view json, const char* token, std::string_view source) {
   if (json.size() > kMostKeyAnswer)
     return Status(CKPT_FORMAT, strformat("{}: more than {} bytes", source, kMostKeyAnswer));
-  const auto parsed = nlohmann::json::parse(json, nullptr, false);
-  if (!parsed.is_object()) return Status(CKPT_FORMAT, strformat("{}: expected a JSON object", source));
-  auto text = [&](const char* name) {
-    const auto found = parsed.find(name);
-    return found != parsed.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
+  const SecretJson parsed{std::string(json)};
+  if (!(*parsed).is_object()) return Status(CKPT_FORMAT, strformat("{}: expected a JSON object", source));
+  const auto text = [&](const char* name) { return text_member(*parsed, name); };
   Credentials credentials;
   credentials.source = source;
   credentials.keys = {text("AccessKeyId"), text("SecretAccessKey"), text(token)};

@@ -131,9 +131,6 @@ std::string S3Bucket::hint_of(const Answer& answer, const Request& request) cons
   const long status = answer.http.status;
   if ((status == 301 || status == 307 || status == 400) && region && *region != config_->region)
     return strformat("; the bucket is in region {}: set option region", printable(*region));
-  if (status >= 300 && status < 400) return "; redirects are not followed: set option endpoint to the server itself";
-  if (answer.stray)
-    return "; no answer of S3: something before the server gave it, or option endpoint names another server";
   if (answer.code == "RequestTimeTooSkewed") return "; this machine's clock is wrong";
   if (answer.code == "SignatureDoesNotMatch") return "; the secret key is another one, or a proxy changed the request";
   if (status == 403 && answer.unsigned_request) return "; the request was not signed, since no credentials were found";

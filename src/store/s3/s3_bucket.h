@@ -12,7 +12,7 @@ class S3Bucket final : public cloud::Bucket {
   // INVALID, UNSUPPORTED. Sends nothing.
   static Result<std::shared_ptr<S3Bucket>> make(std::string_view uri, const S3Options& options);
 
-  Result<std::optional<ObjectInfo>> look(std::string_view key, bool once) override;
+  Result<std::optional<ObjectInfo>> look(std::string_view key, bool once = false) override;
   Result<End> read_end(std::string_view key, MutableBytes into) override;
   Status read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) override;
   Outcome put(const Put& put) override;

@@ -78,14 +78,8 @@ Status S3Bucket::read(std::string_view key, const ObjectInfo& object, uint64_t o
   request.into = out;
   request.headers = {{"range", "bytes=" + range}, {"if-match", object.version}};
   request.wants_bytes = true;
-  bool other = false;  // object
-  request.accept = [&](const HttpReply& reply) {
-    const std::string *told = reply.header("etag"), *found = reply.header("content-range");
-    other = told && *told != object.version;
-    if (!told || other) return false;
-    if (reply.status == 206) return found && *found == strformat("bytes {}/{}", range, object.size);
-    return out.size() == object.size;
-  };
+  bool other = false;
+  request.accept = [&](const HttpReply& reply) { return brings(reply, "etag", object, range, out.size(), &other); };
   const Answer answer = ask(request);
   if (other || answer.is(412) || answer.absent) return gone_object(path(key));
   if (!answer.good() || answer.http.refused) return error(answer, request);
