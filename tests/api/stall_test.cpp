@@ -170,6 +170,24 @@ TEST_F(StallMatrix, ACopyEndsInTime) {
   stall_everywhere({.command = "copy " + (scratch_ / "from") + " s2.2.1", .points = 4});
 }
 
+// The last thing that it opens is the store's id, once all is there: for its report.
+TEST_F(StallMatrix, ACopyThatIsThereIsNoFailureHoweverLateItsReportIs) {
+  const std::string from = fresh_copy();
+  std::filesystem::rename(from, scratch_ / "from");
+  const Stalled copy{.command = "copy " + (scratch_ / "from") + " s2.2.1"};
+  int64_t ms = 0;
+  std::string log;
+  ASSERT_EQ(run(fresh_copy(), copy, {"-e", "trace=openat2"}, &ms, &log).status, "OK");
+  const auto opened = traced_calls(log);
+  ASSERT_FALSE(opened.empty());
+  EXPECT_NE(opened.back().line.find(".ckpt/store"), std::string::npos) << opened.back().line;
+  const std::string late =
+      "inject=openat2:delay_enter=" + std::to_string(kTimeMs * 2000) + ":when=" + std::to_string(opened.back().number);
+  const Reply reply = run(fresh_copy(), copy, {"-e", "trace=openat2", "-e", late}, &ms, nullptr);
+  EXPECT_EQ(reply.status, "OK") << reply;
+  EXPECT_GE(ms, kTimeMs) << "it was late";
+}
+
 class ForeignStallMatrix : public StallMatrix {
  protected:
   void SetUp() override {
