@@ -32,6 +32,14 @@ class Stranger {
   HttpServer server_;
 };
 
+// Tokens come from that server, until the variable is unset.
+void be_a_user_of(const Stranger& server, const Scratch& scratch) {
+  const std::string file = scratch / "user.json";
+  std::ofstream(file) << R"({"type":"authorized_user","client_id":"c","client_secret":"s","refresh_token":"r",)"
+                      << R"("token_uri":")" << server.endpoint() << R"(/token"})";
+  setenv("GOOGLE_APPLICATION_CREDENTIALS", file.c_str(), 1);
+}
+
 bool asks_list(const std::string& line) { return line.find("prefix=") != line.npos; }
 std::string error_of(const std::string& status, const std::string& message) {
   return answer_of(
@@ -115,10 +123,7 @@ TEST(GcsStrangers, ATokenGoesByHttpsOrToThisMachineOnly) {
     return line.starts_with("POST /token") ? answer_of("200 OK", R"({"access_token":"SECRET","expires_in":3600})")
                                            : kEmptyList;
   });
-  const std::string file = scratch / "user.json";
-  std::ofstream(file) << R"({"type":"authorized_user","client_id":"c","client_secret":"s","refresh_token":"r",)"
-                      << R"("token_uri":")" << tokens.endpoint() << R"(/token"})";
-  setenv("GOOGLE_APPLICATION_CREDENTIALS", file.c_str(), 1);
+  be_a_user_of(tokens, scratch);
   S3Options options;
   EXPECT_EQ(code((*open_gcs("gs://b/run", options))->list("").status()), "OK");
   EXPECT_NE(tokens.heads.find("Bearer SECRET"), std::string::npos);
@@ -127,6 +132,25 @@ TEST(GcsStrangers, ATokenGoesByHttpsOrToThisMachineOnly) {
   EXPECT_EQ(code(refused), "INVALID") << refused.message();
   EXPECT_EQ(refused.message().find("SECRET"), std::string::npos) << refused.message();
   unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+}
+
+// By the server, before its time.
+TEST(GcsStrangers, ATokenThatIsRefusedIsAskedForAgainOnce) {
+  for (const bool second_is_good : {true, false}) {
+    Scratch scratch;
+    int given = 0, asked = 0;
+    const Stranger server([&](const std::string& line) {
+      if (line.starts_with("POST /token"))
+        return answer_of("200 OK", R"({"expires_in":3600,"access_token":"T)" + std::to_string(++given) + R"("})");
+      return ++asked == 1 || !second_is_good ? error_of("401 Unauthorized", "Invalid Credentials") : kEmptyList;
+    });
+    be_a_user_of(server, scratch);
+    EXPECT_EQ(code(server.store()->list("").status()), second_is_good ? "OK" : "IO");
+    unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+    EXPECT_EQ(given, 2);
+    EXPECT_EQ(asked, 2);
+    EXPECT_NE(server.heads.find("Bearer T2"), std::string::npos);
+  }
 }
 
 TEST(GcsStrangers, NamesThatTheServiceCannotHaveAreRefused) {

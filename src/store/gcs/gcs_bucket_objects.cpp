@@ -166,7 +166,9 @@ Outcome GcsBucket::put(const Put& put) { return insert(put, false); }
 
 // The service copies it, a large one by several requests.
 Status GcsBucket::copy(std::string_view key, std::string_view version, std::string_view to) {
+  constexpr int kMostBegun = 3;
   std::string token;
+  int begun = 1;
   for (uint64_t copied = 0;;) {
     Request request("POST", to, {{"ifSourceGenerationMatch", std::string(version)}});
     request.path = object_path(key) + "/rewriteTo" + object_path(to).substr(std::string_view("/storage/v1").size());
@@ -174,6 +176,13 @@ Status GcsBucket::copy(std::string_view key, std::string_view version, std::stri
     if (!token.empty()) request.query.push_back({"rewriteToken", token});
     const Answer answer = ask(request);
     if (answer.is(412) || answer.absent) return gone_object(path(key));
+    // A request that was carried out, whose answer got lost, may have used the token up.
+    if (answer.is(400) && !token.empty() && begun < kMostBegun) {
+      begun++;
+      copied = 0;
+      token.clear();
+      continue;
+    }
     if (!answer.good()) return error(answer, request);
     const auto told = parse_json(answer.http.text);
     const json* done = member(told, "done");
