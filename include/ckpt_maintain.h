@@ -113,7 +113,8 @@ CKPT_API ckpt_status ckpt_reader_part_at(const ckpt_reader* reader, uint32_t ind
 /* ---- stores ----------------------------------------------------------------------------------------------- */
 
 /* A snapshot of all checkpoints and attempts, oldest first: by run, then token, sequence. It held at one moment of the
- * call, whatever others do meanwhile. What cannot be read is in it as DAMAGED. Statuses: NOT_FOUND, IO. */
+ * call, whatever others do meanwhile. What cannot be read is in it as DAMAGED, REVISION or UNREADABLE. Statuses:
+ * NOT_FOUND, IO, TIMEOUT. */
 typedef struct ckpt_list ckpt_list;
 CKPT_API ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error** err);
 CKPT_API size_t ckpt_list_count(const ckpt_list* list);

@@ -8,6 +8,10 @@
 
 namespace ckpt {
 
+bool ends_call(ckpt_status code) { return code == CKPT_CANCELLED || code == CKPT_TIMEOUT || code == CKPT_NOMEM; }
+
+bool is_unanswered(ckpt_status code) { return code == CKPT_IO || ends_call(code); }
+
 Status::Status(ckpt_status code, std::string message)
     : rep_(std::make_shared<Rep>(Rep{code, std::move(message), {}})) {}
 

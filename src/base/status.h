@@ -70,6 +70,12 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
+// Whether a question ended because its call did: cancelled, out of time or of memory. That is no fact about what was
+// asked for (that it is damaged, missing or sound), and is passed on.
+bool ends_call(ckpt_status code);
+// The same, or what was asked for could not be read (IO): asked again, it may be sound.
+bool is_unanswered(ckpt_status code);
+
 // "CORRUPT" for CKPT_CORRUPT; "UNKNOWN" for other numbers.
 const char* status_name(ckpt_status status);
 

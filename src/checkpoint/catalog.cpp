@@ -100,7 +100,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
     if (!store.traits().directories) return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
     return Status(CKPT_GONE, store.path(id) + " was removed while it was being read");
   }
-  if (code == CKPT_NOMEM) return std::move(files).status();
+  if (ends_call(code)) return std::move(files).status();
   // Without a checkpoint's name the directory is not ours: a disk's lost+found, for example.
   if (!named && (files.ok() ? problem.ok() && !holds_parts(*files) : is_barred(files.status())))
     return Status(CKPT_NOT_FOUND, store.path(id) + ": no checkpoint");
@@ -116,7 +116,7 @@ static Result<CheckpointEntry> entry_without_record(const store::Store& store, s
 static Result<CheckpointEntry> look_at(const store::Store& store, std::string_view id, bool keep_open = false) {
   auto peeked = peek(store, id);
   const ckpt_status code = peeked.status().code();
-  if (code == CKPT_NOMEM || code == CKPT_GONE) return std::move(peeked).status();
+  if (ends_call(code) || code == CKPT_GONE) return std::move(peeked).status();
   if (code == CKPT_NOT_FOUND && !store.traits().lists) return no_manifest(store, id);
   if (!peeked.ok())
     return entry_without_record(
@@ -267,7 +267,7 @@ class Picture {
 
 Result<Id> find_store_id(const store::Store& store) {
   auto id = read_store_id(store);
-  if (id.ok()) return id;
+  if (id.ok() || ends_call(id.status().code())) return id;
   CKPT_ASSIGN(auto entries, Picture(store).take());
   const Id voted = vote_store_id(entries);
   // Nobody voted, but somebody may: those whose manifests cannot be read now.
@@ -318,8 +318,8 @@ Result<std::vector<CheckpointEntry>> list_checkpoints(const store::Store& store,
     return Ok();
   }));
   // A server that does not answer now must not make our checkpoints those of another store.
-  if (!id->ok() && id->status().code() == CKPT_IO && store.traits().remote && store.traits().lists)
-    return std::move(*id).status();
+  const bool asks_server = store.traits().remote && store.traits().lists;
+  if (ends_call(id->status().code()) || (id->status().code() == CKPT_IO && asks_server)) return std::move(*id).status();
   mark_copies(entries);
   Id own = id->ok() ? **id : vote_store_id(entries);
   for (auto& entry : entries) entry.foreign = entry.state == CKPT_CHECKPOINT_COMMITTED && entry.summary.store_id != own;
@@ -335,6 +335,8 @@ Result<uint64_t> highest_token(const store::Store& store) {
       highest = std::max(highest, parsed->token);
     else if (auto renamed = look_at(store, name); renamed.ok())
       highest = std::max(highest, renamed->summary.token);
+    else if (ends_call(renamed.status().code()))
+      return std::move(renamed).status();
   }
   auto owners = store.list(format::kOwnersDir);
   if (!owners.ok())

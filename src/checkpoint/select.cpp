@@ -16,9 +16,10 @@ static bool eligible(const CheckpointEntry& entry, std::string_view run) {
 }
 
 // Whether a listing calls it a copy. A directory that bears the save's name never is one, so it needs no listing.
-static bool is_copy(const store::Store& store, const CheckpointEntry& entry) {
+static Result<bool> is_copy(const store::Store& store, const CheckpointEntry& entry) {
   if (entry.own_name()) return false;
   auto all = list_checkpoints(store);
+  if (ends_call(all.status().code())) return std::move(all).status();
   return all.ok() &&
          std::any_of(all->begin(), all->end(), [&](const auto& other) { return other.id == entry.id && other.copy; });
 }
@@ -27,8 +28,9 @@ static bool is_copy(const store::Store& store, const CheckpointEntry& entry) {
 static Result<CheckpointEntry> loadable(const store::Store& store, CheckpointEntry entry) {
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     auto own = find_store_id(store);
+    if (ends_call(own.status().code())) return std::move(own).status();
     entry.foreign = own.ok() && *own != entry.summary.store_id;
-    entry.copy = is_copy(store, entry);
+    CKPT_ASSIGN(entry.copy, is_copy(store, entry));
     return entry;
   }
   if (entry.unusable()) return entry.problem;
@@ -147,6 +149,8 @@ Status note_mirror(store::Store& store, const store::Store& mirror) {
 static Status check_same_store(const Places& places) {
   auto own = read_store_id(places.store), there = read_store_id(*places.mirror);
   if (there.status().code() == CKPT_NOT_FOUND) return check_known_mirror(places);
+  for (const auto* id : {&own, &there})
+    if (ends_call(id->status().code())) return id->status();
   return own.ok() && there.ok() ? check_same_store(places, *own, *there) : Ok();
 }
 

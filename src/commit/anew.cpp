@@ -12,14 +12,17 @@ static constexpr std::string_view kWaysOut =
     "another directory or run";
 
 // Of the checkpoints that earlier sessions of the run committed, the one with the highest step. Names tell whether
-// there can be one.
+// there can be one. IO if none is found, and one cannot be read.
 static Status find_furthest(const store::Store& store, const session::SessionPlan& plan,
                             std::optional<checkpoint::CheckpointEntry>* furthest) {
+  Status unread;
   CKPT_ASSIGN(const auto names, checkpoint::list_ids(store));
   for (const std::string& name : names) {
     const auto parsed = format::parse_checkpoint_dir(name);
     if (!parsed || parsed->token >= plan.token) continue;
     auto entry = checkpoint::read_entry(store, name);
+    if (ends_call(entry.status().code())) return std::move(entry).status();
+    if (entry.ok() && entry->state == CKPT_CHECKPOINT_UNREADABLE) unread = entry->problem;
     if (!entry.ok() || entry->state != CKPT_CHECKPOINT_COMMITTED) continue;
     const format::Summary& summary = entry->summary;
     if (summary.store_id != plan.store_id || summary.run != plan.run || !entry->own_name() ||
@@ -27,22 +30,27 @@ static Status find_furthest(const store::Store& store, const session::SessionPla
       continue;
     if (!*furthest || summary.step >= (*furthest)->summary.step) *furthest = entry.take();
   }
-  return Ok();
+  return *furthest ? Ok() : unread;
 }
 
-// After the loss of a disk the mirror alone has them. A mirror that does not answer stops no save.
+// After the loss of a disk the mirror alone has them. A mirror that does not answer stops no save. IO where neither
+// has one, as far as it could be asked.
 static Result<std::optional<checkpoint::CheckpointEntry>> furthest_before(const session::Session& session) {
   std::optional<checkpoint::CheckpointEntry> furthest;
-  if (session.mirror()) (void)find_furthest(*session.mirror(), session.plan(), &furthest);
+  Status there = session.mirror() ? find_furthest(*session.mirror(), session.plan(), &furthest) : Ok();
   CKPT_TRY(find_furthest(session.store(), session.plan(), &furthest));
-  return furthest;
+  if (furthest || !is_unanswered(there.code())) return furthest;
+  return Status(CKPT_IO, there.message());
 }
 
 Status tell_anew(session::Session& session, int64_t step, bool goes_back, Report* report, std::string* text) {
   session::Continuation& line = session.continuation();
   std::string id;
   if (line.is_to_be_noted()) {
-    CKPT_ASSIGN(const auto before, furthest_before(session));
+    auto looked = furthest_before(session);
+    // Noted too often keeps more than it must; not noted, a later session would remove what it never loaded.
+    if (looked.status().code() == CKPT_IO) return line.note_anew();
+    CKPT_ASSIGN(const auto before, std::move(looked));
     if (!before) line.nothing_before();
     if (before) CKPT_TRY(line.note_anew());
     if (!before || line.on_purpose()) return Ok();

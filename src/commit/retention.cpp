@@ -196,10 +196,8 @@ struct Committer {
 };
 
 // The committed checkpoints of a run that bear their own names, oldest first.
-static Result<std::vector<checkpoint::CheckpointEntry>> candidates(const store::Store& store, std::string_view run) {
-  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
-  std::erase_if(entries, [&](const auto& e) { return !e.counts() || !e.own_name() || e.summary.run != run; });
-  return entries;
+static void keep_candidates(std::vector<checkpoint::CheckpointEntry>* entries, std::string_view run) {
+  std::erase_if(*entries, [&](const auto& e) { return !e.counts() || !e.own_name() || e.summary.run != run; });
 }
 
 static bool is_numbered(const format::Summary& summary) { return checkpoint::is_numbered(summary.label, summary.step); }
@@ -217,14 +215,19 @@ static void keep_others(std::vector<checkpoint::CheckpointEntry>* entries, const
 }
 
 // Starts from the newest: whatever the policy says, one that can be loaded must stay. The number of entries if none
-// can.
+// can; an error if that cannot be told.
 static Result<size_t> newest_sound(const store::Store& store, const std::vector<checkpoint::CheckpointEntry>& entries,
                                    const Committer* by, Job& job) {
+  Status unread;
   for (size_t i = entries.size(); i-- > 0;) {
     CKPT_TRY(job.check());
     if (!is_numbered(entries[i].summary)) continue;
-    if ((by && entries[i].summary.save_id == by->committed.save_id) || check_quick(store, entries[i].id).ok()) return i;
+    if (by && entries[i].summary.save_id == by->committed.save_id) return i;
+    Status checked = check_quick(store, entries[i].id);
+    if (checked.ok()) return i;
+    if (is_unanswered(checked.code())) unread = std::move(checked);
   }
+  if (!unread.ok()) return std::move(unread).in("none could be shown to be sound, so nothing was removed");
   return entries.size();
 }
 
@@ -245,18 +248,22 @@ static Result<std::string> own_reason_to_keep(const store::Store& store, std::st
   const auto attributes =
       opened.ok() ? (*opened)->attrs_of("", &page) : Result<std::span<const fb::Attr>>(opened.status());
   const ckpt_status code = attributes.status().code();
-  if (code == CKPT_IO || code == CKPT_TIMEOUT || code == CKPT_NOMEM || code == CKPT_CANCELLED)
-    return attributes.status();
+  if (is_unanswered(code)) return attributes.status();
   if (!attributes.ok()) return std::string();
   for (const fb::Attr& one : *attributes)
     if (page->text(one.key()) == checkpoint::kKeptAttr) return std::string("kept: its trainer was given its label");
   return std::string();
 }
 
-// A label to protect that nothing has is mistyped, and what it was meant for would go.
+// A label to protect that nothing has is mistyped, and what it was meant for would go. What is damaged or cannot be
+// read has its label by its name, and may be of this run.
 static Status check_protected(const std::vector<checkpoint::CheckpointEntry>& entries, const RetentionPolicy& policy) {
+  const auto may_be_of_run = [&](const auto& entry) {
+    const bool ours = entry.counts() && entry.own_name() && entry.summary.run == policy.run;
+    return ours || (entry.unusable() && (entry.summary.run.empty() || entry.summary.run == policy.run));
+  };
   for (const std::string_view label : split(policy.protect, ',')) {
-    const auto has_it = [&](const auto& entry) { return entry.summary.label == label; };
+    const auto has_it = [&](const auto& entry) { return entry.summary.label == label && may_be_of_run(entry); };
     if (label.empty() || std::any_of(entries.begin(), entries.end(), has_it)) continue;
     return Status(CKPT_NOT_FOUND,
                   strformat("option protect: run {} has no checkpoint of the label {}; nothing was removed",
@@ -303,8 +310,9 @@ static Status apply_policy(store::Store& store, std::vector<checkpoint::Checkpoi
 Status apply_retention(store::Store& store, const RetentionPolicy& policy, Report* report, Job& job) {
   CKPT_TRY(check_policy(policy));
   if (policy.keep_last != 0) {
-    CKPT_ASSIGN(auto entries, candidates(store, policy.run));
+    CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
     CKPT_TRY(check_protected(entries, policy));
+    keep_candidates(&entries, policy.run);
     CKPT_TRY(apply_policy(store, std::move(entries), policy, nullptr, report, job));
   }
   if (!policy.dry_run) finish_removals(store, report);
@@ -318,7 +326,8 @@ Status retire_older(session::Session& session, const format::Summary& committed,
     if (session.store().traits().directories) finish_removals(session.store(), report);
     return Ok();
   }
-  CKPT_ASSIGN(auto entries, candidates(session.store(), policy.run));
+  CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(session.store()));
+  keep_candidates(&entries, policy.run);
   // What was copied here from a later session must not make the checkpoint that was just committed an old one.
   std::erase_if(entries, [&](const auto& entry) { return entry.summary.when() > committed.when(); });
   auto replaced = [&](const checkpoint::CheckpointEntry& entry) {

@@ -111,7 +111,7 @@ static Result<bool> repair_files(store::Store& store, const checkpoint::Checkpoi
     const std::string key = format::file_key(id, checkpoint.name_of(i));
     Status there = commit::check_file_quick(store, id, record);
     if (there.ok()) continue;
-    if (there.code() == CKPT_IO || there.code() == CKPT_NOMEM || there.code() == CKPT_TIMEOUT) return there;
+    if (is_unanswered(there.code())) return there;
     if (!any) {
       CKPT_ASSIGN(others, checkpoint::list_checkpoints(store));
     }

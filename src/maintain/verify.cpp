@@ -30,17 +30,17 @@ static Status check_holding(const format::Page& page, const fb::Tensor& tensor,
 }
 
 // All pages of the manifest, and whether the parts hold together what it says of each tensor.
-static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
-  auto note = [&](Status status) {
-    if (status.ok()) return;
-    // A part that is missing or damaged is told where it is looked at.
-    if (status.detail("part")) return;
+static Status verify_manifest(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
+  auto note = [&](Status status) -> Status {
+    if (status.ok() || is_unanswered(status.code())) return status;
+    if (status.detail("part")) return Ok();  // one that is missing or damaged is told where it is looked at
     Finding finding;
     finding.kind = CKPT_FINDING_DAMAGED;
     finding.status = status.code();
     if (const std::string* name = status.detail("tensor")) finding.name = *name;
     finding.text = "MANIFEST: " + status.message();
     job.report.findings.push_back(std::move(finding));
+    return Ok();
   };
   auto tensor_holds = [&](const format::Page& page, const fb::Tensor& tensor) -> Status {
     CKPT_ASSIGN(const std::vector<checkpoint::Piece> pieces, checkpoint.pieces({&page, &tensor}));
@@ -50,16 +50,17 @@ static void verify_manifest(const checkpoint::Checkpoint& checkpoint, const Veri
   for (size_t i = 0; i < checkpoint.manifest().page_count(); i++) {
     auto page = checkpoint.manifest().page(i);
     if (!page.ok()) {
-      note(std::move(page).status());
+      CKPT_TRY(note(std::move(page).status()));
       pages_read = false;
       continue;
     }
     if (options.verify_mode == "quick") continue;
-    for (const fb::Tensor& tensor : (*page)->tensors) note(tensor_holds(**page, tensor));
+    for (const fb::Tensor& tensor : (*page)->tensors) CKPT_TRY(note(tensor_holds(**page, tensor)));
   }
-  if (pages_read) note(checkpoint.check_manifest(resolve_threads(options.threads)));
+  if (pages_read) CKPT_TRY(note(checkpoint.check_manifest(resolve_threads(options.threads))));
   for (uint64_t i = 0; options.verify_mode != "quick" && pages_read && i < checkpoint.object_count(); i++)
-    note(checkpoint.object_at(i).status());
+    CKPT_TRY(note(checkpoint.object_at(i).status()));
+  return Ok();
 }
 
 // The data of all parts.
@@ -169,6 +170,7 @@ static Status verify_tables(const checkpoint::Checkpoint& checkpoint, Job& job) 
                                                          const_cast<checkpoint::Checkpoint*>(&checkpoint));
   auto verify = [&](std::string_view name) -> Status {
     Status status = verify_table(borrowed, name, job);
+    if (is_unanswered(status.code())) return status;
     if (status.code() != CKPT_FORMAT && status.code() != CKPT_MISMATCH && status.code() != CKPT_UNSUPPORTED)
       return job.check();
     Finding finding;
@@ -180,7 +182,7 @@ static Status verify_tables(const checkpoint::Checkpoint& checkpoint, Job& job) 
     return Ok();
   };
   Status status = load::for_each_table(checkpoint, verify);
-  return status.code() == CKPT_CANCELLED ? status : Ok();
+  return is_unanswered(status.code()) ? status : Ok();
 }
 
 Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyOptions& options, Job& job) {
@@ -189,8 +191,8 @@ Status verify_checkpoint(const checkpoint::Checkpoint& checkpoint, const VerifyO
   CKPT_ASSIGN(const auto past_cache, checkpoint.past_cache());
   if (past_cache) return verify_checkpoint(*past_cache, options, job);
   job.has_report = true;
-  verify_manifest(checkpoint, options, job);
-  Status status = verify_parts(checkpoint, options, job);
+  Status status = verify_manifest(checkpoint, options, job);
+  if (status.ok()) status = verify_parts(checkpoint, options, job);
   if (status.ok() && options.verify_mode == "full") status = verify_tables(checkpoint, job);
   std::stable_sort(job.report.findings.begin(), job.report.findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);

@@ -123,10 +123,10 @@ void PartVerifier::add_data(uint64_t index_offset) {
 
 // ---- everything but the data ----
 
-// A wrong digest is a finding, and so is anything else that is wrong with the file. Only IO, GONE and NOMEM end the
-// job.
+// A wrong digest is a finding, and so is anything else that is wrong with the file. What has no answer, and GONE, end
+// the job.
 Status PartVerifier::report_unless_fatal(Status status, bool missing) {
-  if (status.code() == CKPT_IO || status.code() == CKPT_GONE || status.code() == CKPT_NOMEM) return status;
+  if (is_unanswered(status.code()) || status.code() == CKPT_GONE) return status;
   findings_.add(part_finding(status, name_, missing ? CKPT_FINDING_MISSING : CKPT_FINDING_DAMAGED));
   return Ok();
 }

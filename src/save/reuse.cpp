@@ -162,9 +162,7 @@ static Result<Base> find_base(const ReuseInput& input) {
   return latest.status().code() == CKPT_NOT_FOUND ? Base() : std::move(latest);
 }
 
-bool ends_call(ckpt_status code) {
-  return code == CKPT_CANCELLED || code == CKPT_TIMEOUT || code == CKPT_NOMEM || code == CKPT_FENCED;
-}
+bool ends_save(ckpt_status code) { return ends_call(code) || code == CKPT_FENCED; }
 
 static void tell_why(Report* report, const std::string& base, const Status& why) {
   report->add(CKPT_FINDING_REUSED, why.code(), base,
@@ -183,7 +181,7 @@ Result<Reuse> Reuse::find(const ReuseInput& input, Report* report) {
     reuse.matches_.resize(input.layout.chunk_count);
     status = Matcher(*reuse.base_, input, &reuse.matches_).run();
   }
-  if (ends_call(status.code())) return status;
+  if (ends_save(status.code())) return status;
   if (!status.ok()) {
     tell_why(report, reuse.from_, status);
     std::ranges::fill(reuse.matches_, Match());
@@ -300,7 +298,7 @@ Status Reuse::borrow(const ReuseInput& input, Report* report) {
     Status status = input.carried.files.contains(file) ? Ok()    // it was lent before
                     : has_no_names(failed)             ? failed  // nor will any other file have a second name
                                            : lend_file(input.session, input.identity.attempt, *base_, file).status();
-    if (ends_call(status.code())) return status;
+    if (ends_save(status.code())) return status;
     if (input.settings.incremental == "strict" && has_no_names(status)) return status;
     if (status.ok()) {
       bases_.emplace_back(record, uint64_t{0});

@@ -25,7 +25,7 @@ struct ReuseInput {
 };
 
 // What ends the call is no matter of the base.
-bool ends_call(ckpt_status code);
+bool ends_save(ckpt_status code);
 // Files cannot have a second name here; or, as for EMLINK, only one of them cannot.
 bool has_no_names(const Status& status);
 // Gives the directory of the attempt a file of the base, and returns its record there. Where that copies the file,

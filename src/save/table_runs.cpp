@@ -303,7 +303,7 @@ Result<Carried> carry_tables(const CarryInput& input, SaveContent* content) {
     SaveTable& table = content->tables[i];
     if (!table.has_changes || table.since.empty() || table.row_count == 0) continue;
     Status status = carrier.carry(&table);
-    if (ends_call(status.code()) || (input.settings.incremental == "strict" && has_no_names(status))) return status;
+    if (ends_save(status.code()) || (input.settings.incremental == "strict" && has_no_names(status))) return status;
     if (!status.ok())
       input.job.report.add(CKPT_FINDING_REUSED, status.code(), table.name,
                            "table " + quoted(table.name) + ": all its rows are written: " + status.message());

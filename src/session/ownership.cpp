@@ -10,7 +10,7 @@ namespace ckpt::session {
 Result<Id> ensure_store_id(store::Store& store, const store::Store* mirror) {
   auto recorded = checkpoint::read_store_id(store);
   // What cannot be read now may be sound: a new id would make every checkpoint foreign, and a trainer start from zero.
-  if (recorded.ok() || recorded.status().code() == CKPT_IO) return recorded;
+  if (recorded.ok() || is_unanswered(recorded.status().code())) return recorded;
   CKPT_ASSIGN(Id id, checkpoint::find_store_id(store));
   const bool voted = !id.zero();
   if (!voted && mirror) {

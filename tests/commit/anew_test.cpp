@@ -89,6 +89,23 @@ TEST_F(BeganAnew, IsToldOfARunThatOnlyTheMirrorHasLeft) {
   EXPECT_EQ(train({5, 10, 15}), kLast);
 }
 
+TEST_F(BeganAnew, IsNotedWhereNobodyCanReadWhatWasThere) {
+  for (const bool in_mirror : {false, true}) {
+    const auto before = fresh_memory_store(), own = in_mirror ? fresh_memory_store() : before;
+    store = before;
+    train({1000});
+    in_a_new_process();
+    const auto shell = std::make_shared<store::ShellStore>(before);
+    shell->before([](std::string_view operation, std::string_view key) {
+      return operation == "open" && key == "s1000.1.1/MANIFEST" ? Status(CKPT_IO, "broken by the test") : Ok();
+    });
+    store = in_mirror ? own : shell;
+    mirror = in_mirror ? shell : nullptr;
+    EXPECT_EQ(train({5}), kNone);
+    EXPECT_TRUE(*own->exists(format::run_dir("main") + "/" + format::anew_name(2))) << in_mirror;
+  }
+}
+
 TEST_F(BeganAnew, OnPurposeIsToldNothing) {
   train({995, 1000});
   load("latest");

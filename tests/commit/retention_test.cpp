@@ -50,6 +50,16 @@ TEST_F(Retention, SaysNothingOfWhatARivalRemovedMeanwhile) {
   EXPECT_EQ(ids(), std::vector<std::string>{"s3.1.1"});
 }
 
+TEST_F(Retention, RemovesNothingWhileNothingCanBeShownToBeSound) {
+  shell->before([](std::string_view operation, std::string_view key) {
+    return operation == "open" && key.ends_with("PART_000") ? Status(CKPT_IO, "broken by the test") : Ok();
+  });
+  Report report;
+  Job job;
+  EXPECT_EQ(apply_retention(*shell, {.run = "main", .keep_last = 1}, &report, job).code(), CKPT_IO);
+  EXPECT_EQ(ids().size(), 3u);
+}
+
 // A session that finds trash which cannot go begins all the same; without retention, too, somebody has to hear of it.
 TEST_F(Retention, ASaveThatRemovesNothingTellsWhatStaysInTheTrash) {
   struct Left : store::ShellStore {

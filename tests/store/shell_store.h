@@ -15,7 +15,8 @@ namespace ckpt::store {
 
 class ShellStore : public ForwardingStore {
  public:
-  // Called before every operation with its name and key; what is not OK is the answer. Not called for what it does.
+  // Called before every operation with its name and key ("read" only with on_read); what is not OK is the answer. Not
+  // called for what it does.
   using Before = std::function<Status(std::string_view operation, std::string_view key)>;
 
   using ForwardingStore::ForwardingStore;
@@ -78,7 +79,7 @@ class ShellStore : public ForwardingStore {
     auto opened = inner_->open(key);
     if (opened_) opened_(key);
     if (!read_ || !opened.ok()) return opened;
-    return std::unique_ptr<Reader>(std::make_unique<ShellReader>(opened.take(), std::string(key), read_));
+    return std::unique_ptr<Reader>(std::make_unique<ShellReader>(*this, opened.take(), std::string(key), read_));
   }
   Result<bool> exists(std::string_view key) const override {
     CKPT_TRY(say("exists", key));
@@ -146,10 +147,11 @@ class ShellStore : public ForwardingStore {
   // Has plain reads only, so that all of them are told.
   class ShellReader : public Reader {
    public:
-    ShellReader(std::unique_ptr<Reader> inner, std::string key, Read read)
-        : inner_(std::move(inner)), key_(std::move(key)), read_(std::move(read)) {}
+    ShellReader(const ShellStore& shell, std::unique_ptr<Reader> inner, std::string key, Read read)
+        : shell_(shell), inner_(std::move(inner)), key_(std::move(key)), read_(std::move(read)) {}
     uint64_t size() const override { return inner_->size(); }
     Status read_at(uint64_t offset, MutableBytes out) const override {
+      CKPT_TRY(shell_.say("read", key_));
       CKPT_TRY(inner_->read_at(offset, out));
       read_(key_, out.size());
       return Ok();
@@ -157,6 +159,7 @@ class ShellStore : public ForwardingStore {
     Result<Bytes> map() const override { return inner_->map(); }
 
    private:
+    const ShellStore& shell_;
     std::unique_ptr<Reader> inner_;
     std::string key_;
     const Read read_;
