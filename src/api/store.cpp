@@ -132,7 +132,7 @@ ckpt_status ckpt_store_prune(const ckpt_store* store, const ckpt_options* option
     const auto work = [kept = store->store, policy](Job& job) -> Result<Report> {
       Report findings;
       CKPT_TRY(commit::apply_retention(*kept, policy, &findings, job));
-      CKPT_TRY(maintain::remove_dead_copies(*kept, policy.dry_run, &findings, job));
+      maintain::remove_dead_copies(*kept, policy.dry_run, &findings, job);
       return findings;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));
@@ -152,7 +152,7 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
       const bool dry_run = given.dry_run != 0;
       Report findings;
       CKPT_TRY(maintain::repair_checkpoint(*kept, broken, dry_run, given.force, &findings, job));
-      CKPT_TRY(maintain::remove_dead_copies(*kept, dry_run, &findings, job));
+      maintain::remove_dead_copies(*kept, dry_run, &findings, job);
       return findings;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));

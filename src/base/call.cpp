@@ -158,6 +158,10 @@ Status Call::settle(Status answer) {
   return answer;
 }
 
+void Call::settle_current(Status answer) {
+  if (Call* const call = CallContext::current().call()) (void)call->settle(std::move(answer));
+}
+
 bool Call::is_left(const Busy& held, int64_t now) const {
   const int64_t over = least(&Call::over_ms_);
   return now >= later(over, kLeaveAnyMs) || (now >= later(over, kLeaveMs) && now >= held.since_ms() + kHeldMs);

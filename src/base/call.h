@@ -85,6 +85,8 @@ class Call : public std::enable_shared_from_this<Call> {
   Status answer_if_left(Status answer);
   // Its end is known, and only tidying up is left. Returns it.
   Status settle(Status answer);
+  // The same of the call that this thread works for, if any.
+  static void settle_current(Status answer);
   bool is_settled() const { return settled_; }
   // Lives as long as the call and all that is a part of it, if a part was left behind; else not at all.
   void keep_if_left(std::shared_ptr<const void> memory);

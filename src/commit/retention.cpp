@@ -119,7 +119,8 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   CKPT_ASSIGN(const auto entry, std::move(found));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED) {
     CKPT_TRY(remove_committed(store, entry, nullptr));
-    (void)store.finish_removals();  // it is removed; what files are left, the next removal takes
+    Call::settle_current(Ok());
+    (void)store.finish_removals();  // what files are left, the next removal takes
     return Ok();
   }
   const std::string record = format::attempt_key(entry.summary.token, entry.summary.attempt, entry.summary.label);
@@ -137,6 +138,7 @@ Status remove_by_id(store::Store& store, std::string_view id) {
   } else {
     CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
   }
+  Call::settle_current(Ok());
   if (copied) (void)store.remove(record, false);
   return Ok();
 }

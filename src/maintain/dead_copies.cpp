@@ -109,8 +109,10 @@ void DeadCopies::tell(const std::string& id, uint64_t bytes, const Status& statu
 
 }  // namespace
 
-Status remove_dead_copies(store::Store& store, bool dry_run, Report* report, const Job& job) {
-  return DeadCopies(store, dry_run, report).run(job);
+void remove_dead_copies(store::Store& store, bool dry_run, Report* report, const Job& job) {
+  const Status looked = DeadCopies(store, dry_run, report).run(job);
+  if (!looked.ok())
+    report->add(CKPT_FINDING_KEPT, looked.code(), "", "unfinished copies may stay, since " + looked.message());
 }
 
 }  // namespace ckpt::maintain

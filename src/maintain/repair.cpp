@@ -144,7 +144,10 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
     if (Status damaged = (*present)->check_manifest(); !damaged.ok()) present = std::move(damaged);
   if (present.ok()) {
     CKPT_ASSIGN(const bool repaired, repair_files(store, **present, dry_run, report, job));
-    if (repaired) return Ok();
+    if (repaired) {
+      Call::settle_current(Ok());
+      return Ok();
+    }
     return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
   }
   const bool had_manifest = present.status().code() != CKPT_NOT_FOUND;
@@ -177,6 +180,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
   CKPT_TRY(job.check());
   if (had_manifest) CKPT_TRY(set_aside(store, slot));
   CKPT_TRY(store.put_if_absent(slot, merged.file));
+  Call::settle_current(Ok());
   (void)store.remove(format::attempt_key(merged.summary.token, merged.summary.attempt, merged.summary.label), false);
   return Ok();
 }

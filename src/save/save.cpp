@@ -251,7 +251,7 @@ Status Save::give_up(std::string_view reason) {
 }
 
 Status Save::refuse(Status cause) {
-  if (Call* const call = CallContext::current().call()) (void)call->settle(cause);
+  Call::settle_current(cause);
   return commit::refuse_attempt(*session_, attempt_, std::move(cause));
 }
 

@@ -248,10 +248,10 @@ Status PosixStore::retire(std::string_view directory, std::string_view slot, Byt
   const std::string trash = trash_key(last_of(directory), random_id());
   CKPT_TRY(make_directory(kTrashDir));
   CKPT_TRY(move_directory(root_, directory, trash));
-  Status status = delete_retired(trash, slot);
-  if (status.ok() || status.code() == CKPT_NOT_FOUND) return Ok();  // another session has emptied the trash meanwhile
-  left_trash_ = true;
-  return status.code() == CKPT_CONFLICT ? Ok() : status;
+  // It is out of sight, so what fails from here on does not undo that: finish_removals tries again, and tells.
+  const Status status = delete_retired(trash, slot);
+  if (!status.ok() && status.code() != CKPT_NOT_FOUND) left_trash_ = true;  // or another session has emptied the trash
+  return Ok();
 }
 
 Status PosixStore::finish_removals() { return left_trash_.exchange(false) ? empty_trash() : Ok(); }

@@ -291,11 +291,11 @@ class Store {
   virtual Status open_attempt(std::string_view record, Bytes text, std::string_view directory);
   // Whether an attempt was opened and is still there. For polls: asks one thing.
   virtual Result<bool> attempt_exists(std::string_view record, std::string_view directory) const;
-  // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. NOT_FOUND; CONFLICT
-  // if it holds a directory that ckpt did not make, and then nothing is lost.
-  // `slot` is the name of its commit record. A store without directories first replaces that by `tombstone`, and then
-  // it is OK, whatever else fails: who prepares or finishes removals later ends it. Its files stay for
-  // Traits::grace_ms: what was open before, also the slot, can be read to its end. The tombstone stays as long as a
+  // Removes a checkpoint or attempt for good: out of sight first, in one step, and then its files. Once it is out of
+  // sight this is OK, whatever else fails: who prepares or finishes removals later ends it. NOT_FOUND; CONFLICT if it
+  // holds a directory that ckpt did not make, and then nothing is lost.
+  // `slot` is the name of its commit record. A store without directories replaces that by `tombstone`. Its files stay
+  // for Traits::grace_ms: what was open before, also the slot, can be read to its end. The tombstone stays as long as a
   // request that was made before may arrive; NOT_FOUND if it is there. If `tombstone` is empty, the slot has one
   // already, which stays for good: it keeps out a writer that wakes up late. A store with directories may keep large
   // files that nobody has open, out of sight, for create() to overwrite.

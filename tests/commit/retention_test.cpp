@@ -104,6 +104,30 @@ TEST_F(Retention, OfNamedOnesCountsNoneAmongTheNewest) {
   EXPECT_EQ(ids(), (std::vector<std::string>{"s2.1.1", "s3.1.1", "best.2.1", "final.2.1"}));
 }
 
+// Whoever is told TIMEOUT tries again, and is then told that it is not there, or is sound.
+TEST_F(Removal, AndRepairThatAreDoneAreNoFailureHoweverLateTheirTidyingUpIs) {
+  struct Late : store::ShellStore {
+    using ShellStore::ShellStore;
+    static Status late() { return CallContext::current().call()->end(Status(CKPT_TIMEOUT, "late")); }
+    Status finish_removals() override { return late(); }
+    Status remove(std::string_view, bool) override { return late(); }
+  };
+  const auto store = std::make_shared<Late>(inner);
+  const auto apart = [](const std::function<Status(Job&)>& body) {
+    const auto job = std::make_shared<Job>();
+    return run_apart(job, 60000, body);
+  };
+  const Status removed = apart([&](Job&) { return remove_by_id(*store, "s2.1.1"); });
+  EXPECT_TRUE(removed.ok()) << removed.message();
+  EXPECT_EQ(ids(), (std::vector<std::string>{"s1.1.1", "s3.1.1"}));
+  ASSERT_TRUE(inner->remove(slot_of(1), true).ok());
+  Report report;
+  const Status repaired =
+      apart([&](Job& job) { return maintain::repair_checkpoint(*store, "s1.1.1", false, true, &report, job); });
+  EXPECT_TRUE(repaired.ok()) << repaired.message();
+  EXPECT_TRUE(checkpoint::Checkpoint::open(inner, {"s1.1.1", "main"}).ok());
+}
+
 TEST_F(Removal, OfADamagedCheckpointWaitsForItsReader) {
   auto reader = checkpoint::Checkpoint::open(inner, {"s2.1.1", "main"});
   ASSERT_TRUE(reader.ok()) << reader.status().message();
