@@ -41,12 +41,13 @@ static Status make_path(const std::string& path) {
 
 Status make_root(const Root& root) {
   Status status = make_path(root.path());
+  // What was there already, a client of NFS may remember as absent.
+  const auto opened = root.open("", O_PATH, Root::Links::kFirst);
   const Busy busy("inspection", root.path());
   struct stat found;
-  bool there = stat(root.path().c_str(), &found) == 0;
-  if (there && !S_ISDIR(found.st_mode)) return not_a_store(root.path());
-  if (!status.ok()) return status;
-  if (!there) return no_root(root.path(), errno, "open");
+  if (opened.ok() && fstat(opened->get(), &found) == 0 && !S_ISDIR(found.st_mode)) return not_a_store(root.path());
+  CKPT_TRY(std::move(status));
+  CKPT_TRY(opened.status());
   // Another rank may have made the root a moment ago without syncing it yet. That a parent cannot be opened or synced
   // is ignored: "/" may be unreadable, or read-only. That its disk fails is not.
   const std::string parent = parent_of(root.path());
@@ -59,14 +60,17 @@ Status make_directory(const Root& root, std::string_view key) {
   CKPT_ASSIGN(Fd directory, root.open_directory(""));
   for (std::string_view rest = key; !rest.empty();) {
     std::string element(next_element(rest));
-    std::string path = root.path(key.substr(0, key.size() - (rest.empty() ? 0 : rest.size() + 1)));
+    const std::string_view level = key.substr(0, key.size() - (rest.empty() ? 0 : rest.size() + 1));
+    std::string path = root.path(level);
     const Busy busy("making", path);
     if (retry([&] { return mkdirat(directory.get(), element.c_str(), 0777); }) != 0 && errno != EEXIST)
       return fail(errno, "make directory", path);
     // Levels that exist are synced too, since whoever made them may not have done so yet.
     CKPT_TRY(sync_directory(directory.get(), parent_of(path)));
     constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    Fd next(retry([&] { return openat(directory.get(), element.c_str(), kFlags); }));
+    const auto open = [&] { return Fd(retry([&] { return openat(directory.get(), element.c_str(), kFlags); })); };
+    Fd next = open();
+    if (!next && errno == ENOENT && root.appears(level)) next = open();
     if (!next && (errno == ENOTDIR || errno == ELOOP)) return not_a_directory(path);
     if (!next) return fail(errno, "open", path);
     directory = std::move(next);

@@ -19,6 +19,7 @@ void forget_listing(int directory) { (void)posix_fadvise(directory, 0, 0, POSIX_
 
 // The coarsest clocks of servers' file systems tick once in two seconds.
 static constexpr int64_t kTickMs = 2500;
+static constexpr int64_t kTrustMs = 1000;
 static constexpr size_t kMostKnown = 256;
 
 // Lustre, GPFS, CephFS, GFS2, OCFS2: their clients hold leases or locks on what they remember.
@@ -36,15 +37,15 @@ bool FreshNames::is_known(const struct stat& directory) {
   std::lock_guard lock(mutex_);
   if (known_.size() > kMostKnown) known_.clear();
   Known& known = known_[{directory.st_dev, directory.st_ino}];
-  if (known.since_ms == 0 || !same_time(known.time, directory.st_mtim)) known = {directory.st_mtim, steady_ms(), false};
-  return known.complete;
+  if (known.since_ms == 0 || !same_time(known.time, directory.st_mtim)) known = {directory.st_mtim, steady_ms()};
+  return known.read_ms >= 0 && steady_ms() - known.read_ms < kTrustMs;
 }
 
 void FreshNames::note_read(const struct stat& before, int64_t began_ms) {
   std::lock_guard lock(mutex_);
   const auto known = known_.find({before.st_dev, before.st_ino});
   if (known == known_.end() || !same_time(known->second.time, before.st_mtim)) return;
-  if (began_ms - known->second.since_ms > kTickMs) known->second.complete = true;
+  if (began_ms - known->second.since_ms > kTickMs) known->second.read_ms = began_ms;
 }
 
 // Reads all of it also once the name was found: what is read brings the other names, too. Gives up with the call.

@@ -7,7 +7,7 @@ set -euo pipefail
 load_modules() {
   local module
   mkdir -p /run/modules/lib/modules
-  ln -s "/usr/lib/uml/modules/$(uname -r)" "/run/modules/lib/modules/$(uname -r)"
+  ln -s "$UML_MODULES/$(uname -r)" "/run/modules/lib/modules/$(uname -r)"
   for module in sunrpc lockd nfsd nfsv4 nfsv3 veth; do modprobe -d /run/modules "$module"; done
   # After a start of the server its clients have this long to ask again for their locks; others wait meanwhile.
   sysctl -q fs.nfs.nlm_timeout=3 fs.nfs.nlm_grace_period=9
