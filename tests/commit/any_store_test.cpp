@@ -15,7 +15,8 @@ class AnyStore : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                          ::testing::Values(Kind{"Directory", directory_store}, Kind{"Memory", memory_store},
-                                           Kind{"Weak", [] { return weak_store({}); }}, Kind{"Cached", cached_store}),
+                                           Kind{"Weak", [] { return weak_store({}); }}, Kind{"Cached", cached_store},
+                                           Kind{"Backend", folder_backend}),
                          [](const auto& kind) { return kind.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(OnS3, AnyStore, ::testing::ValuesIn(s3_kinds()),

@@ -52,8 +52,8 @@ case $step in
     done
     headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')
     expected='ckpt.h ckpt.hpp ckpt/background.hpp ckpt/call.hpp ckpt/error.hpp ckpt/file.hpp ckpt/keeper.hpp '
-    expected+='ckpt/memory.hpp ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_file.h ckpt_keeper.h ckpt_layer.h '
-    expected+='ckpt_maintain.h ckpt_table.h ckpt_tree.h'
+    expected+='ckpt/memory.hpp ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_backend.h ckpt_file.h ckpt_keeper.h '
+    expected+='ckpt_layer.h ckpt_maintain.h ckpt_table.h ckpt_tree.h'
     [[ $headers == "$expected" ]] || fail "installed headers: $headers"
     "$prefix/bin/ckpt" --version
     if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
