@@ -130,6 +130,17 @@ CKPT_API ckpt_status ckpt_backend_register(const char* scheme, const ckpt_backen
  * CANCELLED. -1: nobody bounds it. */
 CKPT_API int64_t ckpt_backend_left_ms(void);
 
+/* Tries what a store promises, whatever store it is, in a directory of its own in .ckpt, and removes that: tell(user,
+ * …) for each promise, on this thread. `state` is CKPT_BACKEND_HOLDS or another; `found` says more. This is `ckpt check
+ * ADDRESS`. Fails where nothing can be said: the statuses of the store. */
+enum {
+  CKPT_BACKEND_HOLDS = 0,
+  CKPT_BACKEND_LACKS = 1, /* it is not promised, and ckpt does without it */
+  CKPT_BACKEND_BROKEN = 2 /* something that ckpt needs does not hold */
+};
+typedef void (*ckpt_backend_tell)(void* user, const char* name, int32_t state, const char* found);
+CKPT_API ckpt_status ckpt_backend_check(const ckpt_store* store, ckpt_backend_tell tell, void* user, ckpt_error** err);
+
 /* What a library of stores exports for `ckpt --backend LIB`: it registers its schemes. */
 typedef ckpt_status (*ckpt_backend_init_function)(ckpt_error** err); /* ckpt_backend_init */
 

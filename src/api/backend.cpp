@@ -2,6 +2,7 @@
 #include "ckpt_backend.h"
 
 #include "api/handles.h"
+#include "maintain/check_store.h"
 #include "store/backend.h"
 
 using namespace ckpt;
@@ -26,4 +27,17 @@ ckpt_status ckpt_backend_register(const char* scheme, const ckpt_backend* backen
 int64_t ckpt_backend_left_ms(void) {
   const int64_t left = CallContext::current().left_ms();
   return left == Call::kNever ? -1 : left;
+}
+
+ckpt_status ckpt_backend_check(const ckpt_store* store, ckpt_backend_tell tell, void* user, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    CKPT_TRY(usable(store, "store"));
+    if (!tell) return null_status("tell");
+    using Promises = std::vector<maintain::Promise>;
+    CKPT_ASSIGN(const Promises promises,
+                make_apart<Promises>(std::make_shared<Job>(), store->patience_ms,
+                                     [kept = store->store](Job&) { return maintain::check_store(*kept); }));
+    for (const auto& [name, state, found] : promises) tell(user, name.c_str(), state, found.c_str());
+    return Ok();
+  });
 }
