@@ -8,6 +8,7 @@
 #include "base/job.h"
 #include "store/keys.h"
 #include "store/puppet_backend.h"
+#include "store/store_suite.h"
 
 extern "C" ckpt_status ckpt_backend_init(ckpt_error** err);  // of examples/c/folder_store.c
 

@@ -2,6 +2,9 @@
 // is wrong with how it is called.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -12,7 +15,7 @@
 
 #include "ckpt_backend.h"
 #include "ckpt_layer.h"
-#include "store/store_suite.h"
+#include "store/store.h"
 
 namespace ckpt::store {
 
@@ -37,8 +40,9 @@ struct Puppet {
   // Before each call: its name and key. What is not OK is the answer; it may throw, wait, or change things.
   std::function<ckpt_status(const std::string& call, const std::string& key, ckpt_error** err)> before;
   ckpt_backend_traits traits = fresh<ckpt_backend_traits>();
-  uint64_t most_read = UINT64_MAX;                // bytes of one read
-  std::function<void(ckpt_backend_file*)> twist;  // what look and list tell
+  uint64_t most_read = UINT64_MAX;                   // bytes of one read
+  std::function<void(ckpt_backend_file*)> twist;     // what look and list tell
+  std::function<bool(const std::string& key)> lost;  // whether the answer to a publish that was carried out is
 
   std::mutex mutex;  // guards all below
   std::map<std::string, Object> objects;
@@ -154,7 +158,7 @@ inline ckpt_status publish(void* context, void* file, ckpt_error** err) {
   std::lock_guard lock(me.mutex);
   if (owned->how == CKPT_BACKEND_IF_ABSENT && me.objects.contains(owned->key)) return CKPT_EXISTS;
   me.objects[owned->key] = {owned->bytes, "v" + std::to_string(++me.versions), me.now_ms};
-  return CKPT_OK;
+  return me.lost && me.lost(owned->key) ? CKPT_IO : CKPT_OK;
 }
 inline ckpt_status remove(void* context, const char* key, ckpt_error** err) {
   Puppet& me = of(context);
