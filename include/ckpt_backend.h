@@ -38,8 +38,8 @@ enum {
   CKPT_BACKEND_DURABLE = 2,   /* flag: what can be seen is durable, not only what a call has returned OK for. So
                                * reading tells what became of a put without an answer */
   CKPT_BACKEND_AGES = 4,      /* flag: it tells how old files are. So heartbeats tell of a rank that has died */
-  CKPT_BACKEND_REMOTE = 8     /* flag: each call is a request to a server. So loads ask for more at once, and option
-                               * cache is allowed */
+  CKPT_BACKEND_REMOTE = 8     /* flag: looks, reads, appends, lists and removals are requests to a server. So jobs
+                               * count them, loads ask for more at once, and option cache is allowed */
 };
 
 /* What open() says of the store: zero when it gets it, and zero means that the engine chooses. */

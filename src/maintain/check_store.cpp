@@ -243,7 +243,7 @@ Result<std::vector<Promise>> check_store(store::Store& store) {
     over = CallContext::current().check();
     if (!over.ok()) break;
   }
-  const Closing tidies(over);
+  const CancelShield also_when_over;
   Status cleaned = probe.clean();
   CKPT_TRY(std::move(over));
   CKPT_TRY(std::move(cleaned));

@@ -108,17 +108,20 @@ Status BackendCalls::answer(const char* verb, std::string_view key, ckpt_status 
 }
 
 template <typename Call>
-Status BackendCalls::call(const char* verb, std::string_view key, RequestKind kind, ckpt_status meant,
-                          Call&& call) const {
+Status BackendCalls::call(const char* verb, std::string_view key, ckpt_status meant, Call&& call) const {
   Busy busy(verb, shown_, key);
   const ContextScope asking(CallContext::current().of(busy));
   CKPT_TRY(CallContext::current().check());
-  if (promises(CKPT_BACKEND_REMOTE)) count_request(kind, false, 0, 0);
   ckpt_error* error = nullptr;
   const ckpt_status code = caught([&] { return call(&error); });
   Status told = answer(verb, key, code, error, meant);
   busy.ended(told);
   return told;
+}
+
+// Each append as one put, since for a small file its end is no other request.
+void BackendCalls::count(RequestKind kind, uint64_t sent, uint64_t received) const {
+  if (promises(CKPT_BACKEND_REMOTE)) count_request(kind, false, sent, received);
 }
 
 static constexpr int64_t kMostListDelayMs = 60000;
@@ -142,7 +145,7 @@ Result<std::shared_ptr<BackendCalls>> BackendCalls::open(std::string_view uri, c
   if (uri.find('\0') != uri.npos) return Status(CKPT_INVALID, "store " + quoted(shown_url(uri)) + ": it has a NUL");
   std::shared_ptr<BackendCalls> opened(new BackendCalls(uri, backend));
   opened->traits_.struct_size = sizeof(ckpt_backend_traits);
-  CKPT_TRY(opened->call("open", "", RequestKind::kGet, CKPT_NOT_FOUND, [&](ckpt_error** error) {
+  CKPT_TRY(opened->call("open", "", CKPT_NOT_FOUND, [&](ckpt_error** error) {
     return backend.calls.open(opened->uri_.c_str(), &opened->context_, &opened->traits_, error);
   }));
   opened->open_ = true;
@@ -162,7 +165,8 @@ static constexpr ckpt_backend_file kUnknown = {sizeof(ckpt_backend_file), 0, -1,
 
 Result<ckpt_backend_file> BackendCalls::look(std::string_view key) const {
   ckpt_backend_file file = kUnknown;
-  CKPT_TRY(call("look", key, RequestKind::kGet, CKPT_NOT_FOUND, [&](ckpt_error** error) {
+  count(RequestKind::kGet, 0, 0);
+  CKPT_TRY(call("look", key, CKPT_NOT_FOUND, [&](ckpt_error** error) {
     return backend_.calls.look(context_, std::string(key).c_str(), &file, error);
   }));
   if (file.is_directory) return not_found(path(key));
@@ -180,9 +184,10 @@ Status BackendCalls::read(std::string_view key, const std::string& version, uint
   const std::string name(key);
   while (!out.empty()) {
     uint64_t done = 0;
-    CKPT_TRY(call("read", key, RequestKind::kGet, CKPT_GONE, [&](ckpt_error** error) {
+    CKPT_TRY(call("read", key, CKPT_GONE, [&](ckpt_error** error) {
       return backend_.calls.read(context_, name.c_str(), version.c_str(), offset, out.data(), out.size(), &done, error);
     }));
+    count(RequestKind::kGet, 0, done);
     if (done == 0 || done > out.size())
       return stranger(key, strformat("{} bytes of the {} at {}", done, out.size(), offset));
     out = out.subspan(done);
@@ -227,7 +232,8 @@ struct Listener {
 
 Status BackendCalls::list(std::string_view directory, const Found& found) const {
   Listener listener{*this, directory, found};
-  Status told = call("list", directory, RequestKind::kList, CKPT_OK, [&](ckpt_error** error) {
+  count(RequestKind::kList, 0, 0);
+  Status told = call("list", directory, CKPT_OK, [&](ckpt_error** error) {
     const std::string name(directory);
     return backend_.calls.list(context_, name.c_str(), &Listener::of_table, &listener, error);
   });
@@ -242,14 +248,15 @@ Status BackendCalls::may_write(std::string_view key) const {
 Result<void*> BackendCalls::create(std::string_view key, uint64_t expected_size, int32_t how) const {
   CKPT_TRY(may_write(key));
   void* file = nullptr;
-  CKPT_TRY(call("create", key, RequestKind::kPut, CKPT_OK, [&](ckpt_error** error) {
+  CKPT_TRY(call("create", key, CKPT_OK, [&](ckpt_error** error) {
     return backend_.calls.create(context_, std::string(key).c_str(), expected_size, how, &file, error);
   }));
   return file;
 }
 
 Status BackendCalls::append(std::string_view key, void* file, Bytes data) const {
-  return call("append", key, RequestKind::kPut, CKPT_OK, [&](ckpt_error** error) {
+  count(RequestKind::kPut, data.size(), 0);
+  return call("append", key, CKPT_OK, [&](ckpt_error** error) {
     return backend_.calls.append(context_, file, data.data(), data.size(), error);
   });
 }
@@ -257,7 +264,7 @@ Status BackendCalls::append(std::string_view key, void* file, Bytes data) const 
 Status BackendCalls::publish(std::string_view key, void* file) const {
   const CancelShield until_it_is_known;
   bool asked = false;
-  Status told = call("publish", key, RequestKind::kPut, CKPT_EXISTS, [&](ckpt_error** error) {
+  Status told = call("publish", key, CKPT_EXISTS, [&](ckpt_error** error) {
     asked = true;
     return backend_.calls.publish(context_, file, error);
   });
@@ -282,7 +289,8 @@ void BackendCalls::discard(std::string_view key, void* file) const {
 Status BackendCalls::remove(std::string_view key) const {
   CKPT_TRY(may_write(key));
   const CancelShield also_when_cancelled;
-  return call("remove", key, RequestKind::kDelete, CKPT_NOT_FOUND,
+  count(RequestKind::kDelete, 0, 0);
+  return call("remove", key, CKPT_NOT_FOUND,
               [&](ckpt_error** error) { return backend_.calls.remove(context_, std::string(key).c_str(), error); });
 }
 

@@ -60,7 +60,8 @@ class BackendCalls {
  private:
   BackendCalls(std::string_view uri, const Backend& backend);
   template <typename Call>
-  Status call(const char* verb, std::string_view key, RequestKind kind, ckpt_status meant, Call&& call) const;
+  Status call(const char* verb, std::string_view key, ckpt_status meant, Call&& call) const;
+  void count(RequestKind kind, uint64_t sent, uint64_t received) const;
   Status answer(const char* verb, std::string_view key, ckpt_status code, ckpt_error* error, ckpt_status meant) const;
   Status check_traits() const;
   Status may_write(std::string_view key) const;

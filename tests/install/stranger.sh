@@ -64,6 +64,10 @@ case $step in
     build_and_run "$prefix" shared
     readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*libckpt.so.0' || fail "libckpt.so.0 is not needed"
     ! readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*lz4' || fail "lz4 is linked directly"
+    # shellcheck disable=SC2046  # flags are words
+    "$cc" -std=c99 -Wall -Werror -shared -fPIC "$source/examples/c/folder_store.c" $(link_flags "$prefix" ckpt) \
+      -o "$work/libfolder.so"
+    "$prefix/bin/ckpt" check "folder://$work/folder" --backend "$work/libfolder.so"
     ;;
   static)
     # First everything static; then only ckpt's archive, as if no shared library were installed.

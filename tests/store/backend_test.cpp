@@ -202,6 +202,27 @@ TEST_F(Puppets, ACallKnowsHowMuchTimeItHas) {
   EXPECT_LE(left, 60000);
 }
 
+TEST_F(Puppets, RequestsAreCountedForTheJobWhereCallsAreSome) {
+  ASSERT_TRUE(put("a", "12345").ok());
+  for (const uint32_t promises : {uint32_t{0}, uint32_t{CKPT_BACKEND_REMOTE}}) {
+    puppet()->traits.promises = promises;
+    const auto job = std::make_shared<Job>();
+    const auto work = [kept = open_puppet(false)](Job&) -> Status {
+      CKPT_TRY(kept->get("a", 10).status());
+      CKPT_TRY(kept->put_if_absent("b", as_bytes("123")));
+      CKPT_TRY(kept->list("").status());
+      return kept->remove("b", false);
+    };
+    ASSERT_TRUE(run_apart(job, 60000, work).ok());
+    const RequestCounters& made = job->call->requests;
+    const bool some = promises != 0;
+    EXPECT_EQ(made.gets, some ? 2u : 0u);
+    EXPECT_EQ(made.puts, some ? 1u : 0u);
+    EXPECT_EQ(made.lists + made.deletes, some ? 2u : 0u);
+    EXPECT_EQ(made.bytes_received + made.bytes_sent, some ? 8u : 0u);
+  }
+}
+
 TEST_F(Puppets, ACallThatHangsIsLeftBehindAndReleaseComesAfterIt) {
   ASSERT_TRUE(put("a", "x").ok());
   const auto held = puppet();
