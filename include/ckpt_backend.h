@@ -14,9 +14,9 @@
  * Threads. Any call may come from any thread of the engine, several at once. Calls on one `file` come one at a time.
  *
  * Errors. Return a status, and explain it by *err = ckpt_error_new(…) of ckpt_layer.h if you like: a line without
- * secrets; the engine adds the key. NOT_FOUND, EXISTS and GONE mean what each call says; INVALID, UNSUPPORTED,
- * CANCELLED, TIMEOUT, CORRUPT, NO_SPACE and NOMEM are passed on; any other failure is IO. Try again what may pass: the
- * engine does so only where it must know what became of a put. An exception is IO, too.
+ * secrets; the engine adds the key. NOT_FOUND, EXISTS and GONE mean what each call says; INVALID, UNSUPPORTED, CORRUPT,
+ * NO_SPACE and NOMEM are passed on; any other failure is IO, and so is an exception. Try again what may pass: the
+ * engine does so only where it must know what became of a put.
  *
  * Time. Ask ckpt_backend_left_ms while you wait. A call that goes on long after its time is left behind on its thread
  * (ABI.md): the context and the memory that it was given stay until it returns.
@@ -46,7 +46,8 @@ enum {
 typedef struct ckpt_backend_traits {
   uint32_t struct_size;  /* set by the engine: fields beyond it are not there */
   uint32_t promises;     /* CKPT_BACKEND_* */
-  int64_t list_delay_ms; /* a list may lack what was put, and show what was removed, less than so long before */
+  int64_t list_delay_ms; /* a list may lack what was put, and show what was removed, less than so long before; at
+                          * most 60,000 */
   uint64_t read_bytes;   /* neighbouring bytes are best read together up to this size */
   uint64_t write_bytes;  /* the best size of an append */
   uint32_t read_depth;   /* so many reads at once are best */
@@ -130,15 +131,15 @@ CKPT_API ckpt_status ckpt_backend_register(const char* scheme, const ckpt_backen
  * CANCELLED. -1: nobody bounds it. */
 CKPT_API int64_t ckpt_backend_left_ms(void);
 
-/* Tries what a store promises, whatever store it is, in a directory of its own in .ckpt, and removes that: tell(user,
- * …) for each promise, on this thread. `state` is CKPT_BACKEND_HOLDS or another; `found` says more. This is `ckpt check
- * ADDRESS`. Fails where nothing can be said: the statuses of the store. */
 enum {
   CKPT_BACKEND_HOLDS = 0,
   CKPT_BACKEND_LACKS = 1, /* it is not promised, and ckpt does without it */
   CKPT_BACKEND_BROKEN = 2 /* something that ckpt needs does not hold */
 };
 typedef void (*ckpt_backend_tell)(void* user, const char* name, int32_t state, const char* found);
+/* Tries what a store promises, whatever store it is, in a directory of its own in .ckpt, and removes that. Calls
+ * tell(user, name, state, found) for each promise, on this thread; `state` is one of these, `found` says more. This is
+ * what `ckpt check ADDRESS` does. Fails where nothing can be said: the statuses of the store. */
 CKPT_API ckpt_status ckpt_backend_check(const ckpt_store* store, ckpt_backend_tell tell, void* user, ckpt_error** err);
 
 /* What a library of stores exports for `ckpt --backend LIB`: it registers its schemes. */

@@ -34,8 +34,7 @@ class BackendCalls {
   BackendCalls(const BackendCalls&) = delete;
   BackendCalls& operator=(const BackendCalls&) = delete;
 
-  const std::string& uri() const { return uri_; }  // with its secrets
-  std::string path(std::string_view key) const;    // without
+  std::string path(std::string_view key) const;  // without secrets; "" is the store
   bool promises(uint32_t what) const { return (traits_.promises & what) != 0; }
   const ckpt_backend_traits& traits() const { return traits_; }
 

@@ -124,7 +124,6 @@ class BackendStore final : public Store {
   explicit BackendStore(std::shared_ptr<BackendCalls> calls) : calls_(std::move(calls)) {}
 
   std::string uri() const override { return calls_->path(""); }
-  std::string identity() const override { return calls_->uri(); }
   std::string path(std::string_view key) const override { return calls_->path(key); }
   Traits traits() const override;
   Status make_root() override { return Ok(); }

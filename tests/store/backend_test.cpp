@@ -223,6 +223,26 @@ TEST_F(Puppets, RequestsAreCountedForTheJobWhereCallsAreSome) {
   }
 }
 
+TEST_F(Puppets, ACacheKeepsWhatARemoteOneReadAndNoOtherMayHaveOne) {
+  ASSERT_TRUE(put("s1/PART_000", std::string(100000, 'x')).ok());
+  const Scratch scratch;
+  const StoreOptions options{.cache = scratch / "cache"};
+  EXPECT_EQ(code(open_places("puppet://x", options).status()), "INVALID");
+  puppet()->traits.promises |= CKPT_BACKEND_REMOTE;
+  int reads = 0;
+  on("read", [&](ckpt_error**) { return reads++, CKPT_OK; });
+  for (int start = 0; start < 2; start++) {
+    const auto opened = open_places("puppet://x", options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    auto file = (*opened).store->open_cached("s1/PART_000", Content(100000), false);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    std::vector<std::byte> out(100000);
+    ASSERT_TRUE((*file)->read_at(0, out).ok());
+    EXPECT_EQ(as_text(out), std::string(100000, 'x'));
+  }
+  EXPECT_EQ(reads, 1);
+}
+
 TEST_F(Puppets, ACallThatHangsIsLeftBehindAndReleaseComesAfterIt) {
   ASSERT_TRUE(put("a", "x").ok());
   const auto held = puppet();
