@@ -210,9 +210,9 @@ def read(folder, *headers):
 
 def headers_of(root, of_layers=False):
     """The headers in a tree of sources by name, so that ckpt.h, which the others include, is the first. ckpt_layer.h is
-    for libraries above ckpt, not for bindings."""
+    for libraries above ckpt and ckpt_backend.h for those below, not for bindings."""
     return [path for path in sorted(root.glob("include/*.h"), key=lambda path: path.name)
-            if of_layers or path.name != "ckpt_layer.h"]
+            if of_layers or path.name not in ("ckpt_layer.h", "ckpt_backend.h")]
 
 
 def of_sources(root):

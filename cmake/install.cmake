@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
 install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_table.h include/ckpt_tree.h include/ckpt_keeper.h
-              include/ckpt_layer.h
+              include/ckpt_layer.h include/ckpt_backend.h
               bindings/cpp/ckpt.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY bindings/cpp/ckpt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -180,7 +180,7 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7"), a prefix in a bucket of an object store
  * ("s3://bucket/run7", "gs://bucket/run7"), a directory that a web server shows ("https://host/run7", also http://),
  * or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends with the last of them).
- * Opening creates nothing, and asks no server.
+ * Other schemes can be registered (ckpt_backend.h). Opening creates nothing, and asks no server.
  * A web server is read-only and tells no names: a checkpoint there is opened by its id (ckpt_reader_open); what would
  * list or write is UNSUPPORTED. A user, a password and a query in the address are sent, and shown in no error.
  * `mirror` names a second store, usually in a bucket: ckpt_session_mirror says what becomes of it. ckpt_store_find,

@@ -7,7 +7,9 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "cli/locate.h"
 #include "cli/mount_peers.h"
+#include "cli/store_probe.h"
 #include "cli/text.h"
 #include "store/mount.h"
 
@@ -22,28 +24,34 @@ struct Args : Common {
 };
 
 constexpr Words kWords = {
-    "check", "try what a directory's file system promises",
+    "check", "try what a store's file system or server promises",
     "Tries what ckpt needs: names that only one can make, locks, direct I/O, syncs; says what the kernel knows about\n"
     "the mount, and how fast it is. With --peers N, started on N machines at once, they find each other through the\n"
     "directory: when does one see the names, removals and locks of another, and what does ckpt do there?\n"
-    "It works in folders of its own and removes them. A store in the directory is not touched.",
+    "Of another store, s3:// or one of --backend LIB, it tries what ckpt builds on: exclusive puts, large files, "
+    "ranges,\n"
+    "versions, lists, removals. It works in folders of its own and removes them. A store there is not touched.",
     "  ckpt check /data/run7\n"
+    "  ckpt check s3://bucket/run7\n"
+    "  ckpt check mine://host/run7 --backend ./libmine.so\n"
     "  srun ckpt check /data/run7 --peers 4      one of the four prints what all have seen\n",
     "0 all that ckpt needs holds, 1 something does not or a peer is missing, 2 error"};
 
 using ckpt::store::Mount;
+
+std::string broken_of(const std::vector<Promise>& promises) {
+  std::vector<std::string> names;
+  for (const Promise& one : promises)
+    if (one.state == State::kBroken) names.push_back(one.name);
+  return joined(names);
+}
 
 struct Report {
   std::string directory, system;
   Mount mount = {};
   std::vector<Promise> promises = {};
   std::optional<Peers> peers = {};
-  std::string broken() const {
-    std::vector<std::string> names;
-    for (const Promise& one : promises)
-      if (one.state == State::kBroken) names.push_back(one.name);
-    return joined(names);
-  }
+  std::string broken() const { return broken_of(promises); }
 };
 
 constexpr const char* kStates[] = {"ok", "without", "BROKEN"};
@@ -98,37 +106,49 @@ Json to_json(const Peers& peers) {
   return json;
 }
 
+Json to_json(const std::vector<Promise>& promises) {
+  return Json::array(promises, [](const Promise& one) -> Json {
+    return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
+  });
+}
+
 Json to_json(const Report& report) {
   const auto& [directory, system, mount, promises, peers] = report;
   Json json = {{"directory", directory}, {"version", ckpt_version_string()}, {"system", system}};
   json.add("mount",
            {{"type", mount.type}, {"source", mount.source}, {"point", mount.point}, {"options", mount.options}});
   json.add("locks", locks_text(mount));
-  json.add("promises", Json::array(promises, [](const Promise& one) -> Json {
-             return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
-           }));
+  json.add("promises", to_json(promises));
   json.add("peers", peers ? to_json(*peers) : Json(nullptr));
   json.add("holds", report.broken().empty());
   return json;
 }
 
-void print_report(const Report& report) {
-  const auto& [directory, system, mount, promises, peers] = report;
-  print(format("ckpt {}, {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), system, escaped(directory),
-               mount.type, escaped(mount.source), escaped(mount.point), escaped(mount.options), locks_text(mount)));
+void print_promises(const std::vector<Promise>& promises) {
   static constexpr Color kColors[] = {Color::kGreen, Color::kYellow, Color::kRed};
   for (const Promise& one : promises) {
     const auto state = static_cast<size_t>(one.state);
     const std::string text = one.found.empty() ? kStates[state] : padded(kStates[state], 9) + escaped(one.found);
     print(format("{}{}\n", padded(one.name, 18), colored(text, kColors[state])));
   }
+}
+
+void print_verdict(bool holds) {
+  print(holds ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n");
+}
+
+void print_report(const Report& report) {
+  const auto& [directory, system, mount, promises, peers] = report;
+  print(format("ckpt {}, {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), system, escaped(directory),
+               mount.type, escaped(mount.source), escaped(mount.point), escaped(mount.options), locks_text(mount)));
+  print_promises(promises);
   for (size_t i = 0; peers && i < peers->ids.size(); i++)
     print(format("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i])));
   for (size_t view = 0; peers && view < 3; view++)
     print(format("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
                  delay_text(peers->removals[view])));
   if (peers) print("their clocks are compared to within " + ms_text(peers->clock_error) + "\n");
-  print(report.broken().empty() ? "\nall that ckpt needs holds\n" : "\nsomething that ckpt needs does not hold\n");
+  print_verdict(report.broken().empty());
 }
 
 std::string make_folder(const std::string& directory) {
@@ -148,7 +168,26 @@ void meet(const Args& args, Report& report, Watch& watch) try {
   report.promises.push_back({"peers", State::kBroken, refused.text});
 }
 
+int check_store(const Args& args) {
+  if (args.peers) invalid("--peers is for a directory");
+  const std::vector<Promise> promises = probe_store(args.directory, make_options(args));
+  const bool holds = broken_of(promises).empty();
+  const std::string store = shown(args.directory);
+  if (args.json) {
+    Json json = {{"store", store}, {"version", ckpt_version_string()}};
+    json.add("promises", to_json(promises));
+    json.add("holds", holds);
+    print_json(json);
+  } else {
+    print(format("ckpt {}\n{}\n\n", ckpt_version_string(), escaped(store)));
+    print_promises(promises);
+    print_verdict(holds);
+  }
+  return holds ? kExitOk : kExitNo;
+}
+
 int run(const Args& args) try {
+  if (is_remote(args.directory)) return check_store(args);
   Watch watch(Ms(args.timeout * 1000 + 10000));
   utsname kernel{};
   uname(&kernel);
@@ -187,7 +226,7 @@ void add_check(CLI::App& app, Action& chosen) {
   using namespace cmd_check;
   auto args = std::make_shared<Args>();
   Command command(app, kWords, *args, Command::WithJson::kYes);
-  command.add("DIRECTORY", args->directory, "where a store is, or is to be").required();
+  command.add("STORE", args->directory, "a directory, or an address, where a store is or is to be").required();
   command.add("--peers", args->peers, "how many machines try it together").positive();
   command.add("--timeout", args->timeout, "for how many seconds to wait for a peer or an answer (60)").positive();
   command.run(chosen, [args] { return run(*args); });

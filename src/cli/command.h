@@ -73,6 +73,7 @@ std::vector<CommandText> describe(const CLI::App& app);
 struct Common {
   std::vector<std::string> settings;  // from -o, each "key=value"
   std::string run;                    // from --run: as -o run=RUN
+  std::vector<std::string> backends;  // from --backend: libraries of stores
   bool json = false;
 
   // The value of `key` among the settings; of several, the last.

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/look.h"
+#include "cli/store_probe.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -173,6 +174,9 @@ Command::Command(CLI::App& app, const Words& words, Common& common, WithJson jso
   add("-o", common.settings, "set an option of the library (see ckpt help options); may be repeated")
       .one_value()
       .type("KEY=VALUE");
+  add("--backend", common.backends, "load a library of stores (ckpt_backend.h); may be repeated")
+      .one_value()
+      .type("LIB");
   if (json == WithJson::kYes) add("--json", common.json, "print JSON: exact sizes, stable keys");
 }
 
@@ -183,6 +187,7 @@ Option Command::add_run(Common& common) {
 void Command::run(Action& chosen, Action action) {
   command_->callback([&chosen, action, &common = common_] {
     set_patience(common.setting("timeout_ms"));
+    for (const std::string& path : common.backends) load_backend(path);
     chosen = action;
   });
 }

@@ -8,9 +8,6 @@
 #include "cli/look.h"
 
 namespace cli {
-namespace {
-
-namespace fs = std::filesystem;
 
 // "s3://bucket/run7" is not a path, nor is what somebody mistyped, "htps://" or "http:/": what it is, the library says,
 // and shows no secrets of it.
@@ -23,9 +20,14 @@ bool is_remote(std::string_view text) {
   return colon != text.npos && colon > 1 && text.substr(0, colon).find('/') == text.npos;
 }
 
-// In a bucket nothing but the store tells what a name is.
-constexpr size_t kBucketScheme = std::size("s3://") - 1;
-bool is_in_bucket(std::string_view text) { return text.starts_with("s3://") || text.starts_with("gs://"); }
+namespace {
+
+namespace fs = std::filesystem;
+
+// In a bucket, and in a store from outside, nothing but the store tells what a name is.
+bool is_in_bucket(std::string_view text) {
+  return is_remote(text) && !is_web(text) && !text.starts_with("file:") && text.find("://") != text.npos;
+}
 
 std::string_view without_file_scheme(std::string_view text) {
   for (std::string_view before : {"file://", "file://localhost"})
@@ -236,7 +238,8 @@ Target locate(std::string_view argument, bool has_mirror) {
 Target locate(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
   const Target target = locate(argument, has_mirror);
   const size_t slash = target.store.rfind('/');
-  if (target.kind != Target::Kind::kStore || !is_in_bucket(target.store) || slash <= kBucketScheme) return target;
+  if (target.kind != Target::Kind::kStore || !is_in_bucket(target.store) || slash <= target.store.find("://") + 2)
+    return target;
   const Target inner{Target::Kind::kDirectory, without_trailing_slashes(target.store.substr(0, slash)),
                      target.store.substr(slash + 1)};
   if (!is_named_as_checkpoint(inner.selector)) return target;

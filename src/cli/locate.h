@@ -4,8 +4,9 @@
 //   DIRECTORY        any other: a store; means its latest checkpoint
 //   STORE@SELECTOR   latest, label:L, L, step:N or an id. An '@' with a '/' after it belongs to the path: if a store's
 //                    name has an '@', write a '/' at its end.
-//   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store
-//   https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query stays with
+//   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store; so on gs:// and stores from
+//   outside https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query
+//   stays with
 //                            the store: https://HOST/STORE/ID?QUERY, https://HOST/STORE@SELECTOR?QUERY.
 #pragma once
 
@@ -38,6 +39,8 @@ bool is_foreign(const std::string& argument, const ckpt::Options& options);
 // Whether a directory is there.
 bool is_directory(const std::string& path);
 
+// Whether it is no path, but an address, or meant as one.
+bool is_remote(std::string_view text);
 // Whether it begins with http:// or https://.
 bool is_web(std::string_view text);
 // What a message or a list may show of an argument: of an address neither user nor query.

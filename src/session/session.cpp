@@ -33,8 +33,9 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<store::Store> sto
                   "could choose it");
   if (world_size > 1 && !store->traits().exclusive)
     return Status(CKPT_UNSUPPORTED,
-                  strformat("{}: {} ranks cannot save with conditional_puts=emulate, since two of them "
-                            "could take the same commit record; only one process may write here",
+                  strformat("{}: {} ranks cannot save with conditional_puts=emulate, or on a backend without "
+                            "exclusive puts, since two of them could take the same commit record; only one process "
+                            "may write here",
                             store->uri(), world_size));
   const ContextScope working = job.enter(options.timeout_ms);
   CKPT_TRY(job.check());

@@ -6,12 +6,14 @@
 
 #include "base/address.h"
 #include "base/text.h"
+#include "store/backend.h"
 #include "store/keys.h"
 
 namespace ckpt::store {
 
 static constexpr std::string_view kExpected =
-    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or https://HOST/PATH";
+    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, https://HOST/PATH or a scheme that "
+    "is registered (ckpt_backend.h)";
 
 static Status invalid_uri(std::string_view uri, std::string_view reason) {
   return Status(CKPT_INVALID, "store \"" + shown_url(uri) + "\": " + std::string(reason));
@@ -64,8 +66,10 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSetti
   if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
   if (uri.starts_with("gs://")) return open_gcs(uri, options.s3);
   if (is_web_url(uri)) return open_web(uri, options.web);
-  if (std::string_view scheme = scheme_of(uri); !scheme.empty())
+  if (std::string_view scheme = scheme_of(uri); !scheme.empty()) {
+    if (const auto backend = find_backend(scheme)) return open_backend(uri, *backend);
     return Status(CKPT_UNSUPPORTED, strformat("store \"{}\": {}, found scheme {}", shown_url(uri), kExpected, scheme));
+  }
   if (is_address(uri)) return invalid_uri(uri, kExpected);
   return open_posix(uri, options);
 }
@@ -178,7 +182,9 @@ Result<uint64_t> Store::bytes_shared(std::string_view directory) const {
   return bytes;
 }
 
-Result<std::unique_ptr<Borrowed>> Store::borrow(std::string_view from, std::string_view /*to*/) {
+Result<std::unique_ptr<Borrowed>> Store::borrow(std::string_view from, std::string_view to) {
+  CKPT_TRY(check_key(from));
+  CKPT_TRY(check_new_file(to));
   return Status(CKPT_UNSUPPORTED, path(from) + ": a file of this store has one name only").with("path", path(from));
 }
 

@@ -56,6 +56,14 @@ inline Handles cached_store() {
   };
 }
 
+// The example of a store from outside, in a folder.
+extern "C" ckpt_status ckpt_backend_init(ckpt_error** err);
+inline Handles folder_backend() {
+  static const ckpt_status registered = ckpt_backend_init(nullptr);
+  EXPECT_EQ(registered, CKPT_OK);
+  return [folder = std::make_shared<Folder>()] { return *store::open_store("folder://" + folder->path, {}); };
+}
+
 inline Handles weak_store(const store::Weakness& weakness) {
   return [bucket = std::make_shared<store::Bucket>(weakness)] { return std::make_shared<store::WeakStore>(bucket); };
 }

@@ -3,6 +3,7 @@
 #include "commit/any_store.h"
 
 #include "commit/retention.h"
+#include "maintain/check_store.h"
 #include "maintain/repair.h"
 
 namespace ckpt::commit {
@@ -15,7 +16,8 @@ class AnyStore : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                          ::testing::Values(Kind{"Directory", directory_store}, Kind{"Memory", memory_store},
-                                           Kind{"Weak", [] { return weak_store({}); }}, Kind{"Cached", cached_store}),
+                                           Kind{"Weak", [] { return weak_store({}); }}, Kind{"Cached", cached_store},
+                                           Kind{"Backend", folder_backend}),
                          [](const auto& kind) { return kind.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(OnS3, AnyStore, ::testing::ValuesIn(s3_kinds()),
@@ -171,6 +173,16 @@ TEST_P(AnyStore, ARemovedCheckpointIsNotFound) {
   ASSERT_TRUE(remove_by_id(*handles(), "s1.1.1").ok());
   EXPECT_EQ(load(handles, "s1").status().code(), CKPT_NOT_FOUND);
   EXPECT_EQ(*load(handles, "latest"), 2);
+}
+
+TEST_P(AnyStore, KeepsThePromisesThatCheckTriesAndNothingIsLeft) {
+  const auto store = handles();
+  const auto promises = maintain::check_store(*store);
+  ASSERT_TRUE(promises.ok()) << promises.status().message();
+  for (const auto& [name, state, found] : *promises) EXPECT_NE(state, maintain::Promise::kBroken) << name << found;
+  checkpoint::await_listings(*store);
+  const auto left = store->list(".ckpt");
+  for (size_t i = 0; left.ok() && i < left->size(); i++) EXPECT_FALSE((*left)[i].name.starts_with("check."));
 }
 
 // Whatever gets lost, a commit that a rank was told of is there, and what no rank was told of is whole or not there.

@@ -52,8 +52,8 @@ case $step in
     done
     headers=$(find "$prefix/include" -type f -printf '%P\n' | sort | paste -sd ' ')
     expected='ckpt.h ckpt.hpp ckpt/background.hpp ckpt/call.hpp ckpt/error.hpp ckpt/file.hpp ckpt/keeper.hpp '
-    expected+='ckpt/memory.hpp ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_file.h ckpt_keeper.h ckpt_layer.h '
-    expected+='ckpt_maintain.h ckpt_table.h ckpt_tree.h'
+    expected+='ckpt/memory.hpp ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_backend.h ckpt_file.h ckpt_keeper.h '
+    expected+='ckpt_layer.h ckpt_maintain.h ckpt_table.h ckpt_tree.h'
     [[ $headers == "$expected" ]] || fail "installed headers: $headers"
     "$prefix/bin/ckpt" --version
     if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
@@ -64,6 +64,10 @@ case $step in
     build_and_run "$prefix" shared
     readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*libckpt.so.0' || fail "libckpt.so.0 is not needed"
     ! readelf -d "$work/shared-save_load" | grep -q 'NEEDED.*lz4' || fail "lz4 is linked directly"
+    # shellcheck disable=SC2046  # flags are words
+    "$cc" -std=c99 -Wall -Werror -shared -fPIC "$source/examples/c/folder_store.c" $(link_flags "$prefix" ckpt) \
+      -o "$work/libfolder.so"
+    "$prefix/bin/ckpt" check "folder://$work/folder" --backend "$work/libfolder.so"
     ;;
   static)
     # First everything static; then only ckpt's archive, as if no shared library were installed.

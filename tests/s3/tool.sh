@@ -101,7 +101,12 @@ expect 0 diff "$scheme://ckpt-test//${there##*/}" "$ranks"; says '^equal' # as t
 expect 0 cp "$store@label:${there##*/}" "$there.ckpt"; expect 0 info "$there.ckpt"; says '^checkpoint '
 expect 0 cp "$there.ckpt" "$there-copy.bin"; expect 0 diff "$there.ckpt" "$there-copy.bin"; says '^equal'
 
+# What ckpt builds on holds here, and nothing is left of the trial.
+expect 0 check "$there-check"; says '^exclusive_put +ok'; says '^versions +ok'; says '^all that ckpt needs holds$'
+expect 0 check "$there-check" --json; json_is 'd["holds"]' True
+
 # What cannot be reached is said with its bucket, and in one line.
 expect 2 ls "$scheme://no-such-bucket/run"; complains "no-such-bucket.*$absent"
 expect 2 ls "$store" -o endpoint=http://127.0.0.1:1; complains 'http://127.0.0.1:1'
+expect 2 check "$scheme://no-such-bucket/run"; complains "no-such-bucket.*$absent"
 expect 2 ls "$scheme:///run"; complains 'BUCKET'

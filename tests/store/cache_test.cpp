@@ -48,9 +48,9 @@ class CachedHome final : public Home {
   const Requests requests_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Cached, StoreSuite,
-                         testing::Values(Backend{"Cached", [] { return std::make_unique<CachedHome>(); }}),
-                         testing::PrintToStringParamName());
+const auto kCached = testing::Values(Backend{"Cached", [] { return std::make_unique<CachedHome>(); }});
+INSTANTIATE_TEST_SUITE_P(Cached, StoreSuite, kCached, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Cached, NamesSuite, kCached, testing::PrintToStringParamName());
 
 // ---- one object ----
 

@@ -24,6 +24,7 @@ class MemoryHome final : public Home {
 const auto kMemory = testing::Values(Backend{"Memory", [] { return std::make_unique<MemoryHome>(); }});
 INSTANTIATE_TEST_SUITE_P(Memory, StoreSuite, kMemory, testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Memory, DirectorySuite, kMemory, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Memory, NamesSuite, kMemory, testing::PrintToStringParamName());
 
 class WeakHome final : public Home {
  public:
@@ -33,9 +34,9 @@ class WeakHome final : public Home {
   const std::shared_ptr<Bucket> bucket_ = std::make_shared<Bucket>(Weakness{.list_delay_ms = 0});
 };
 
-INSTANTIATE_TEST_SUITE_P(Weak, StoreSuite,
-                         testing::Values(Backend{"Weak", [] { return std::make_unique<WeakHome>(); }}),
-                         testing::PrintToStringParamName());
+const auto kWeak = testing::Values(Backend{"Weak", [] { return std::make_unique<WeakHome>(); }});
+INSTANTIATE_TEST_SUITE_P(Weak, StoreSuite, kWeak, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Weak, NamesSuite, kWeak, testing::PrintToStringParamName());
 
 std::shared_ptr<Store> memory(const char* uri) {
   auto store = open_store(uri, {});

@@ -35,6 +35,7 @@ std::unique_ptr<Home> buffered() { return std::make_unique<PosixHome>(StoreSetti
 const auto kPosix = testing::Values(Backend{"Direct", direct}, Backend{"Buffered", buffered});
 INSTANTIATE_TEST_SUITE_P(Posix, StoreSuite, kPosix, testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Posix, DirectorySuite, kPosix, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Posix, NamesSuite, kPosix, testing::PrintToStringParamName());
 
 class Posix : public testing::Test {
  protected:

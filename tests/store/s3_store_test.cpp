@@ -6,6 +6,7 @@ namespace ckpt::store {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(S3, StoreSuite, testing::ValuesIn(s3_backends()), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(S3, NamesSuite, testing::ValuesIn(s3_backends()), testing::PrintToStringParamName());
 CKPT_S3_SUITE(S3Special);
 
 TEST_P(S3Special, AFileOfAnySizeArrivesWholeInPartsOfAnyOrOneSize) {

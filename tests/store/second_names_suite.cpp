@@ -3,7 +3,7 @@
 
 namespace ckpt::store {
 
-TEST_P(StoreSuite, ABorrowedFileHasASecondNameThatNeedsNotTheFirst) {
+TEST_P(NamesSuite, ABorrowedFileHasASecondNameThatNeedsNotTheFirst) {
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("four")).ok());
   ASSERT_TRUE(store_->put_if_absent("d/MANIFEST", as_bytes("slot")).ok());
   ASSERT_TRUE(store_->make_directory("e").ok());
@@ -22,7 +22,7 @@ TEST_P(StoreSuite, ABorrowedFileHasASecondNameThatNeedsNotTheFirst) {
   ASSERT_TRUE(store_->remove("e/b", true).ok());
 }
 
-TEST_P(StoreSuite, AFileIsBorrowedTwiceAndDroppedByWhomItIsNot) {
+TEST_P(NamesSuite, AFileIsBorrowedTwiceAndDroppedByWhomItIsNot) {
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("four")).ok());
   auto first = store_->borrow("d/a", "d/b"), again = store_->borrow("d/a", "d/b");
   ASSERT_TRUE(first.ok() && again.ok());
@@ -33,7 +33,7 @@ TEST_P(StoreSuite, AFileIsBorrowedTwiceAndDroppedByWhomItIsNot) {
   EXPECT_EQ(read_text(*store_, "d/a"), "four");
 }
 
-TEST_P(StoreSuite, ANameThatIsTakenIsForTheBorrowerToLookAt) {
+TEST_P(NamesSuite, ANameThatIsTakenIsForTheBorrowerToLookAt) {
   ASSERT_TRUE(store_->put_if_absent("d/a", as_bytes("four")).ok());
   ASSERT_TRUE(store_->put_if_absent("d/b", as_bytes("another")).ok());
   auto borrowed = store_->borrow("d/a", "d/b");

@@ -1,6 +1,6 @@
 // What every store must do, as one parameterised suite, and what a store with directories, locks, mappings and random
 // access does beside that. A backend adds INSTANTIATE_TEST_SUITE_P(Name, StoreSuite, Values(Backend{…})), and maybe the
-// same for DirectorySuite.
+// same for DirectorySuite and NamesSuite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,6 +47,9 @@ class StoreSuite : public testing::TestWithParam<Backend> {
 };
 
 class DirectorySuite : public StoreSuite {};
+
+// Of stores that give files second names.
+class NamesSuite : public StoreSuite {};
 
 std::string read_text(const Store& store, std::string_view key);    // "<CODE>" if it fails
 std::string names(const Store& store, std::string_view directory);  // "a b/ c", "<CODE>"

@@ -67,6 +67,7 @@ void bind_handle(Class& handle, const char* enter) {
 
 void bind_library(nb::module_& m);
 void bind_store(nb::module_& m);
+void bind_backend(nb::module_& m);
 void bind_save(nb::module_& m);
 void bind_keeper(nb::module_& m);
 void bind_reader(nb::module_& m);

@@ -62,6 +62,7 @@ NB_MODULE(_core, m) {
   bind_write(m);
   bind_read(m);
   bind_store(m);
+  bind_backend(m);
   bind_keeper(m);
   bind_save(m);
   bind_reader(m);

@@ -17,6 +17,7 @@ from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
                     KeyKind, NodeKind, OptionKind, Scope, Status)
 from .errors import *
+from .fsspecs import fsspec_store
 from .handles import Reader, Session, Store
 from .loading import load
 from .opening import Checkpoint, LazyTensor, Listing, ls
@@ -32,7 +33,8 @@ from .trees import Record, TensorName, TreeSet, from_native, to_native
 __version__ = "0.1.0"
 
 __all__ = [
-    "save", "save_async", "load", "ls", "SaveHandle", "Shard", "PerRank", "random_states", "Table", "Rowset", "Share",
+    "save", "save_async", "load", "ls", "fsspec_store", "SaveHandle", "Shard", "PerRank", "random_states", "Table",
+    "Rowset", "Share",
     "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",

@@ -1,0 +1,172 @@
+"""ckpt.fsspec_store: stores on file systems of fsspec, which are in this process's memory or local."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ckpt
+import ckpt.fsspecs
+import fsspec
+import numpy as np
+import pytest
+
+
+@pytest.fixture(params=["memory", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An address of each kind, where nothing is."""
+    yield f"memory://{tmp_path.name}/run7" if request.param == "memory" else f"file://{tmp_path}/run7"
+    fsspec.filesystem("memory").store.clear()
+
+
+def state(step: int) -> dict[str, Any]:
+    """One whose large tensor takes several writes."""
+    return {"w": np.full((3, 1 << 20), step, "f4"), "small": np.arange(5), "epoch": step}
+
+
+def test_what_is_saved_is_loaded_and_listed(url: str) -> None:
+    store = ckpt.fsspec_store(url)
+    for step in (1, 2, 3):
+        ckpt.save(store, state(step), step=step, keep_last=2)
+    assert [info.step for info in ckpt.ls(store)] == [2, 3]
+    loaded = ckpt.load(store)
+    assert loaded["epoch"] == 3
+    np.testing.assert_array_equal(loaded["w"], state(3)["w"])
+    with ckpt.Reader(store, "step:2") as reader:
+        assert reader.info.step == 2
+
+
+def test_a_second_handle_sees_the_same_store(url: str) -> None:
+    ckpt.save(ckpt.fsspec_store(url), state(1), step=1)
+    assert ckpt.load(ckpt.fsspec_store(url + "/"))["epoch"] == 1
+    with pytest.raises(ckpt.NotFoundError):
+        ckpt.load(ckpt.fsspec_store(url + "8"))
+
+
+def test_a_checkpointer_goes_on_where_it_was(url: str) -> None:
+    with ckpt.Checkpointer(ckpt.fsspec_store(url), every=2, keep_last=2) as keeper:
+        assert keeper.restore(state(0)) is None
+        for step in range(1, 8):
+            keeper.step(step, state(step))
+    with ckpt.Checkpointer(ckpt.fsspec_store(url), every=2, keep_last=2) as keeper:
+        restored = keeper.restore(state(0))
+        assert restored is not None and restored.step == 6
+
+
+def test_what_is_pruned_leaves_nothing(url: str) -> None:
+    store = ckpt.fsspec_store(url)
+    for step in (1, 2):
+        ckpt.save(store, state(step), step=step)
+    id = store.find("step:1").id
+    store.remove(id)
+    fs, root = fsspec.core.url_to_fs(url)
+    assert not [path for path in fs.find(root) if f"{id}/PART_" in path]
+    assert [info.step for info in store.list()] == [2]
+
+
+def test_several_ranks_need_names_that_can_be_made_exclusively(url: str) -> None:
+    store = ckpt.fsspec_store(url)
+    if url.startswith("memory"):
+        with pytest.raises(ckpt.UnsupportedError, match="exclusive puts"):
+            ckpt.Session(store, 0, 2)
+        return
+    sessions = [ckpt.Session(store, 0, 2)]
+    sessions.append(ckpt.Session(ckpt.fsspec_store(url), 1, 2, sessions[0].string))
+    def save(rank: int) -> None:
+        ckpt.save(sessions[rank], {"mine": ckpt.PerRank(np.full(4, rank))}, step=1)
+    threads = [threading.Thread(target=save, args=(rank,)) for rank in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [info.step for info in store.list()] == [1]
+    for session in sessions:
+        session.close()
+
+
+def test_of_several_that_publish_one_name_on_local_files_one_does(tmp_path: Path) -> None:
+    files = ckpt.fsspecs._Files(f"fsspec+file://{tmp_path}")
+    made = [files.create("d/slot", False) for _ in range(8)]
+    told: list[str] = []
+    def publish(number: int) -> None:
+        try:
+            made[number].append(memoryview(str(number).encode()))
+            made[number].publish()
+            told.append("made")
+        except FileExistsError:
+            told.append("exists")
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == ["exists"] * 7 + ["made"]
+    assert [name for name, _, _ in files.list("d")] == ["slot"] and not list((tmp_path / "%part").iterdir())
+
+
+def test_what_is_replaced_is_gone_for_its_reader(url: str) -> None:
+    files = ckpt.fsspecs._Files("fsspec+" + url)
+    def put(text: bytes, over: bool = False) -> None:
+        file = files.create("a", over)
+        file.append(memoryview(text))
+        file.publish()
+    put(b"one")
+    version = files.look("a")[1]
+    assert version
+    out = bytearray(2)
+    assert files.read("a", version, 1, memoryview(out)) == 2 and out == b"ne"
+    with pytest.raises(FileExistsError):
+        put(b"other")
+    put(b"two", over=True)
+    with pytest.raises(ckpt.GoneError):
+        files.read("a", version, 0, memoryview(out))
+    files.remove("a")
+    with pytest.raises(ckpt.GoneError):
+        files.read("a", version, 0, memoryview(out))
+    with pytest.raises(FileNotFoundError):
+        files.remove("a")
+    assert not list(files.list("")) and not list(files.list("none"))
+
+
+@pytest.mark.parametrize("raised, expected", [
+    (PermissionError("no entry"), ckpt.IoError), (ValueError("no such bucket"), ckpt.IoError),
+    (MemoryError(), ckpt.NoMemoryError), (NotImplementedError("only read"), ckpt.UnsupportedError),
+    (OSError(28, "full"), ckpt.NoSpaceError)])
+def test_what_a_file_system_raises_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raised: Exception,
+                                           expected: type[ckpt.Error]) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+    store = ckpt.fsspec_store(f"memory://{tmp_path.name}")
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "_open", fail)
+    with pytest.raises(expected, match=type(raised).__name__):
+        ckpt.save(store, state(1), step=1)
+
+
+def test_options_are_those_of_the_file_system_and_of_the_store(tmp_path: Path) -> None:
+    store = ckpt.fsspec_store(f"file://{tmp_path}", auto_mkdir=False, options={"timeout_ms": 7000})
+    assert store.limit == {"timeout_ms": 7000}
+    with pytest.raises(ckpt.InvalidError):
+        ckpt.fsspec_store(f"file://{tmp_path}", options={"no_such": 1})
+    with pytest.raises(ckpt.Error, match="nosuch"):
+        ckpt.fsspec_store("nosuch://x")
+    for url in ("", "/tmp/x", "memory:x", "memory://", "simplecache::memory://x", "my_fs://x"):
+        with pytest.raises(ValueError, match="expected PROTOCOL://PATH"):
+            ckpt.fsspec_store(url)
+
+
+def test_a_store_that_is_closed_lets_its_file_system_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[weakref.ref[Any]] = []
+    before: Callable[..., None] = ckpt.fsspecs._Files.__init__
+    def init(self: Any, address: str) -> None:
+        before(self, address)
+        made.append(weakref.ref(self))
+    monkeypatch.setattr(ckpt.fsspecs._Files, "__init__", init)
+    with ckpt.fsspec_store(f"memory://{tmp_path.name}") as store:
+        ckpt.save(store, state(1), step=1)
+    del store
+    gc.collect()
+    assert made and made[0]() is None
