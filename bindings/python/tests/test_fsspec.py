@@ -1,4 +1,4 @@
-"""ckpt.fsspec_store: stores on file systems of fsspec, which are in this process's memory or local."""
+"""ckpt.fsspec_store: stores on file systems of fsspec: in this process's memory, local, and on an FTP server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,32 @@ import ckpt.fsspecs
 import fsspec
 import numpy as np
 import pytest
+from pyftpdlib.authorizers import DummyAuthorizer  # type: ignore[import-untyped,unused-ignore]
+from pyftpdlib.handlers import FTPHandler  # type: ignore[import-untyped,unused-ignore]
+from pyftpdlib.servers import ThreadedFTPServer  # type: ignore[import-untyped,unused-ignore]
 
 
-@pytest.fixture(params=["memory", "file"])
+@contextmanager
+def ftp_server(folder: Path) -> Iterator[str]:
+    """The address of one that serves a folder, to a user with a password."""
+    authorizer = DummyAuthorizer()
+    authorizer.add_user("me", "hunter2", str(folder), perm="elradfmwMT")
+    with ThreadedFTPServer(("127.0.0.1", 0), type("Handler", (FTPHandler,), {"authorizer": authorizer})) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ftp://me:hunter2@127.0.0.1:{server.address[1]}"
+        server.close_all()
+        thread.join()
+
+
+@pytest.fixture(params=["memory", "file", "ftp"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An address of each kind, where nothing is."""
-    yield f"memory://{tmp_path.name}/run7" if request.param == "memory" else f"file://{tmp_path}/run7"
+    if request.param == "ftp":
+        with ftp_server(tmp_path) as address:
+            yield f"{address}/run7"
+    else:
+        yield f"memory://{tmp_path.name}/run7" if request.param == "memory" else f"file://{tmp_path}/run7"
     fsspec.filesystem("memory").store.clear()
 
 
@@ -70,7 +91,7 @@ def test_what_is_pruned_leaves_nothing(url: str) -> None:
 
 def test_several_ranks_need_names_that_can_be_made_exclusively(url: str) -> None:
     store = ckpt.fsspec_store(url)
-    if url.startswith("memory"):
+    if not url.startswith("file"):
         with pytest.raises(ckpt.UnsupportedError, match="exclusive puts"):
             ckpt.Session(store, 0, 2)
         return
@@ -156,6 +177,15 @@ def test_options_are_those_of_the_file_system_and_of_the_store(tmp_path: Path) -
     for url in ("", "/tmp/x", "memory:x", "memory://", "simplecache::memory://x", "my_fs://x"):
         with pytest.raises(ValueError, match="expected PROTOCOL://PATH"):
             ckpt.fsspec_store(url)
+
+
+def test_a_password_in_the_address_is_shown_to_nobody(tmp_path: Path) -> None:
+    with ftp_server(tmp_path) as address:
+        store = ckpt.fsspec_store(f"{address}/run7")
+        assert "hunter2" not in repr(store)
+        with pytest.raises(ckpt.NotFoundError) as found:
+            ckpt.load(store)
+        assert "hunter2" not in str(found.value) and "/run7" in str(found.value)
 
 
 def test_a_store_that_is_closed_lets_its_file_system_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
+import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from . import _core
@@ -19,7 +22,7 @@ _SCHEME = "fsspec+"
 _UNNAMED = "%part"  # a directory: files that have no key yet
 # What tells one file under a path from the next, as file systems call it.
 _VERSION = ("ETag", "etag", "version_id", "versionId", "generation", "md5", "checksum", "ino", "mtime", "created",
-            "LastModified", "last_modified", "modified", "updated")
+            "LastModified", "last_modified", "modified", "modify", "unique", "updated")
 
 _given: dict[str, Mapping[str, Any]] = {}  # by address: the options of its file system
 
@@ -54,6 +57,15 @@ def status_of(raised: BaseException) -> tuple[int, str]:
     return int(status), f"{type(raised).__name__}: {raised}"
 
 
+def _in_turn(method: Any) -> Any:
+    """One call at a time on a file system that has one connection."""
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any) -> Any:
+        with self.turn:
+            return method(self, *arguments)
+    return call
+
+
 class _Files:
     """The calls of ckpt_backend.h on one file system."""
 
@@ -63,12 +75,14 @@ class _Files:
         self.fs, self.root = fsspec.core.url_to_fs(address.removeprefix(_SCHEME), **_given.get(address, {}))
         self.is_local = isinstance(self.fs, LocalFileSystem)
         here = self.is_local or "memory" in self.fs.protocol
+        self.turn: Any = nullcontext() if here or self.fs.async_impl else threading.RLock()
         self.promises = (_core.BACKEND_EXCLUSIVE if self.is_local else 0) | (0 if here else _core.BACKEND_REMOTE)
 
     def path(self, key: str) -> str:
         """That of a key; "" is the root."""
         return f"{self.root.rstrip('/')}/{key}" if key else self.root
 
+    @_in_turn
     def look(self, key: str) -> tuple[int, str]:
         """Size and version."""
         self.fs.invalidate_cache()
@@ -77,6 +91,7 @@ class _Files:
             raise FileNotFoundError(self.path(key))
         return int(info["size"]), " ".join(str(info[name]) for name in _VERSION if info.get(name) is not None)[:60]
 
+    @_in_turn
     def read(self, key: str, version: str, offset: int, out: memoryview) -> int:
         """How many bytes of that version were read."""
         try:
@@ -89,23 +104,25 @@ class _Files:
         out[:len(data)] = data
         return len(data)
 
-    def list(self, directory: str) -> Iterator[tuple[str, bool, int]]:
+    @_in_turn
+    def list(self, directory: str) -> list[tuple[str, bool, int]]:
         """Name, whether it is a directory, and size of what is in a directory."""
         self.fs.invalidate_cache()
         path = self.path(directory)
         try:
             entries = self.fs.ls(path, detail=True)
         except (FileNotFoundError, NotADirectoryError):
-            return
-        for info in entries:
-            name = info["name"].rstrip("/")
-            if name.strip("/") != path.strip("/") and (name := name.rpartition("/")[2]) != _UNNAMED:
-                yield name, info["type"] == "directory", int(info["size"] or 0)
+            return []
+        found = [(info["name"].rstrip("/"), info["type"] == "directory", int(info["size"] or 0)) for info in entries]
+        return [(name.rpartition("/")[2], *rest) for name, *rest in found  # a file lists itself
+                if name.strip("/") != path.strip("/") and not name.endswith("/" + _UNNAMED)]
 
+    @_in_turn
     def create(self, key: str, over: bool) -> _NewFile:
         """A file that is to be written."""
         return _NewFile(self, key, over)
 
+    @_in_turn
     def remove(self, key: str) -> None:
         """Removes a file, and the directories above it that are empty then."""
         self.look(key)
@@ -113,21 +130,23 @@ class _Files:
         while key := key.rpartition("/")[0]:
             try:
                 self.fs.rmdir(self.path(key))
-            except (OSError, NotImplementedError):
+            except Exception:  # it is not empty, or cannot be removed, whatever that is called here
                 return
 
 
 class _NewFile:
     def __init__(self, files: _Files, key: str, over: bool) -> None:
-        self.files, self.fs, self.key, self.over = files, files.fs, key, over
+        self.files, self.fs, self.turn, self.key, self.over = files, files.fs, files.turn, key, over
         self.made = files.path(f"{_UNNAMED}/{uuid.uuid4().hex}")
         self.fs.makedirs(files.path(_UNNAMED), exist_ok=True)
         self.file = self.fs.open(self.made, "wb")
 
+    @_in_turn
     def append(self, data: memoryview) -> None:
         """Takes the next bytes."""
         self.file.write(bytes(data))
 
+    @_in_turn
     def publish(self) -> None:
         """Moves it to its key."""
         try:
@@ -143,12 +162,17 @@ class _NewFile:
                 raise FileExistsError(path)
             else:
                 self.fs.mv(self.made, path)
-        finally:
+        except BaseException:
             self.discard()
+            raise
 
     def _name(self, path: str) -> None:
         try:
-            (os.replace if self.over else os.link)(self.made, path)
+            if self.over:
+                os.replace(self.made, path)
+            else:
+                os.link(self.made, path)
+                os.unlink(self.made)
         finally:
             above = path
             while len(above := os.path.dirname(above)) >= len(self.files.root.rstrip("/")):
@@ -156,10 +180,11 @@ class _NewFile:
                 os.fsync(descriptor)
                 os.close(descriptor)
 
+    @_in_turn
     def discard(self) -> None:
         """Leaves nothing of it but what has its key."""
         try:
             self.file.close()
             self.fs.rm_file(self.made)
-        except OSError:
+        except Exception:  # nobody looks for it
             pass
