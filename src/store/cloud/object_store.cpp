@@ -24,7 +24,7 @@ namespace {
 // What is being removed.
 struct Note {
   std::string_view directory, slot;
-  std::string_view tombstone;  // its number (kPutHeader)
+  std::string_view tombstone;  // its number
   bool keeps_slot = false;     // the tombstone was there before, and keeps out a writer that wakes up
   int64_t grace = 0;           // so many seconds after the tombstone came the parts may go
 };
@@ -76,7 +76,7 @@ class ObjectStore final : public Store {
   Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
     CKPT_TRY(check_key(from));
     CKPT_TRY(check_new_file(to));
-    return borrow_object(bucket_, from, to);
+    return borrow_object(bucket_, from, to, bucket_->most_copied());
   }
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
