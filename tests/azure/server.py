@@ -78,7 +78,8 @@ class Service(service.Service):
         if request.version and not re.fullmatch(r'20\d\d-\d\d-\d\d', request.version):
             raise invalid_header('x-ms-version', request.version)
         if 'x-ms-structured-body' in request.headers:
-            raise Refused(400, 'UnsupportedHeader', 'One of the HTTP headers specified in the request is not supported.')
+            raise Refused(400, 'UnsupportedHeader', 'One of the HTTP headers specified in the request is not '
+                          'supported.')
         return self.storage_answer(request, lambda: self.authorize(request, operation[1]),
                                    lambda: getattr(self, operation[0])(request))
 
