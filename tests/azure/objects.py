@@ -174,8 +174,9 @@ def json_answer(value, status=200):
 
 
 def error_answer(refused, headers=()):
+    headers = {'x-ms-error-code': refused.reason, **dict(headers)}
     if refused.status == 304:
-        return 304, dict(headers), b''
+        return 304, headers, b''
     return xml_answer(f'<Error><Code>{refused.reason}</Code><Message>{escape(refused.message)}\nTime:'
                       f'{time.strftime("%Y-%m-%dT%H:%M:%S.0000000Z", time.gmtime())}</Message></Error>', refused.status,
-                      {'x-ms-error-code': refused.reason, **dict(headers)})
+                      headers)

@@ -271,8 +271,10 @@ class Service(service.Service):
     def stage(self, request, container, data, sums):
         """Blocks belong to the name: the last one of an id is the one that a list takes, whoever brought it."""
         block = request.query.get('blockid', '')
-        if not block or decoded(block) is None or len(decoded(block)) > 64:
+        if not decoded(block):
             raise invalid_query('blockid', block)
+        if len(decoded(block)) > 64:
+            raise Refused(400, 'OutOfRangeInput', 'One of the request inputs is out of range.')
         if not data:
             raise invalid_header('Content-Length', '0')
         blocks = container.staged.setdefault(request.name, {})

@@ -165,7 +165,7 @@ class Rules(Client, unittest.TestCase):
         self.assertEqual(self.refused(theirs.commit_block_list, blocks('04')), (400, 'InvalidBlockList'))
 
     def test_block_lists_and_ids_must_be_well_formed(self):
-        for block in '', 'A', 'A' * 90:
+        for block in '', 'A', 'A!==':
             self.assertEqual(self.ask('PUT', '/f', f'comp=block&blockid={block}', body=b'x'),
                              (400, 'InvalidQueryParameterValue'))
         self.assertEqual(self.ask('PUT', '/f', 'comp=block&blockid=AAAA'), (400, 'InvalidHeaderValue'))
