@@ -44,6 +44,7 @@ def md5_of(data):
 
 
 def crc64_of(data):
+    """S3's CRC64NVME, but with its bytes the other way round."""
     return base64_text(crc64nvme(data).to_bytes(8, 'little'))
 
 

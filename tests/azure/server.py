@@ -17,7 +17,12 @@ from tokens import Tokens
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
-MAX_BLOCKS, MAX_STAGED, MAX_SUMMED, MAX_PAGE = 50_000, 100_000, 4 << 20, 5000
+MAX_BLOCKS, MAX_SUMMED, MAX_PAGE = 50_000, 4 << 20, 5000
+VERSIONS = '''
+2015-02-21 2015-04-05 2015-07-08 2015-12-11 2016-05-31 2017-04-17 2017-07-29 2017-11-09 2018-03-28 2018-11-09 2019-02-02
+2019-07-07 2019-10-10 2019-12-12 2020-02-10 2020-04-08 2020-06-12 2020-08-04 2020-10-02 2020-12-06 2021-02-12 2021-04-10
+2021-06-08 2021-08-06 2021-10-04 2021-12-02 2022-11-02 2023-01-03 2023-08-03 2023-11-03 2024-02-04 2024-05-04 2024-08-04
+2024-11-04 2025-01-05 2025-05-05 2025-07-05 2025-11-05 2026-02-06 2026-04-06 2026-06-06 2026-10-06'''.split()
 LISTS, PREFIX = ('Committed', 'Uncommitted', 'Latest'), object()
 OPERATIONS = {  # by method, level and `comp`: what does it, and by which letters of a signature
     ('GET', 'account', 'properties'): ('account', 'r'), ('HEAD', 'account', 'properties'): ('account', 'r'),
@@ -45,6 +50,9 @@ class Service(service.Service):
         return status, {**own, **headers}, body
 
     def error_answer(self, refused, _):
+        if self.options.rarer_answers and refused.reason == 'BlobAlreadyExists':
+            refused = Refused(412, 'ConditionNotMet', 'The condition specified using HTTP conditional header(s) is not '
+                              'met.')
         return error_answer(refused, access.CHALLENGE if refused.status == 401 else {})
 
     def unknown_path(self, request):
@@ -75,7 +83,7 @@ class Service(service.Service):
         operation = OPERATIONS.get((request.method, request.level, query.get('comp', '')))
         if not operation:
             raise invalid_query('comp', query.get('comp', ''))
-        if request.version and not re.fullmatch(r'20\d\d-\d\d-\d\d', request.version):
+        if request.version and request.version not in VERSIONS:
             raise invalid_header('x-ms-version', request.version)
         if 'x-ms-structured-body' in request.headers:
             raise Refused(400, 'UnsupportedHeader', 'One of the HTTP headers specified in the request is not '
@@ -219,6 +227,7 @@ class Service(service.Service):
     def delete(self, request):
         container, live = self.find_blob(request)
         check_conditions(request.headers, live)
+        check_held(request.name)
         if self.options.hierarchical and any(name.startswith(f'{request.name}/') for name in container.blobs):
             raise Refused(409, 'DirectoryIsNotEmpty', 'This operation is not permitted on a non-empty directory.')
         del container.blobs[request.name]
@@ -250,6 +259,8 @@ class Service(service.Service):
 
     def place(self, container, name, new):
         """The one place where a blob comes to be. What was staged for it goes."""
+        if name in container.blobs:
+            check_held(name)
         if len(name) > 1024:
             raise Refused(400, 'OutOfRangeInput', 'The specified resource name length is not within the permissible '
                           'limits.')
@@ -280,8 +291,6 @@ class Service(service.Service):
         blocks = container.staged.setdefault(request.name, {})
         if any(len(other) != len(block) for other in blocks):
             raise Refused(400, 'InvalidBlobOrBlock', 'The specified blob or block content is invalid.')
-        if len(blocks) >= MAX_STAGED and block not in blocks:
-            raise Refused(409, 'BlockCountExceedsLimit', f'The uncommitted block count cannot exceed {MAX_STAGED}.')
         blocks[block] = data
         return 201, {**sums, 'x-ms-request-server-encrypted': 'true'}, b''
 
@@ -289,7 +298,7 @@ class Service(service.Service):
         container, _ = self.find(request)
         headers = request.headers
         if 'x-ms-copy-source' in headers:
-            _, source = self.source(request)
+            source = self.source(request)
             wanted = parse_range(headers.get('x-ms-source-range'), len(source.data)) or (0, len(source.data))
             data, prefix = source.data[wanted[0]:wanted[1]], 'x-ms-source-content-'
             sums = check_sums(data, headers.get(prefix + 'md5'), headers.get(prefix + 'crc64'))
@@ -301,7 +310,7 @@ class Service(service.Service):
         container, live = self.find(request)
         headers = request.headers
         sums = check_sums(request.body, headers.get('Content-MD5'), headers.get('x-ms-content-crc64'))
-        if not self.options.blocks_first:
+        if not self.options.rarer_answers:
             check_conditions(headers, live)
         found, blocks, end = self.chosen(request, container, live), {}, 0
         check_conditions(headers, live)
@@ -351,8 +360,9 @@ class Service(service.Service):
 
     # Copies
 
-    def source(self, request):
-        """The blob that x-ms-copy-source names, if whoever asks may read it and its conditions hold."""
+    def source(self, request, by_key=False):
+        """The blob that x-ms-copy-source names, if whoever asks may read it and its conditions hold. `by_key`: the key
+        of the account is enough."""
         url, headers = urlsplit(request.headers['x-ms-copy-source']), {'x-ms-version': request.version}
         if 'x-ms-copy-source-authorization' in request.headers:
             headers['Authorization'] = request.headers['x-ms-copy-source-authorization']
@@ -360,20 +370,21 @@ class Service(service.Service):
         try:
             if url.netloc != request.headers['Host'] or asked.account != access.ACCOUNT:
                 raise Refused(404, '', 'The specified resource does not exist.')
-            whole = not request.query and not request.flag('x-ms-requires-sync')
-            if not whole or not request.headers.get('Authorization', '').startswith('SharedKey'):
-                self.authorize(asked, 'r')  # Copy Blob by the account's key may read all of the account
+            if not by_key:
+                self.authorize(asked, 'r')
             _, live = self.find_blob(asked)
         except Refused as refused:
             raise Refused(refused.status, 'CannotVerifyCopySource', refused.message) from None
         check_conditions(request.headers, live, 'x-ms-source-')
-        return asked, live
+        return live
 
     def copy(self, request):
         container, live = self.find(request)
         check_conditions(request.headers, live)
-        _, source = self.source(request)
-        if request.flag('x-ms-requires-sync') and len(source.data) > self.options.copy_bytes:
+        # Copy Blob takes any size, and the account's key for a source in the account; Copy Blob From URL neither.
+        whole = not request.flag('x-ms-requires-sync')
+        source = self.source(request, whole and request.headers.get('Authorization', '').startswith('SharedKey '))
+        if not whole and len(source.data) > self.options.copy_bytes:  # the documents name no code
             raise Refused(409, 'CannotVerifyCopySource', 'The source request body for synchronous copy is too large '
                           f'and exceeds the maximum permissible limit ({self.options.copy_bytes} bytes).')
         sums = check_sums(source.data, request.headers.get('x-ms-source-content-md5'), None)
@@ -381,6 +392,12 @@ class Service(service.Service):
         new = Blob(source.data, metadata, source.properties, source.md5, source.blocks)
         self.place(container, request.name, new)
         return 202, {**new.changed(), **sums, 'x-ms-copy-id': str(uuid.uuid4()), 'x-ms-copy-status': 'success'}, b''
+
+
+def check_held(name):
+    if 'held-by-policy' in name:
+        raise Refused(409, 'BlobImmutableDueToPolicy', 'This operation is not permitted as the blob is immutable due '
+                      'to a policy.')
 
 
 class Handler(service.Handler):
@@ -393,7 +410,8 @@ def main():
     parser.add_argument('--page', type=int, default=MAX_PAGE, help='blobs and prefixes of a page of a list, at most')
     parser.add_argument('--empty-pages', action='store_true', help='before each page comes one with a marker only')
     parser.add_argument('--copy-bytes', type=int, default=256 << 20, help='what Copy Blob From URL copies, at most')
-    parser.add_argument('--blocks-first', action='store_true', help='a block list is judged before its conditions')
+    parser.add_argument('--rarer-answers', action='store_true', help='412 where a blob is there already, and a block '
+                        'list is judged before its conditions')
     parser.add_argument('--hierarchical', action='store_true', help='the account has directories')
     service.serve(Service(parser.parse_args()), Handler)
 

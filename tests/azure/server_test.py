@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The rules that the test server keeps, each by Microsoft's own client, or by requests that it would not make.
 
-server_test.py [-v]: starts the server by run.sh, and runs these tests, directories_test.py and tokens_test.py; needs
+server_test.py [-v]: starts the server by run.sh, and runs these tests, options_test.py and tokens_test.py; needs
 azure-storage-blob and azure-storage-extensions (its CRC64).
 """
 import base64, datetime, email.utils, http.client, json, os, subprocess, sys, time, unittest, urllib.parse
@@ -171,6 +171,8 @@ class Rules(Client, unittest.TestCase):
         self.assertEqual(self.ask('PUT', '/f', 'comp=block&blockid=AAAA'), (400, 'InvalidHeaderValue'))
         for body in b'', b'<BlockList>', b'<List/>', b'<BlockList><Newest>AAAA</Newest></BlockList>':
             self.assertEqual(self.ask('PUT', '/f', 'comp=blocklist', body=body), (400, 'InvalidXmlDocument'))
+        many = xml_of(*['01'] * 50_001)
+        self.assertEqual(self.ask('PUT', '/f', 'comp=blocklist', body=many), (400, 'BlockListTooLong'))
         self.assertEqual(self.ask('PUT', '/f', 'comp=block&blockid=MDE=', body=b'x')[0], 201)
         for kind, status in ('Committed', 400), ('Uncommitted', 201), ('Uncommitted', 400), ('Committed', 201):
             self.assertEqual(self.ask('PUT', '/f', 'comp=blocklist', body=xml_of('01', kind=kind))[0], status)
@@ -195,12 +197,12 @@ class Rules(Client, unittest.TestCase):
         self.assertEqual(self.refused(blob.set_blob_metadata, {'a': 'b' * 8192}), (400, 'MetadataTooLarge'))
 
     def test_lists_come_in_ordered_pages_of_names_and_prefixes(self):
-        for name in 'l/b', 'l/a/1', 'l/a/2', 'l/c/1', 'l/d', 'l/é&<', 'l/\x01':
+        for name in 'l/b', 'l/a/1', 'l/a/2', 'l/c/1', 'l/d', 'l/é&< +%', 'l/\x01':
             self.blob(name, b'x', metadata={'k': 'v&'})
         self.blob('l/staged').stage_block('01', b'x')
         seen = [[item.name for item in page] for page in self.container.walk_blobs('l/').by_page()]
         # Microsoft's client shows the prefixes of a page first.
-        self.assertEqual([page for page in seen if page], [['l/a/', 'l/\x01', 'l/b'], ['l/c/', 'l/d', 'l/é&<']])
+        self.assertEqual([page for page in seen if page], [['l/a/', 'l/\x01', 'l/b'], ['l/c/', 'l/d', 'l/é&< +%']])
         self.assertEqual([bool(page) for page in seen], [False, True, False, True])
         found = {item.name: item for item in self.container.list_blobs('l/', include=['metadata', 'uncommittedblobs'])}
         self.assertEqual((len(found), found['l/d'].metadata, found['l/staged'].size), (8, {'k': 'v&'}, 0))
@@ -227,6 +229,7 @@ class Rules(Client, unittest.TestCase):
         self.blob('from', bytes(PIECE + 1))
         self.assertEqual(self.ask('PUT', '/to', '', copy), (409, 'CannotVerifyCopySource'))
         target.start_copy_from_url(source.url)  # Copy Blob takes any size, and the account's key for the source
+        self.assertEqual(target.get_blob_properties().size, PIECE + 1)
 
     def test_a_block_may_come_from_a_url(self):
         source, target = self.blob('from', b'0123456789'), self.blob('joined')
@@ -251,7 +254,7 @@ class Rules(Client, unittest.TestCase):
         for headers, answer in (({'Authorization': 'Bearer x'}, (401, 'InvalidAuthenticationInfo')),
                                 ({'Authorization': 'Basic x'}, (401, 'InvalidAuthenticationInfo')),
                                 ({**bearer, 'x-ms-version': ''}, (400, 'MissingRequiredHeader')),
-                                ({**bearer, 'x-ms-version': 'new'}, (400, 'InvalidHeaderValue')),
+                                ({**bearer, 'x-ms-version': '2021-12-03'}, (400, 'InvalidHeaderValue')),
                                 ({}, (401, 'NoAuthenticationInformation')),
                                 ({'x-ms-version': '2019-07-07'}, (404, 'ResourceNotFound'))):
             self.assertEqual(self.ask('GET', '/k', headers=headers, sas=''), answer)
@@ -288,6 +291,11 @@ class Rules(Client, unittest.TestCase):
         self.assertEqual(self.ask('GET', '/s', sas=self.sas.replace('srt=sco', 'srt=s')), failed)
         self.assertEqual(self.ask('GET', '', 'restype=container', sas=self.signed('r')), mismatch)
 
+    def test_held_blobs_stay(self):
+        blob = self.blob('held-by-policy', b'x')
+        for call in blob.delete_blob, lambda: blob.upload_blob(b'y', overwrite=True):
+            self.assertEqual(self.refused(call), (409, 'BlobImmutableDueToPolicy'))
+
     def test_failures_come_as_asked(self):
         self.play('fail?status=503&count=2&match=comp=list')
         ask = lambda: self.ask('GET', '', 'restype=container&comp=list')
@@ -309,7 +317,7 @@ class Rules(Client, unittest.TestCase):
 
 if __name__ == '__main__':
     for options, pattern in (('--page 3 --empty-pages --copy-bytes 1048576', '[st]*_test.py'),
-                             ('--hierarchical --blocks-first', 'directories_test.py')):
+                             ('--hierarchical --rarer-answers', 'options_test.py')):
         os.environ['CKPT_TEST_AZURE_OPTIONS'] = options
         command = [os.path.join(HERE, 'run.sh'), sys.executable, '-B', '-m', 'unittest', 'discover', '-s', HERE]
         if subprocess.run([*command, '-p', pattern, *sys.argv[1:]], check=False).returncode:

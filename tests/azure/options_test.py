@@ -1,10 +1,10 @@
-"""An account with directories, and a server that judges a block list before its conditions. server_test.py runs it."""
+"""An account with directories, and the rarer answers of the service. server_test.py runs it."""
 import unittest
 
 from server_test import IF_MISSING, Client, blocks
 
 
-class Directories(Client, unittest.TestCase):
+class Options(Client, unittest.TestCase):
     def test_a_directory_is_an_entry_that_goes_when_it_is_empty(self):
         blob = self.blob('d/e/f', b'x')
         self.assertTrue(self.service.get_account_information()['is_hns_enabled'])
@@ -21,8 +21,10 @@ class Directories(Client, unittest.TestCase):
         self.assertEqual(list(self.container.list_blobs('d')), [])
         self.assertEqual(self.refused(blob.download_blob), (404, 'BlobNotFound'))
 
-    def test_whoever_lost_a_race_may_hear_that_its_blocks_are_gone(self):
+    def test_whoever_lost_a_race_may_hear_412_or_that_its_blocks_are_gone(self):
         self.blob('r').stage_block('01', b'x')
         self.blob('r', b'y')
+        put = {'x-ms-blob-type': 'BlockBlob', 'If-None-Match': '*'}
+        self.assertEqual(self.ask('PUT', '/r', headers=put), (412, 'ConditionNotMet'))
         lost = self.refused(self.blob('r').commit_block_list, blocks('01'), match_condition=IF_MISSING)
         self.assertEqual(lost, (400, 'InvalidBlockList'))
