@@ -21,7 +21,8 @@ BlobEndpoint=$CKPT_TEST_AZURE;"
 export AZURE_TENANT_ID=test-tenant AZURE_CLIENT_ID=test-client AZURE_AUTHORITY_HOST=http://127.0.0.1:$port \
   AZURE_FEDERATED_TOKEN_FILE=$scratch/assertion
 now=$(date +%s)
-python3 -B "$here/../cloud/rs256.py" "$scratch/key.pem" '{"iss": "https://kubernetes.test",
+assertion=$(python3 -B "$here/../cloud/rs256.py" "$scratch/key.pem" '{"iss": "https://kubernetes.test",
   "sub": "system:serviceaccount:ckpt:test", "aud": "api://AzureADTokenExchange", "iat": '"$now"',
-  "exp": '$((now + 3600))'}' >"$AZURE_FEDERATED_TOKEN_FILE"
+  "exp": '$((now + 3600))'}')
+printf %s "$assertion" >"$AZURE_FEDERATED_TOKEN_FILE" # as Kubernetes writes it: no newline
 finish "$@"

@@ -2,8 +2,8 @@
 """A strict server of Azure Blob Storage for tests: one account in memory, with the service's conditions, checksums,
 blocks, copies, lists by pages, keys, signatures and tokens. It says `port N` when it listens.
 
-Where it is not the service: no leases, snapshots, versions, tags, append and page blobs, structured bodies, signatures
-by a user's delegation key, and /test/… (see test()) without a key.
+Where it is not the service: no leases, snapshots, versions, tags, append and page blobs, batches, structured bodies,
+signatures by a user's delegation key, and /test/… (see test()) without a key.
 """
 import os, re, sys, uuid, xml.etree.ElementTree
 
@@ -360,9 +360,9 @@ class Service(service.Service):
 
     # Copies
 
-    def source(self, request, by_key=False):
-        """The blob that x-ms-copy-source names, if whoever asks may read it and its conditions hold. `by_key`: the key
-        of the account is enough."""
+    def source(self, request, known=False):
+        """The blob that x-ms-copy-source names, if whoever asks may read it and its conditions hold. `known`: whoever
+        asks may read all of the account."""
         url, headers = urlsplit(request.headers['x-ms-copy-source']), {'x-ms-version': request.version}
         if 'x-ms-copy-source-authorization' in request.headers:
             headers['Authorization'] = request.headers['x-ms-copy-source-authorization']
@@ -370,7 +370,7 @@ class Service(service.Service):
         try:
             if url.netloc != request.headers['Host'] or asked.account != access.ACCOUNT:
                 raise Refused(404, '', 'The specified resource does not exist.')
-            if not by_key:
+            if not known:
                 self.authorize(asked, 'r')
             _, live = self.find_blob(asked)
         except Refused as refused:
@@ -381,10 +381,10 @@ class Service(service.Service):
     def copy(self, request):
         container, live = self.find(request)
         check_conditions(request.headers, live)
-        # Copy Blob takes any size, and the account's key for a source in the account; Copy Blob From URL neither.
-        whole = not request.flag('x-ms-requires-sync')
-        source = self.source(request, whole and request.headers.get('Authorization', '').startswith('SharedKey '))
-        if not whole and len(source.data) > self.options.copy_bytes:  # the documents name no code
+        # Copy Blob takes any size, and its own key or token for a source in the account; Copy Blob From URL neither.
+        sync = request.flag('x-ms-requires-sync')
+        source = self.source(request, not sync and 'Authorization' in request.headers)
+        if sync and len(source.data) > self.options.copy_bytes:  # the documents name no code
             raise Refused(409, 'CannotVerifyCopySource', 'The source request body for synchronous copy is too large '
                           f'and exceeds the maximum permissible limit ({self.options.copy_bytes} bytes).')
         sums = check_sums(source.data, request.headers.get('x-ms-source-content-md5'), None)

@@ -228,7 +228,7 @@ class Rules(Client, unittest.TestCase):
         self.assertEqual(target.get_blob_properties().metadata, {'l': 'w'})
         self.blob('from', bytes(PIECE + 1))
         self.assertEqual(self.ask('PUT', '/to', '', copy), (409, 'CannotVerifyCopySource'))
-        target.start_copy_from_url(source.url)  # Copy Blob takes any size, and the account's key for the source
+        target.start_copy_from_url(source.url)  # Copy Blob takes any size, and its own key for the source
         self.assertEqual(target.get_blob_properties().size, PIECE + 1)
 
     def test_a_block_may_come_from_a_url(self):

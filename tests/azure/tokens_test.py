@@ -28,7 +28,7 @@ class Credentials(Client, unittest.TestCase):
 
     def by_assertion(self, **changed):
         with open(ASSERTION, encoding='ascii') as file:
-            text = file.read().strip()
+            text = file.read()
         if changed:
             claims = {'iss': 'https://kubernetes.test', 'sub': 'system:serviceaccount:ckpt:test',
                       'aud': 'api://AzureADTokenExchange', 'iat': int(time.time()), 'exp': int(time.time()) + 600}
