@@ -17,9 +17,9 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "cp", "copy checkpoints into another store",
-    "Makes the same checkpoint in another store, which may be a directory, s3:// or gs://BUCKET/PREFIX: same run, "
-    "label, step "
-    "and name,\n"
+    "Makes the same checkpoint in another store, which may be a directory, s3://, gs:// or az://BUCKET/PREFIX: same "
+    "run,\n"
+    "label, step and name, "
     "byte for byte. Every byte is checked on its way; what is damaged is not copied. A copy that was interrupted is no "
     "checkpoint:\n"
     "the same command goes on with it, and keeps the parts that are there (-o check=full reads them whole first); ckpt "

@@ -15,17 +15,13 @@ namespace fs = std::filesystem;
 // "s3://bucket/run7" is not a path, nor is what somebody mistyped, "htps://" or "http:/": what it is, the library says,
 // and shows no secrets of it.
 bool is_remote(std::string_view text) {
-  for (std::string_view scheme : {"http", "https", "s3", "gs", "ftp"})
+  for (std::string_view scheme : {"http", "https", "s3", "gs", "az", "ftp"})
     if (text.starts_with(scheme) && text.substr(scheme.size()).find_first_of(":;/") == 0 &&
         (text[scheme.size()] != '/' || text.substr(scheme.size()).starts_with("//")))
       return true;
   const size_t colon = text.find(":/");
   return colon != text.npos && colon > 1 && text.substr(0, colon).find('/') == text.npos;
 }
-
-// In a bucket nothing but the store tells what a name is.
-constexpr size_t kBucketScheme = std::size("s3://") - 1;
-bool is_in_bucket(std::string_view text) { return text.starts_with("s3://") || text.starts_with("gs://"); }
 
 std::string_view without_file_scheme(std::string_view text) {
   for (std::string_view before : {"file://", "file://localhost"})
@@ -155,7 +151,7 @@ Target locate_web(std::string_view argument) {
 bool is_web(std::string_view text) {
   std::string scheme(text.substr(0, 8));
   for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return scheme.starts_with("https://") || scheme.starts_with("http://");
+  return (scheme.starts_with("https://") || scheme.starts_with("http://")) && !ckpt::is_bucket_address(text);
 }
 
 std::string shown(std::string_view argument) { return ckpt::shown_url(argument); }
@@ -206,7 +202,7 @@ static bool is_unknown_directory(const std::string& argument) {
 bool is_foreign(const std::string& argument, const ckpt::Options& options) {
   if (look(argument, [argument] { return is_foreign_now(argument) || is_unknown_directory(argument); })) return true;
   const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
-  if (!is_in_bucket(argument) || selects) return false;
+  if (!ckpt::is_bucket_address(argument) || selects) return false;
   if (locate(argument, options).kind == Target::Kind::kDirectory) return false;
   const ckpt::Store store = ckpt::Store::open(argument, options);
   try {
@@ -236,7 +232,9 @@ Target locate(std::string_view argument, bool has_mirror) {
 Target locate(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
   const Target target = locate(argument, has_mirror);
   const size_t slash = target.store.rfind('/');
-  if (target.kind != Target::Kind::kStore || !is_in_bucket(target.store) || slash <= kBucketScheme) return target;
+  const size_t bucket = ckpt::bucket_address(target.store).bucket;
+  // In a bucket nothing but the store tells what a name is.
+  if (target.kind != Target::Kind::kStore || bucket == 0 || slash <= bucket) return target;
   const Target inner{Target::Kind::kDirectory, without_trailing_slashes(target.store.substr(0, slash)),
                      target.store.substr(slash + 1)};
   if (!is_named_as_checkpoint(inner.selector)) return target;
@@ -253,7 +251,7 @@ Target locate(std::string_view argument, const ckpt::Options& options, bool has_
 
 std::string locate_store(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
   const std::string path = locate_store(argument, has_mirror);
-  if (!is_in_bucket(path)) return path;
+  if (!ckpt::is_bucket_address(path)) return path;
   const Target target = locate(path + '/', options);
   if (target.kind == Target::Kind::kDirectory) invalid(path + " is a checkpoint; its store is " + target.store);
   return path;

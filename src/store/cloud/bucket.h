@@ -62,6 +62,8 @@ class Bucket : public Client {
   virtual uint64_t most_copied() const = 0;
   // If there is one.
   Status remove(std::string_view key);
+  // What the service itself keeps as a directory, if it is empty.
+  virtual Status remove_directory(std::string_view /*key*/) { return Ok(); }
 
   struct Listed {
     std::string key;  // of the bucket; of a directory with its slash
