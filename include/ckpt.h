@@ -100,7 +100,7 @@ CKPT_API const char* ckpt_error_message(const ckpt_error* err); /* a line of at 
 /* One fact of the error by key: "path", "part", "tensor", "rank", "ranks", "offset", "expected", "found"; of a save
  * that failed, on all ranks, "rank" and "status": which rank gave it up, and the name of its status; of FENCED "run",
  * "expected" (the session's token) and, if it is known, "found" (its owner's); "store" of a copy or mirror whose target
- * failed; of buckets "bucket", "key", "http_status", "s3_code" or "gcs_reason", "request_id"; of https://
+ * failed; of buckets "bucket", "key", "http_status", "s3_code", "gcs_reason" or "azure_code", "request_id"; of https://
  * "http_status"; of the system "errno"; else NULL.
  * _at: the key of fact number `index`, NULL past the last one; `*value` (nullable) receives its text. */
 CKPT_API const char* ckpt_error_detail(const ckpt_error* err, const char* key);
@@ -178,19 +178,19 @@ CKPT_API ckpt_status ckpt_option_at(int32_t index, ckpt_option_info* out, ckpt_e
 /* ---- store ------------------------------------------------------------------------------------------------ */
 
 /* A directory that holds checkpoints ("/data/run7", "file:///data/run7"), a prefix in a bucket of an object store
- * ("s3://bucket/run7", "gs://bucket/run7"), a directory that a web server shows ("https://host/run7", also http://),
- * or a store in this process's memory ("mem:NAME"; all handles of a NAME share it, and it ends with the last of them).
- * Other schemes can be registered (ckpt_backend.h). Opening creates nothing, and asks no server.
- * A web server is read-only and tells no names: a checkpoint there is opened by its id (ckpt_reader_open); what would
- * list or write is UNSUPPORTED. A user, a password and a query in the address are sent, and shown in no error.
- * `mirror` names a second store, usually in a bucket: ckpt_session_mirror says what becomes of it. ckpt_store_find,
- * ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked, since it may hold
- * something newer (an id that the store has is opened without asking); all else concerns the store alone.
- * Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store or mirror on a server: a directory of
- * this machine that keeps what loads read; it is made if it is missing); endpoint, region, path_style, profile,
- * conditional_puts, prune_grace_ms (s3: how long open readers can still read what this handle removes);
- * ca_file (s3, https); http_header (https); timeout_ms (also of ckpt_store_list, ckpt_store_runs and
- * ckpt_store_remove).
+ * ("s3://bucket/run7", "gs://bucket/run7", "az://container/run7"), a directory that a web server shows
+ * ("https://host/run7", also http://), or a store in this process's memory ("mem:NAME"; all handles of a NAME share it,
+ * and it ends with the last of them). Other schemes can be registered (ckpt_backend.h). Opening creates nothing, and
+ * asks no server. A web server is read-only and tells no names: a checkpoint there is opened by its id
+ * (ckpt_reader_open); what would list or write is UNSUPPORTED. A user, a password and a query in the address are sent,
+ * and shown in no error. `mirror` names a second store, usually in a bucket: ckpt_session_mirror says what becomes of
+ * it. ckpt_store_find, ckpt_reader_open and ckpt_store_list then look in both, and fail if the mirror cannot be asked,
+ * since it may hold something newer (an id that the store has is opened without asking); all else concerns the store
+ * alone. Options: direct_io, io_engine, recycle, mirror; cache, cache_bytes (of a store or mirror on a server: a
+ * directory of this machine that keeps what loads read; it is made if it is missing); endpoint, region, path_style,
+ * profile, account, sas_token (az), conditional_puts, prune_grace_ms (buckets: how long open readers can still read
+ * what this handle removes); ca_file (s3, https); http_header (https); timeout_ms (also of ckpt_store_list,
+ * ckpt_store_runs and ckpt_store_remove).
  */
 typedef struct ckpt_store ckpt_store;
 CKPT_API ckpt_status ckpt_store_open(ckpt_store** out, const char* uri, const ckpt_options* options, ckpt_error** err);

@@ -42,9 +42,9 @@ CKPT_API const char* ckpt_file_version_string(void);
  *             what was saved is read back and compared.
  *
  * Options: run, verify, verify_after, on_existing, compression, incremental, threads, timeout_ms; map, map_at,
- * map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), ca_file,
- * http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping that does not fit), FORMAT,
- * UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
+ * map_back, config, prefixes, only, exclude, cast, strict; endpoint, region, path_style, profile (s3), account,
+ * sas_token (az), ca_file, http_header (https). Statuses: NOT_FOUND (also what a mapping needs), MISMATCH (a mapping
+ * that does not fit), FORMAT, UNSUPPORTED, CORRUPT, EXISTS, TIMEOUT, FENCED, GONE (https, s3), IO, NO_SPACE. */
 CKPT_API ckpt_status ckpt_import(const ckpt_store* store, const char* path, const char* label, int64_t step,
                                  const ckpt_options* options, ckpt_checkpoint_info* info, ckpt_error** err);
 
@@ -93,9 +93,9 @@ typedef struct ckpt_file ckpt_file;
  * only what describes them is, and their data is NULL. Options: verify (1, the default: first checks the CRC-32 of
  * every zip entry, which reads the whole file; 0: checks only the entries that it reads), threads, tensor_data,
  * timeout_ms (also of each ckpt_file_read); map, map_at, map_back, config, prefixes, only, exclude, cast, strict;
- * endpoint, region, path_style, profile (s3), ca_file, http_header (https). What a mapping rearranges is computed now.
- * Statuses: NOT_FOUND (also of a directory without files of any format; its detail "expected" is "a known format"),
- * FORMAT, UNSUPPORTED, CORRUPT, GONE (https, s3; or it was cut short), TIMEOUT, IO. */
+ * endpoint, region, path_style, profile (s3), account, sas_token (az), ca_file, http_header (https). What a mapping
+ * rearranges is computed now. Statuses: NOT_FOUND (also of a directory without files of any format; its detail
+ * "expected" is "a known format"), FORMAT, UNSUPPORTED, CORRUPT, GONE (https, s3; or it was cut short), TIMEOUT, IO. */
 CKPT_API ckpt_status ckpt_file_open(ckpt_file** out, const char* path, const ckpt_options* options, ckpt_error** err);
 CKPT_API void ckpt_file_free(ckpt_file* file);
 

@@ -16,8 +16,6 @@ namespace ckpt::interop {
 
 namespace {
 
-constexpr size_t kBucketScheme = std::string_view("s3://").size();
-bool is_in_bucket(std::string_view path) { return path.starts_with("s3://") || path.starts_with("gs://"); }
 constexpr size_t kMostNames = 1 << 20;  // in all directories of a folder together
 // A file that is opened brings its last bytes, about 128 KiB. Of so many files that is little memory.
 constexpr size_t kWithTail = 256;
@@ -42,11 +40,12 @@ uintptr_t place_in_memory(Bytes bytes) { return reinterpret_cast<uintptr_t>(byte
 
 }  // namespace
 
-bool RemoteFolder::has(const std::string& path) { return is_in_bucket(path) || store::is_web_url(path); }
+bool RemoteFolder::has(const std::string& path) { return is_bucket_address(path) || store::is_web_url(path); }
 
 Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url, const store::StoreSettings& options,
                                                          uint64_t keep) {
-  if (!is_in_bucket(url)) {
+  const size_t bucket = bucket_address(url).bucket;
+  if (bucket == 0) {
     if (url.substr(0, url.find_first_of("?#")).ends_with('/'))
       return Status(CKPT_INVALID, "\"" + shown_url(url) + "\": expected the address of a file: " + kWebListsNothing);
     CKPT_ASSIGN(const store::WebFile file, store::split_web_url(url));
@@ -55,9 +54,9 @@ Result<std::shared_ptr<RemoteFolder>> RemoteFolder::make(const std::string& url,
     return std::shared_ptr<RemoteFolder>(new RemoteFolder(std::move(store), std::move(path), false, keep));
   }
   std::string path = url;
-  while (path.size() > kBucketScheme && path.ends_with('/')) path.pop_back();
+  while (path.size() > bucket && path.ends_with('/')) path.pop_back();
   // The store is the directory around it: nothing else is ever asked for.
-  const bool is_bucket = path.find('/', kBucketScheme) == path.npos;
+  const bool is_bucket = path.find('/', bucket) == path.npos;
   const size_t last = path.rfind('/');
   CKPT_ASSIGN(auto store, store::open_store(is_bucket ? path : path.substr(0, last), options));
   path = is_bucket ? std::string(store->uri()) : store->path(path.substr(last + 1));  // as the store spells it

@@ -22,7 +22,7 @@ class RemoteFile;
 // opened: a file that is gone or replaced is GONE by its path.
 class RemoteFolder {
  public:
-  // Whether a path is on a server: s3://, gs://, https:// or http://.
+  // Whether a path is on a server: s3://, gs://, az://, https:// or http://.
   static bool has(const std::string& path);
   // `url`: of a file; of a bucket also of a directory. INVALID, UNSUPPORTED. `keep`: about so many bytes of all files
   // together stay in memory, since they may be wanted again.

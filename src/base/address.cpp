@@ -33,17 +33,36 @@ static size_t scheme_size(std::string_view text) {
   return end + std::min(rest.find_first_not_of(between), rest.size());
 }
 
+BucketAddress bucket_address(std::string_view address) {
+  const size_t colon = address.find("://"), begin = colon + 3;
+  if (colon == address.npos) return {};
+  const std::string_view scheme = address.substr(0, colon);
+  for (std::string_view service : {"s3", "gs", "az"})
+    if (scheme == service) return {service, begin};
+  if (scheme == "abfss" || scheme == "abfs") return {"az", begin};
+  const size_t slash = address.find('/', begin);
+  if (scheme != "https" || slash == address.npos || address.find('?') != address.npos) return {};
+  const std::string_view host = address.substr(begin, slash - begin);
+  for (std::string_view cloud : {".windows.net", ".usgovcloudapi.net", ".chinacloudapi.cn"})
+    if (const size_t dot = host.find('.'); dot != 0 && dot != host.npos &&
+                                           host.substr(dot).starts_with(".blob.core.") &&
+                                           host.substr(dot + std::string_view(".blob.core").size()) == cloud)
+      return {"az", slash + 1};
+  return {};
+}
+
 bool is_address(std::string_view text) { return scheme_size(text) != 0; }
 
 // What may be shown of an address behind its scheme. `alone`: it has no other text behind it.
-static std::string_view shown_rest(std::string_view rest, bool s3, bool alone, bool* cut) {
+static std::string_view shown_rest(std::string_view rest, bool s3, bool abfs, bool alone, bool* cut) {
   const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
   const size_t colon = authority.find(':'), at = authority.rfind('@');
   const size_t last = authority.starts_with('[') ? authority.rfind("]:") + 1 : authority.rfind(':');
   const bool odd_port = colon != authority.npos && !authority.ends_with(']') &&
                         authority.find_first_not_of("0123456789", last + 1) != authority.npos;
-  // In "s3://bucket@label:x" it begins a selector, which has no slash.
-  if (at != authority.npos && (!s3 || colon < at || rest.size() > authority.size()))
+  // In "s3://bucket@label:x" it begins a selector, which has no slash; in "abfss://container@account" an account.
+  if (at != authority.npos && !(abfs && colon == authority.npos) &&
+      (!s3 || colon < at || rest.size() > authority.size()))
     rest.remove_prefix(at + 1);
   else if (odd_port && rest.rfind('@') != rest.npos && !(s3 && colon > at))  // a password may have a slash
     rest.remove_prefix(rest.rfind('@') + 1);
@@ -59,7 +78,8 @@ static std::string_view shown_rest(std::string_view rest, bool s3, bool alone, b
 static std::string shown(std::string_view text, size_t scheme, bool alone) {
   bool cut = false;
   const bool s3 = in_lower_case(text.substr(0, 3)) == "s3:";
-  const std::string_view rest = shown_rest(text.substr(scheme), s3, alone, &cut);
+  const bool abfs = in_lower_case(text.substr(0, 4)) == "abfs";
+  const std::string_view rest = shown_rest(text.substr(scheme), s3, abfs, alone, &cut);
   return std::string(text.substr(0, scheme)) + std::string(rest) + (cut ? ":…" : "");
 }
 

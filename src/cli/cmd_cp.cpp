@@ -17,9 +17,9 @@ struct Args : Common {
 
 constexpr Words kWords = {
     "cp", "copy checkpoints into another store",
-    "Makes the same checkpoint in another store, which may be a directory, s3:// or gs://BUCKET/PREFIX: same run, "
-    "label, step "
-    "and name,\n"
+    "Makes the same checkpoint in another store, which may be a directory, s3://, gs:// or az://BUCKET/PREFIX: same "
+    "run,\n"
+    "label, step and name, "
     "byte for byte. Every byte is checked on its way; what is damaged is not copied. A copy that was interrupted is no "
     "checkpoint:\n"
     "the same command goes on with it, and keeps the parts that are there (-o check=full reads them whole first); ckpt "
@@ -156,8 +156,8 @@ int copy_all(const Args& args, const std::string& target) {
 int run(const Args& args) {
   if (is_foreign(args.from)) invalid(shown(args.from) + " is no checkpoint: ckpt import makes one of it");
   const std::string target = target_of(args);
+  const ckpt::Options options = make_options(args, args.from, target);
   if (args.all) return copy_all(args, target);
-  const ckpt::Options options = make_options(args);
   const Opened opened = open_checkpoint(args.from, args, options);
   std::vector<Copied> one(1);
   copy_one(opened.reader, ckpt::Store::open(target, options), args, &one[0]);

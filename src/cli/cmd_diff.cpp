@@ -242,7 +242,7 @@ std::vector<Difference> turned_differences(const Opened& a, const Opened& b, con
 }
 
 int run(const Args& args) {
-  ckpt::Options options = make_options(args);
+  ckpt::Options options = make_options(args, args.a, args.b);
   const bool a_foreign = is_foreign(args.a, options), b_foreign = is_foreign(args.b, options);
   if (a_foreign || b_foreign) {
     const Side a = side_of(args.a, a_foreign, args, options), b = side_of(args.b, b_foreign, args, options);

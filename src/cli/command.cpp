@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <set>
 
+#include "base/address.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -90,6 +91,14 @@ ckpt::Options make_options(const Common& common) {
   if (!common.run.empty()) options.set("run", common.run);
   options.check();
   return options;
+}
+
+ckpt::Options make_options(const Common& common, std::string_view one, std::string_view other) {
+  const std::string_view first = ckpt::bucket_address(one).service, second = ckpt::bucket_address(other).service;
+  if (first != second && !first.empty() && !second.empty() && common.setting("endpoint"))
+    invalid("option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, STORAGE_EMULATOR_HOST for gs://, or "
+            "AZURE_STORAGE_CONNECTION_STRING for az://, in its place");
+  return make_options(common);
 }
 
 Opened open_checkpoint(const std::string& argument, const Common& common, const ckpt::Options& options) {

@@ -135,6 +135,8 @@ inline constexpr const char* kCheckpointHelp =
 
 // The settings of -o as options. INVALID names the setting that is wrong.
 ckpt::Options make_options(const Common& common);
+// The same for two places. INVALID for an endpoint where they are of two services: each would get the other's keys.
+ckpt::Options make_options(const Common& common, std::string_view one, std::string_view other);
 
 struct Opened {
   ckpt::Store store;

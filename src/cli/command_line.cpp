@@ -22,9 +22,9 @@ class Formatter : public CLI::Formatter {
 constexpr const char* kDescription = "Lists, checks, compares, prints, converts, repairs and removes checkpoints.";
 
 constexpr const char* kFooter =
-    "A STORE is the directory that holds checkpoints, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX. A CHECKPOINT is its\n"
-    "own directory, or STORE@SELECTOR, where SELECTOR is latest, label:L, step:N or an id. STORE alone means "
-    "STORE@latest.\n"
+    "A STORE is the directory that holds checkpoints, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or\n"
+    "az://CONTAINER/PREFIX. A CHECKPOINT is its own directory, or STORE@SELECTOR, where SELECTOR\n"
+    "is latest, label:L, step:N or an id. STORE alone means STORE@latest.\n"
     "-o KEY=VALUE sets any option of the library.\n\n"
     "  ckpt ls /data/run7                     list the checkpoints\n"
     "  ckpt verify /data/run7                 check every byte of the latest\n"

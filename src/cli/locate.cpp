@@ -12,7 +12,7 @@ namespace cli {
 // "s3://bucket/run7" is not a path, nor is what somebody mistyped, "htps://" or "http:/": what it is, the library says,
 // and shows no secrets of it.
 bool is_remote(std::string_view text) {
-  for (std::string_view scheme : {"http", "https", "s3", "gs", "ftp"})
+  for (std::string_view scheme : {"http", "https", "s3", "gs", "az", "ftp"})
     if (text.starts_with(scheme) && text.substr(scheme.size()).find_first_of(":;/") == 0 &&
         (text[scheme.size()] != '/' || text.substr(scheme.size()).starts_with("//")))
       return true;
@@ -24,9 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In a bucket, and in a store from outside, nothing but the store tells what a name is.
-bool is_in_bucket(std::string_view text) {
-  return is_remote(text) && !is_web(text) && !text.starts_with("file:") && text.find("://") != text.npos;
+// In a bucket, and in a store from outside, nothing but the store tells what a name is: where its own name begins in an
+// address. 0: it is none of these.
+size_t store_begins(std::string_view text) {
+  if (const size_t bucket = ckpt::bucket_address(text).bucket) return bucket;
+  const size_t colon = text.find("://");
+  return colon == text.npos || !is_remote(text) || is_web(text) || text.starts_with("file:") ? 0 : colon + 3;
 }
 
 std::string_view without_file_scheme(std::string_view text) {
@@ -157,7 +160,7 @@ Target locate_web(std::string_view argument) {
 bool is_web(std::string_view text) {
   std::string scheme(text.substr(0, 8));
   for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return scheme.starts_with("https://") || scheme.starts_with("http://");
+  return (scheme.starts_with("https://") || scheme.starts_with("http://")) && !ckpt::is_bucket_address(text);
 }
 
 std::string shown(std::string_view argument) { return ckpt::shown_url(argument); }
@@ -208,7 +211,7 @@ static bool is_unknown_directory(const std::string& argument) {
 bool is_foreign(const std::string& argument, const ckpt::Options& options) {
   if (look(argument, [argument] { return is_foreign_now(argument) || is_unknown_directory(argument); })) return true;
   const bool selects = argument.find('@', argument.rfind('/')) != std::string::npos;
-  if (!is_in_bucket(argument) || selects) return false;
+  if (!ckpt::is_bucket_address(argument) || selects) return false;
   if (locate(argument, options).kind == Target::Kind::kDirectory) return false;
   const ckpt::Store store = ckpt::Store::open(argument, options);
   try {
@@ -238,8 +241,8 @@ Target locate(std::string_view argument, bool has_mirror) {
 Target locate(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
   const Target target = locate(argument, has_mirror);
   const size_t slash = target.store.rfind('/');
-  if (target.kind != Target::Kind::kStore || !is_in_bucket(target.store) || slash <= target.store.find("://") + 2)
-    return target;
+  const size_t begin = store_begins(target.store);
+  if (target.kind != Target::Kind::kStore || begin == 0 || slash < begin) return target;
   const Target inner{Target::Kind::kDirectory, without_trailing_slashes(target.store.substr(0, slash)),
                      target.store.substr(slash + 1)};
   if (!is_named_as_checkpoint(inner.selector)) return target;
@@ -256,7 +259,7 @@ Target locate(std::string_view argument, const ckpt::Options& options, bool has_
 
 std::string locate_store(std::string_view argument, const ckpt::Options& options, bool has_mirror) {
   const std::string path = locate_store(argument, has_mirror);
-  if (!is_in_bucket(path)) return path;
+  if (!ckpt::is_bucket_address(path)) return path;
   const Target target = locate(path + '/', options);
   if (target.kind == Target::Kind::kDirectory) invalid(path + " is a checkpoint; its store is " + target.store);
   return path;

@@ -17,7 +17,7 @@ namespace ckpt::store {
 // ---- schemes ----
 
 static constexpr size_t kMostScheme = 32;
-static constexpr std::string_view kOwnSchemes[] = {"file", "gs", "http", "https", "mem", "s3"};
+static constexpr std::string_view kOwnSchemes[] = {"abfs", "abfss", "az", "file", "gs", "http", "https", "mem", "s3"};
 
 namespace {
 

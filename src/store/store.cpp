@@ -12,8 +12,8 @@
 namespace ckpt::store {
 
 static constexpr std::string_view kExpected =
-    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, https://HOST/PATH or a scheme that "
-    "is registered (ckpt_backend.h)";
+    "expected /dir, file:///dir, mem:NAME, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, "
+    "https://HOST/PATH or a scheme that is registered (ckpt_backend.h)";
 
 static Status invalid_uri(std::string_view uri, std::string_view reason) {
   return Status(CKPT_INVALID, "store \"" + shown_url(uri) + "\": " + std::string(reason));
@@ -56,15 +56,17 @@ static std::string_view scheme_of(std::string_view uri) {
 
 bool is_web_url(std::string_view text) {
   const std::string scheme = in_lower_case(text.substr(0, 8));
-  return scheme.starts_with("http://") || scheme.starts_with("https://");
+  return (scheme.starts_with("http://") || scheme.starts_with("https://")) && !is_bucket_address(text);
 }
 
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSettings& options) {
   if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
-  if (uri.starts_with("s3://")) return open_s3(uri, options.s3);
-  if (uri.starts_with("gs://")) return open_gcs(uri, options.s3);
+  const std::string_view service = bucket_address(uri).service;
+  if (service == "s3") return open_s3(uri, options.s3);
+  if (service == "gs") return open_gcs(uri, options.s3);
+  if (service == "az") return open_azure(uri, options.s3);
   if (is_web_url(uri)) return open_web(uri, options.web);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty()) {
     if (const auto backend = find_backend(scheme)) return open_backend(uri, *backend);
@@ -108,12 +110,12 @@ Result<OpenedPlaces> open_places(std::string_view uri, const StoreOptions& optio
   CKPT_ASSIGN(opened.store, open_store(uri, settings));
   if (!options.mirror.empty()) {
     // The one would get the other's token.
-    const std::string_view one = scheme_of(uri), other = scheme_of(options.mirror);
-    const bool two_services = (one == "s3" && other == "gs") || (one == "gs" && other == "s3");
+    const std::string_view one = bucket_address(uri).service, other = bucket_address(options.mirror).service;
+    const bool two_services = one != other && !one.empty() && !other.empty();
     if (two_services && !options.endpoint.empty())
       return invalid_uri(options.mirror,
-                         "option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, or "
-                         "STORAGE_EMULATOR_HOST for gs://, in its place");
+                         "option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, "
+                         "STORAGE_EMULATOR_HOST for gs://, or AZURE_STORAGE_CONNECTION_STRING for az://, in its place");
     CKPT_ASSIGN(opened.mirror, open_store(options.mirror, settings));
     const std::string found = opened.mirror->uri();
     if (found == opened.store->uri())
@@ -138,13 +140,16 @@ Result<WebFile> split_web_url(std::string_view url) {
 
 #if !CKPT_S3
 static Status without_buckets(std::string_view uri) {
-  return Status(CKPT_UNSUPPORTED,
-                "store \"" + shown_url(uri) + "\": this libckpt was built without s3:// and gs:// stores (CKPT_S3)");
+  return Status(CKPT_UNSUPPORTED, "store \"" + shown_url(uri) +
+                                      "\": this libckpt was built without s3://, gs:// and az:// stores (CKPT_S3)");
 }
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
   return without_buckets(uri);
 }
 Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& /*options*/) {
+  return without_buckets(uri);
+}
+Result<std::shared_ptr<Store>> open_azure(std::string_view uri, const S3Options& /*options*/) {
   return without_buckets(uri);
 }
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& /*options*/) {

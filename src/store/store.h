@@ -339,10 +339,10 @@ struct S3Timing {
   int64_t first_ms = 5000;   // the same, as long as the server has never answered
 };
 
-// "" means: as the environment and ~/.aws say.
+// Of all object stores; "" means: as the environment, or ~/.aws, says.
 struct S3Options {
   ByName by_name{};
-  std::string endpoint{}, region{}, profile{}, ca_file{};
+  std::string endpoint{}, region{}, profile{}, ca_file{}, account{}, sas_token{};
   std::string path_style = "auto";
   bool conditional = true;  // false: for one writer on a server without that condition
   bool uniform = false;     // all parts of an upload but the last have one size; R2 wants it anyway
@@ -400,13 +400,14 @@ StoreSettings server_settings(const auto& options) {
                  .region = options.region,
                  .profile = options.profile,
                  .ca_file = options.ca_file,
+                 .account = options.account,
+                 .sas_token = options.sas_token,
                  .path_style = options.path_style},
           .web = {.header = options.http_header, .ca_file = options.ca_file}};
 }
 
-// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix", "gs://bucket/prefix" or "https://host/dir", without a cache.
-// Creates nothing.
-// INVALID, UNSUPPORTED.
+// "/dir", "file:///dir", "mem:NAME", "s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix" or
+// "https://host/dir", without a cache. Creates nothing. INVALID, UNSUPPORTED.
 Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSettings& options);
 
 // A store and the one that is to hold the same, which may be null; and why the cache has no effect, null without one.
@@ -418,7 +419,7 @@ struct OpenedPlaces {
 // time and nothing more, so it ends no trainer: loads do without, and the trouble says why.
 Result<OpenedPlaces> open_places(std::string_view uri, const StoreOptions& options);
 
-// Whether it begins with http:// or https://.
+// Whether it begins with http:// or https://, and is no object store (base/address.h).
 bool is_web_url(std::string_view text);
 
 // The file "https://host/a/b.pt?x" is "b.pt" in the store "https://host/a?x". INVALID if the address names no file.
@@ -433,6 +434,7 @@ Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreSett
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
 Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& options);
+Result<std::shared_ptr<Store>> open_azure(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
 // The same store with a cache of its parts in a directory of this machine, which it makes: cache.cpp. INVALID for a
 // store that is not remote. For open_places and the tests.

@@ -2,8 +2,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/base64.h"
 #include "base/text.h"
-#include "tree/base64.h"
 #include "tree/json_text.h"
 #include "tree/tree.h"
 

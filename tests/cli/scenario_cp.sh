@@ -55,3 +55,8 @@ expect 2 cp store copy@latest; complains 'a store'
 expect 2 cp store copy/step-2.2.1; complains 'its store is'
 expect 2 cp nothing copy; complains 'no such directory'
 expect 2 cp store/step-1.1.1 copy --all; complains 'its store is'
+
+# One endpoint for two services: each would get the other's keys.
+for command in "cp s3://b/run gs://b/run" "diff s3://b/run@latest az://c/run@latest"; do
+  expect 2 $command -o endpoint=http://127.0.0.1:1; complains 'option endpoint is of one service'
+done

@@ -1,53 +1,11 @@
 """What the test server is made of: requests, answers and refusals in the service's form, objects and conditions."""
-import base64, ctypes, datetime, hashlib, json, os, re, struct, subprocess, tempfile, time, urllib.parse
+import datetime, hashlib, json, re, struct, time
+
+import service
+from checksums import crc32c
+from service import Refused, base64_text
 
 MAX_METADATA = 8 << 10
-CRC32C = r'''
-#include <stddef.h>
-#include <stdint.h>
-static uint32_t table[256];
-void fill(void) {
-  for (uint32_t i = 0; i < 256; i++) {
-    uint32_t value = i;
-    for (int bit = 0; bit < 8; bit++) value = value >> 1 ^ (value & 1 ? 0x82f63b78u : 0);
-    table[i] = value;
-  }
-}
-uint32_t extend(uint32_t crc, const uint8_t *data, size_t size) {
-  crc = ~crc;
-  while (size--) crc = table[(crc ^ *data++) & 255] ^ crc >> 8;
-  return ~crc;
-}'''
-
-
-def load_crc32c():
-    """The function compiled: in Python it would take seconds for the sizes that tests use."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = os.path.join(folder, 'crc32c.so')
-        command = ['cc', '-O2', '-shared', '-fPIC', '-x', 'c', '-', '-o', library]
-        subprocess.run(command, input=CRC32C.encode(), check=True)
-        code = ctypes.CDLL(library)
-    code.fill()
-    code.extend.restype = ctypes.c_uint32
-    code.extend.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
-    return lambda data: code.extend(0, data, len(data))
-
-
-crc32c = load_crc32c()
-
-
-def base64_text(data):
-    return base64.b64encode(data).decode()
-
-
-class Refused(Exception):
-    def __init__(self, status, reason, message):
-        super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message
-
-
-class Lost(Exception):
-    """The connection is to be closed without an answer."""
 
 
 def invalid(message):
@@ -58,19 +16,13 @@ def condition_failed(status=412):
     return Refused(status, 'conditionNotMet', 'At least one of the pre-conditions you specified did not hold.')
 
 
-class Request:
-    def __init__(self, method, target, headers, body):
-        self.method, self.headers, self.body = method, headers, body
-        self.path, _, query = target.partition('?')
-        self.target = urllib.parse.unquote(target)
-        self.query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
-        self.media = method == 'GET' and self.query.get('alt') == 'media'
+class Request(service.Request):
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.media = self.method == 'GET' and self.query.get('alt') == 'media'
 
     def number(self, name):
         return to_number(self.query.get(name), name)
-
-    def form(self):
-        return dict(urllib.parse.parse_qsl(self.body.decode()))
 
 
 def to_number(text, name):
@@ -229,12 +181,12 @@ def unknown_path(request):
                             f'<code>{request.path}</code> was not found on this server.\n')
 
 
-def error_answer(refused, media):
+def error_answer(refused, request=None):
     """An error in the service's form; an answer to alt=media has only the words."""
     headers = {'WWW-Authenticate': 'Bearer realm="https://accounts.google.com/"'} if refused.status == 401 else {}
     if refused.status == 304:
         return 304, {}, b''
-    if media:
+    if request and request.media:
         return text_answer(refused.status, refused.message, headers)
     error = {'message': refused.message, 'domain': 'global', 'reason': refused.reason}
     return json_answer({'error': {'code': refused.status, 'message': refused.message, 'errors': [error]}},

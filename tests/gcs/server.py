@@ -4,10 +4,13 @@ checksums, resumable uploads, compose, rewrites, lists by pages and tokens. It s
 
 Where it is not the service: no versions, no XML API, no chunked bodies, and /test/… (see test()) without a token.
 """
-import argparse, base64, email.utils, http.server, json, re, secrets, sys, threading, time, traceback, urllib.parse
+import base64, email.utils, json, os, re, secrets, sys, time, urllib.parse
 
-from objects import (Lost, Object, Refused, Request, check_conditions, check_name, error_answer, invalid, json_answer,
-                     multipart, select, selection, text_answer, to_number, to_object, unknown_path)
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'cloud'))
+import service
+from objects import (Object, Request, check_conditions, check_name, error_answer, invalid, json_answer, multipart,
+                     select, selection, text_answer, to_number, to_object, unknown_path)
+from service import Refused
 from tokens import Tokens
 
 PIECE = 256 << 10  # all pieces of a resumable upload but the last are multiples of it
@@ -25,19 +28,20 @@ class Session:
         self.total = to_number(request.headers.get('X-Upload-Content-Length'), 'X-Upload-Content-Length')
 
 
-class Service:
-    def __init__(self, options):
-        self.options, self.tokens = options, Tokens(options)
-        self.buckets, self.sessions, self.rewrites, self.failures = {options.bucket: {}}, {}, {}, []
-        self.last_generation, self.keep = 0, None
-        self.lock = threading.Lock()
+class Service(service.Service):
+    name, request, tokens = 'ckpt-test-gcs', Request, Tokens
+    error_answer, unknown_path = staticmethod(error_answer), staticmethod(unknown_path)
 
-    def answer(self, request):
-        with self.lock:
-            try:
-                return self.route(request)
-            except Refused as refused:
-                return error_answer(refused, request.media)
+    def __init__(self, options):
+        super().__init__(options)
+        self.buckets, self.sessions, self.rewrites = {options.bucket: {}}, {}, {}
+        self.last_generation, self.keep = 0, None
+
+    def failure_reason(self, status):
+        return 'rateLimitExceeded' if status == 429 else 'backendError'
+
+    def no_length(self):
+        return text_answer(411, 'POST requests require a length')
 
     def route(self, request):
         where = request.method, request.path
@@ -54,19 +58,8 @@ class Service:
         found = STORAGE.match(where[1])
         if not found:
             return unknown_path(request)
-        failure = self.next_failure(request)
-        if failure and not failure['after']:
-            if not failure['status']:
-                raise Lost
-            reason = 'rateLimitExceeded' if failure['status'] == 429 else 'backendError'
-            raise Refused(failure['status'], reason, 'A test asked for this answer.')
-        if not self.options.anonymous:
-            self.tokens.check(request.headers)
-        try:
-            answer = self.storage(request, *found.groups())
-        finally:
-            if failure:
-                raise Lost
+        answer = self.storage_answer(request, lambda: self.options.anonymous or self.tokens.check(request.headers),
+                                     lambda: self.storage(request, *found.groups()))
         if answer[0] == 200 and 'fields' in request.query and 'json' in answer[1].get('Content-Type', ''):
             tree = selection(request.query['fields'])
             answer = json_answer(select(json.loads(answer[2]), tree))
@@ -232,7 +225,7 @@ class Service:
                 new = self.insert(session.bucket, session.name, data, session.resource, session.query, headers)
                 session.end = json_answer(new.resource())
             except Refused as refused:
-                session.end = error_answer(refused, False)
+                session.end = error_answer(refused)
             session.data = bytearray()
         return session.end or self.progress(session, request)
 
@@ -325,96 +318,22 @@ class Service:
     # Tests
 
     def test(self, request):
-        """/test/expire: no token is good any more. /test/fail?status=S&count=N[&match=TEXT][&after=1]: the next N
-        storage requests whose URL has TEXT fail so (status=0: no answer); after=1: they are carried out and the answer
-        is lost. /test/keep?bytes=N: of the next piece of a resumable upload only N bytes are kept."""
-        if request.path == '/test/expire':
-            self.tokens.live.clear()
-        elif request.path == '/test/fail':
-            self.failures.append({'status': request.number('status') or 0, 'count': request.number('count') or 1,
-                                  'match': request.query.get('match', ''), 'after': request.query.get('after') == '1'})
-        elif request.path == '/test/keep':
-            self.keep = request.number('bytes')
-        else:
-            return unknown_path(request)
+        """/test/keep?bytes=N: of the next piece of a resumable upload only N bytes are kept."""
+        if request.path != '/test/keep':
+            return super().test(request)
+        self.keep = request.number('bytes')
         return 204, {}, b''
-
-    def next_failure(self, request):
-        for failure in self.failures:
-            if failure['match'] in request.target:
-                failure['count'] -= 1
-                self.failures = [other for other in self.failures if other['count'] > 0]
-                return failure
-        return None
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version, disable_nagle_algorithm, service = 'HTTP/1.1', True, None
-    responses = {**http.server.BaseHTTPRequestHandler.responses, 308: ('Resume Incomplete', ''),
-                 499: ('Client Closed Request', '')}
-
-    def handle_any(self):
-        body = self.read_body()
-        if body is None:  # as there: a body that has no length is not read
-            self.close_connection = True
-            return self.send(411, {'Content-Type': 'text/html; charset=UTF-8'}, b'POST requests require a length')
-        try:
-            self.send(*self.service.answer(Request(self.command, self.path, self.headers, body)))
-        except Lost:
-            self.close_connection = True
-        except Exception:  # a fault of this server
-            traceback.print_exc()
-            self.send(500, {'Content-Type': 'text/plain'}, traceback.format_exc().encode())
-    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = handle_any
-
-    def read_body(self):
-        if 'Content-Length' not in self.headers:
-            return None if self.command in ('POST', 'PUT') else b''
-        body = self.rfile.read(int(self.headers['Content-Length']))
-        if len(body) < int(self.headers['Content-Length']):
-            raise ConnectionError('the client went away')  # a torn request is none
-        return body
-
-    def send(self, status, headers, body):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        if status not in (204, 304):
-            self.send_header('Content-Length', str(len(body)))
-        self.end_headers()
-        if status not in (204, 304):
-            self.wfile.write(body)
-
-    def version_string(self):
-        return 'ckpt-test-gcs'
-
-    def log_message(self, *_):
-        pass
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads, request_queue_size = True, 128
-
-    def handle_error(self, *_):
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            traceback.print_exc()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--port', type=int, default=0)
+    parser = service.parser(__doc__)
     parser.add_argument('--bucket', default='ckpt-test')
     parser.add_argument('--page', type=int, default=1000, help='names and prefixes of a page of a list, at most')
     parser.add_argument('--rewrite-bytes', type=int, default=64 << 20, help='what one call of rewriteTo copies')
     parser.add_argument('--range-hashes', action='store_true', help='ranges come with the hash of the whole object')
     parser.add_argument('--anonymous', action='store_true', help='no token is needed')
-    parser.add_argument('--token-seconds', type=int, default=3600)
     parser.add_argument('--account', default='tester@ckpt-test.iam.gserviceaccount.com')
-    parser.add_argument('--public-key', help="the PEM file with the account's key")
-    Handler.service = Service(parser.parse_args())
-    server = Server(('127.0.0.1', Handler.service.options.port), Handler)
-    print(f'port {server.server_port}', flush=True)
-    server.serve_forever()
+    service.serve(Service(parser.parse_args()))
 
 
 if __name__ == '__main__':

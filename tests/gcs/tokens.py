@@ -1,26 +1,22 @@
 """The access tokens of the test server, and who gets them: each kind of Google's credentials."""
-import base64, datetime, hashlib, json, re, secrets, time
+import datetime, time
 
-from objects import Refused, json_answer, text_answer, to_object
+import service
+from objects import json_answer, text_answer, to_object
+from rs256 import claims_of, read_public_key
+from service import Refused
 
 
-class Tokens:
+class Tokens(service.Tokens):
     """Access tokens, and who gets them: the kinds of Google's credentials."""
+    prefix = 'ya29.'
 
     def __init__(self, options):
-        self.live, self.seconds, self.account, self.key = {}, options.token_seconds, options.account, None
-        if options.public_key:
-            with open(options.public_key, encoding='ascii') as file:
-                self.key = public_key(file.read())
-
-    def new(self):
-        token = 'ya29.' + secrets.token_hex(24)
-        self.live[token] = time.time() + self.seconds
-        return token
+        super().__init__(options)
+        self.account, self.key = options.account, read_public_key(options.public_key)
 
     def check(self, headers):
-        kind, _, token = headers.get('Authorization', '').partition(' ')
-        if kind != 'Bearer' or self.live.get(token, 0) <= time.time():
+        if not self.holds(headers):
             raise Refused(401, 'authError', 'Invalid Credentials')
 
     def answer(self, **more):
@@ -47,9 +43,8 @@ class Tokens:
 
     def wrong_jwt(self, text, audience):
         """What is wrong with the signed assertion of a service account."""
-        signed, _, signature = text.rpartition('.')
-        header, payload = (json.loads(base64url(part)) for part in signed.split('.'))
-        if header['alg'] != 'RS256' or not self.key or not verify(self.key, signed.encode(), base64url(signature)):
+        payload = claims_of(text, self.key)
+        if not payload:
             return 'Invalid JWT Signature.'
         if payload['iss'] != self.account:
             return 'account not found'
@@ -89,34 +84,3 @@ class Tokens:
             return text_answer(403, 'Missing Metadata-Flavor:Google header.', flavor)
         status, headers, body = self.answer()
         return status, {**headers, **flavor}, body
-
-
-def base64url(text):
-    if not re.fullmatch(r'[\w-]+', text, re.ASCII):
-        raise ValueError(text)
-    return base64.urlsafe_b64decode(text + '=' * (-len(text) % 4))
-
-
-def public_key(pem):
-    """The modulus and exponent of an RSA key as `openssl rsa -pubout` writes it."""
-    def content(data, at, tag):  # where the DER element's bytes begin and end
-        size, start = data[at + 1], at + 2
-        if size & 128:
-            start += size & 127
-            size = int.from_bytes(data[at + 2:start], 'big')
-        assert data[at] == tag, 'an RSA public key in PEM was expected'
-        return start, start + size
-    data = base64.b64decode(''.join(line for line in pem.splitlines() if not line.startswith('-')))
-    _, algorithm_end = content(data, content(data, 0, 0x30)[0], 0x30)
-    bits = content(data, algorithm_end, 0x03)[0] + 1
-    start, end = content(data, content(data, bits, 0x30)[0], 0x02)
-    exponent_start, exponent_end = content(data, end, 0x02)
-    return int.from_bytes(data[start:end], 'big'), int.from_bytes(data[exponent_start:exponent_end], 'big')
-
-
-def verify(key, data, signature):
-    """Whether it is the RS256 signature (PKCS #1 v1.5 with SHA-256) of the data."""
-    size = (key[0].bit_length() + 7) // 8
-    digest = bytes.fromhex('3031300d060960864801650304020105000420') + hashlib.sha256(data).digest()
-    real = pow(int.from_bytes(signature, 'big'), key[1], key[0]).to_bytes(size, 'big')
-    return len(signature) == size and real == b'\0\1' + b'\xff' * (size - len(digest) - 3) + b'\0' + digest

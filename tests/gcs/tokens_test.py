@@ -1,6 +1,8 @@
 """Who gets an access token of the test server, and who does not. server_test.py runs it."""
-import base64, json, os, subprocess, time, unittest, urllib.parse
+import json, os, sys, time, unittest, urllib.parse
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'cloud'))
+from rs256 import sign
 from server_test import METADATA_SERVER, O, Client
 
 ACCOUNT = os.environ.get('GOOGLE_APPLICATION_CREDENTIALS', '')
@@ -16,12 +18,8 @@ class Credentials(Client, unittest.TestCase):
             account, now, wrong = json.load(file), int(time.time()), changed.pop('signature', b'')
         claims = {'iss': account['client_email'], 'aud': account['token_uri'], 'iat': now, 'exp': now + 3600,
                   'scope': 'https://www.googleapis.com/auth/devstorage.read_write', **changed}
-        parts = [base64.urlsafe_b64encode(part).rstrip(b'=') for part in
-                 (b'{"alg":"RS256","typ":"JWT"}', json.dumps(claims).encode())]
-        sign = ['openssl', 'dgst', '-sha256', '-sign', os.path.join(os.path.dirname(ACCOUNT), 'key.pem')]
-        signature = subprocess.run(sign, input=wrong + b'.'.join(parts), check=True, capture_output=True).stdout
-        parts.append(base64.urlsafe_b64encode(signature).rstrip(b'='))
-        return self.credentials(grant_type='urn:ietf:params:oauth:grant-type:jwt-bearer', assertion=b'.'.join(parts))
+        assertion = sign(os.path.join(os.path.dirname(ACCOUNT), 'key.pem'), claims, wrong)
+        return self.credentials(grant_type='urn:ietf:params:oauth:grant-type:jwt-bearer', assertion=assertion)
 
     def test_each_kind_gives_a_token_that_ends_and_wrong_ones_give_none(self):
         exchange = {'grant_type': 'urn:ietf:params:oauth:grant-type:token-exchange', 'audience': 'a', 'scope': 's',

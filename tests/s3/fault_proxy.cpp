@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "s3/http_server.h"
@@ -19,6 +20,7 @@ const char* name_of(Fault fault) {
 
 FaultProxy::FaultProxy(const std::string& server)
     : port_(std::atoi(server.c_str() + server.rfind(':') + 1)),
+      path_(server.substr(std::min(server.find('/', server.find("://") + 3), server.size()))),
       server_([this](int client, const std::string& head, std::string body) {
         return answer(client, head, std::move(body));
       }) {}
@@ -76,7 +78,7 @@ std::string FaultProxy::repeat() {
 // An answer with its Date, so many seconds later.
 static std::string later(std::string answer, int64_t seconds) {
   constexpr char kFormat[] = "%a, %d %b %Y %H:%M:%S GMT";
-  const size_t at = answer.find("\r\nDate: ");
+  const size_t at = std::min(answer.find("\r\nDate: "), answer.find("\r\ndate: "));  // Azurite's are small
   tm parts{};
   if (seconds == 0 || at == answer.npos || !strptime(answer.c_str() + at + 8, kFormat, &parts)) return answer;
   const time_t then = timegm(&parts) + seconds;

@@ -38,10 +38,10 @@ std::string error_answer(const std::string& status, const std::string& code);
 
 class FaultProxy {
  public:
-  // `server`: "http://127.0.0.1:PORT"
+  // `server`: "http://127.0.0.1:PORT", also with a path
   explicit FaultProxy(const std::string& server);
 
-  std::string endpoint() const { return server_.endpoint(); }
+  std::string endpoint() const { return server_.endpoint() + path_; }
   // Whom kKill kills.
   void victim(pid_t process) { victim_ = process; }
   // Counts from 1 again; request `number` gets the fault. Those that it cannot concern pass it on to the next one.
@@ -71,6 +71,7 @@ class FaultProxy {
   bool act(int client, Fault fault, const std::string& head, std::string body);
 
   const int port_;  // of the server
+  const std::string path_;
   std::atomic<uint64_t> count_ = 0, answered_ = 0;
   std::atomic<pid_t> victim_ = 0;
   std::mutex mutex_, replacing_;

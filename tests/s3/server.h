@@ -1,5 +1,6 @@
 // The server of a bucket, for tests that need one: of S3, that tests/s3/run.sh has started (CKPT_TEST_S3 is its
-// endpoint, and the AWS_… variables have its keys), or of Google Cloud Storage, by tests/gcs/run.sh (CKPT_TEST_GCS).
+// endpoint, and the AWS_… variables have its keys), of Google Cloud Storage, by tests/gcs/run.sh (CKPT_TEST_GCS), or of
+// Azure Blob Storage, by tests/azure/run.sh (CKPT_TEST_AZURE).
 #pragma once
 
 #include <cstdlib>
@@ -14,8 +15,26 @@
 
 namespace ckpt::store {
 
-inline bool is_gcs() { return std::getenv("CKPT_TEST_GCS") != nullptr; }
-inline const char* s3_endpoint() { return std::getenv(is_gcs() ? "CKPT_TEST_GCS" : "CKPT_TEST_S3"); }
+struct ServerKind {
+  const char *scheme, *endpoint;  // of addresses; the variable of its own
+  const char* removes_parts;      // what the first request for the removal of parts has in its line
+  bool tells_all;                 // of an object together with its bytes; else each opening asks once more
+  bool keeps_uploads;             // tells which are not complete, and ends them
+  uint64_t copy_piece;            // by which objects are copied here: the least that S3 takes
+  const char *done, *refused;     // the status of a put, and of one where an object is
+};
+inline constexpr ServerKind kServers[] = {
+    {"s3://", "CKPT_TEST_S3", "uploads=", true, true, 5 << 20, " 200 ", " 412 "},
+    {"gs://", "CKPT_TEST_GCS", "pieces", false, true, UINT64_MAX, " 200 ", " 412 "},
+    {"az://", "CKPT_TEST_AZURE", "comp=list", false, false, 5 << 20, " 201 ", " 409 "}};
+inline const ServerKind& server_kind() {
+  for (const ServerKind& kind : kServers)
+    if (std::getenv(kind.endpoint)) return kind;
+  return kServers[0];
+}
+inline bool is_s3() { return server_kind().scheme == kServers[0].scheme; }
+inline bool is_gcs() { return server_kind().scheme == kServers[1].scheme; }
+inline const char* s3_endpoint() { return std::getenv(server_kind().endpoint); }
 
 // The same server behind TLS, its certificate, which signs itself and is of 127.0.0.1, and that of somebody else.
 inline std::string s3_tls_endpoint() { return std::getenv("CKPT_TEST_S3_TLS"); }
@@ -25,7 +44,7 @@ inline std::string s3_other_certificate() { return s3_certificate() + ".other"; 
 // MinIO lists the uploads of one whole key, and none below a prefix.
 inline bool s3_lists_uploads() {
   const char* server = std::getenv("CKPT_TEST_S3_SERVER");
-  return !server || std::string(server) != "minio";
+  return server_kind().keeps_uploads && (!server || std::string(server) != "minio");
 }
 
 inline S3Options s3_options() {
@@ -35,7 +54,7 @@ inline S3Options s3_options() {
 }
 
 // A prefix that nobody else uses.
-inline std::string fresh_s3_uri() { return (is_gcs() ? "gs://ckpt-test/" : "s3://ckpt-test/") + to_hex(random_id()); }
+inline std::string fresh_s3_uri() { return strformat("{}ckpt-test/{}", server_kind().scheme, to_hex(random_id())); }
 
 // Whether the first line of a request puts the object whose key ends so.
 inline bool puts_object(const std::string& line, std::string name) {
@@ -52,7 +71,9 @@ inline bool reads_object(const std::string& line, std::string name) {
 }
 
 inline Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& options) {
-  return uri.starts_with("gs://") ? open_gcs(uri, options) : open_s3(uri, options);
+  StoreSettings settings;
+  settings.s3 = options;
+  return open_store(uri, settings);
 }
 
 // Puts a directory there, with all that is in it; bytes in all.

@@ -1,4 +1,4 @@
-# The tool on a store in a bucket, under tests/s3/run.sh or tests/gcs/run.sh: a scenario of tests/cli/run.sh.
+# The tool on a store in a bucket, under tests/s3/run.sh, gcs/run.sh or azure/run.sh: a scenario of tests/cli/run.sh.
 # in_bucket get|put|delete KEY [FILE]: by curl, what is no store's.
 if [[ -n ${CKPT_TEST_GCS:-} ]]; then
   export STORAGE_EMULATOR_HOST=$CKPT_TEST_GCS
@@ -14,6 +14,21 @@ if [[ -n ${CKPT_TEST_GCS:-} ]]; then
       put) "${curl[@]}" -o /dev/null -H 'content-type: application/octet-stream' --data-binary "@$3" \
         "$CKPT_TEST_GCS/upload/storage/v1/b/ckpt-test/o?uploadType=media&name=$name" ;;
       delete) "${curl[@]}" -X DELETE "$objects/$name" ;;
+    esac
+  }
+elif [[ -n ${CKPT_TEST_AZURE:-} ]]; then
+  scheme=az absent='404 ContainerNotFound'
+  # A token, since curl signs no shared keys.
+  token=$(curl -s -d grant_type=client_credentials -d client_id=test-client -d client_secret=client-secret \
+    -d scope=https://storage.azure.com/.default "$AZURE_AUTHORITY_HOST/test-tenant/oauth2/v2.0/token" |
+    sed -n 's/.*"access_token": *"\([^"]*\)".*/\1/p')
+  in_bucket() {
+    local curl=(curl --silent --fail -H "authorization: Bearer $token" -H 'x-ms-version: 2021-12-02'
+      "$CKPT_TEST_AZURE/ckpt-test/$2")
+    case $1 in
+      get) "${curl[@]}" -o "$3" ;;
+      put) "${curl[@]}" -H 'x-ms-blob-type: BlockBlob' -T "$3" ;;
+      delete) "${curl[@]}" -X DELETE ;;
     esac
   }
 else

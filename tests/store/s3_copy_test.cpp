@@ -5,8 +5,6 @@
 namespace ckpt::store {
 namespace {
 
-constexpr uint64_t kPiece = 5 << 20;  // the least that S3 takes
-
 class S3Copy : public S3Special {
  protected:
   std::shared_ptr<cloud::Bucket> through_proxy() const {
@@ -33,10 +31,10 @@ TEST_P(S3Copy, NoByteOfItComesHere) {
   put("d/large", large.bytes());
   const auto client = through_proxy();
   proxy.arm(Fault::kNone, 0);
-  auto one = s3::borrow_object(client, "d/small", "e/small", kPiece);
+  auto one = s3::borrow_object(client, "d/small", "e/small", server_kind().copy_piece);
   ASSERT_TRUE(one.ok()) << one.status().message();
   EXPECT_EQ(proxy.requests(), 4u) << "the new name, the object, its copy, and the end of that";
-  auto three = s3::borrow_object(client, "d/large", "e/large", kPiece);
+  auto three = s3::borrow_object(client, "d/large", "e/large", server_kind().copy_piece);
   ASSERT_TRUE(three.ok()) << three.status().message();
   EXPECT_EQ(proxy.requests(), 12u) << "three pieces, and the begin and the end of an upload";
   EXPECT_LT(proxy.answered(), 512u << 10) << "a look at the end of each copy";
@@ -62,7 +60,7 @@ TEST_P(S3Copy, AnObjectThatIsReplacedMeanwhileIsGoneAndNothingIsMade) {
       }
       return "";
     });
-    const auto borrowed = s3::borrow_object(through_proxy(), from, "e/b", kPiece);
+    const auto borrowed = s3::borrow_object(through_proxy(), from, "e/b", server_kind().copy_piece);
     EXPECT_TRUE(done);
     EXPECT_EQ(borrowed.status().code(), CKPT_GONE) << borrowed.status().message();
     EXPECT_FALSE(*store->exists("e/b"));
@@ -80,7 +78,7 @@ TEST_P(S3Copy, AnyRequestMayMeetAnyFault) {
       for (size_t kind = 0; kind < std::size(kFaults); kind++) {
         if (number == 0 ? kind != 0 : kind % 3 != number % 3) continue;
         proxy.arm(number == 0 ? Fault::kNone : kFaults[kind], number);
-        const auto borrowed = s3::borrow_object(through_proxy(), "d/" + name, "e/" + name, kPiece);
+        const auto borrowed = s3::borrow_object(through_proxy(), "d/" + name, "e/" + name, server_kind().copy_piece);
         if (number == 0) requests = proxy.requests();
         const std::string what = strformat("{} at request {}, {}", name_of(kFaults[kind]), number, proxy.struck());
         ASSERT_TRUE(borrowed.ok()) << what << ": " << borrowed.status().message();
@@ -101,8 +99,9 @@ TEST_P(S3Copy, SeveralMayAskForTheSameName) {
   {
     std::vector<std::jthread> threads;
     for (std::string& one : told)
-      threads.emplace_back(
-          [&] { one = code(s3::borrow_object(home.client(), "d/large", "e/large", kPiece).status()); });
+      threads.emplace_back([&] {
+        one = code(s3::borrow_object(home.client(), "d/large", "e/large", server_kind().copy_piece).status());
+      });
   }
   for (const std::string& one : told) EXPECT_EQ(one, "OK");
   EXPECT_TRUE(has("e/large", large.bytes()));

@@ -1,9 +1,9 @@
 // What S3 stores are made of and needs no server: digests, signatures, XML, settings.
 #include <gtest/gtest.h>
 
+#include "store/cloud/xml.h"
 #include "store/s3/config.h"
 #include "store/s3/sign.h"
-#include "store/s3/xml.h"
 #include "store/s3_environment.h"
 #include "store/store_suite.h"
 

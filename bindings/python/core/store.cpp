@@ -56,10 +56,9 @@ static void bind_store_class(nb::module_& m) {
   auto store = nb::class_<StoreObject>(
       m, "Store",
       "A directory that holds checkpoints (\"/data/run7\", any os.PathLike, \"file:///data/run7\"), a prefix in a "
-      "bucket of an object store (\"s3://bucket/run7\", \"gs://bucket/run7\"), a directory of a web server "
-      "(\"https://host/run7\": to be "
-      "read, and checkpoints are opened by their ids), or a store in this process's memory (\"mem:NAME\"). Opening "
-      "it creates nothing. Several threads may use it at once.");
+      "bucket of an object store (\"s3://bucket/run7\", \"gs://bucket/run7\", \"az://container/run7\"), a "
+      "directory of a web server (\"https://host/run7\": to be read, and checkpoints are opened by their ids), or a "
+      "store in this process's memory (\"mem:NAME\"). Opening it creates nothing. Several threads may use it at once.");
   store
       .def(
           "__init__",

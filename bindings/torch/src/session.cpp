@@ -213,7 +213,8 @@ Loaded load(const std::string& store, const Models& models, const Optimizers& op
   try {
     return make_together(store, ranks, options.settings).load(models, optimizers, options);
   } catch (const Error& error) {
-    const bool in_bucket = store.rfind("s3://", 0) == 0 || store.rfind("gs://", 0) == 0;
+    bool in_bucket = store.find(".blob.core.") != store.npos;
+    for (const char* scheme : {"s3://", "gs://", "az://", "abfs"}) in_bucket |= store.rfind(scheme, 0) == 0;
     if (error.status() != CKPT_NOT_FOUND || !in_bucket) throw;
     auto is_no_store = [&] { return ckpt::Store::open(store, options_of(options.settings)).list().empty(); };
     if (auto loaded = files(is_no_store)) return std::move(*loaded);

@@ -5,12 +5,12 @@
 #include <deque>
 #include <map>
 
+#include "base/base64.h"
 #include "format/names.h"
 #include "interop/src/json.h"
 #include "interop/src/pickle/pickle.h"
 #include "interop/src/safetensors/format.h"
 #include "interop/src/sets/format.h"
-#include "tree/base64.h"
 
 namespace ckpt::interop {
 
@@ -102,7 +102,7 @@ class KeyedState {
     std::string text = tensor.name;
     std::replace(text.begin(), text.end(), '-', '+');
     std::replace(text.begin(), text.end(), '_', '/');
-    const std::optional<std::string> bytes = tree::parse_base64(text);
+    const std::optional<std::string> bytes = parse_base64(text);
     if (!bytes) return refuse(tensor.name);
     texts_.push_back(*bytes);
     CKPT_ASSIGN(PickleDocument parsed, parse_pickle(as_bytes(texts_.back()), "a name"));

@@ -2,6 +2,7 @@
 // tensor's name is the base64 of a pickle of (keys, is_pickled), and what is no tensor is a u8 tensor of its pickle.
 #include <algorithm>
 
+#include "base/base64.h"
 #include "interop/src/json.h"
 #include "interop/src/pickle/pickle.h"
 #include "interop/src/pt/encoder.h"
@@ -9,7 +10,6 @@
 #include "interop/src/safetensors/file_set.h"
 #include "interop/src/safetensors/safetensors.h"
 #include "interop/src/sets/format.h"
-#include "tree/base64.h"
 
 namespace ckpt::interop {
 
@@ -104,7 +104,7 @@ class KeyedFile {
     pickle.boolean(is_pickled);
     pickle.tuple2();
     std::string name;
-    tree::append_base64(as_bytes(pickle.finish()), &name);
+    append_base64(as_bytes(pickle.finish()), &name);
     std::replace(name.begin(), name.end(), '+', '-');
     std::replace(name.begin(), name.end(), '/', '_');
     return name;

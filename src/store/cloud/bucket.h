@@ -1,6 +1,6 @@
 // What is done to one object of a bucket, one upload, or one page of a list, in the words of no service. A dialect
-// (s3_bucket.h, gcs_bucket.h) makes requests of it; what many of them make is for others (objects.h, object_reader.h).
-// Keys are those of the store. May be used by many threads.
+// (s3_bucket.h, gcs_bucket.h, azure_bucket.h) makes requests of it; what many of them make is for others (objects.h,
+// object_reader.h). Keys are those of the store. May be used by many threads.
 #pragma once
 
 #include <optional>
@@ -52,16 +52,18 @@ class Bucket : public Client {
     size_t received = 0;
   };
   // Its last bytes, at most as many as there is room for. NOT_FOUND
-  virtual Result<End> read_end(std::string_view key, MutableBytes into) = 0;
+  virtual Result<End> read_end(std::string_view key, MutableBytes into);
   // GONE if that version is not there any more.
   virtual Status read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) = 0;
   virtual Outcome put(const Put& put) = 0;
   // Makes another object of that version, with the same number. GONE as above.
   virtual Status copy(std::string_view key, std::string_view version, std::string_view to) = 0;
-  // Whether copy() is fit for objects of any size.
-  virtual bool copies_whole() const { return false; }
+  // Of a larger object many pieces are copied at once.
+  virtual uint64_t most_copied() const = 0;
   // If there is one.
-  virtual Status remove(std::string_view key) = 0;
+  Status remove(std::string_view key);
+  // What the service itself keeps as a directory, if it is empty.
+  virtual Status remove_directory(std::string_view /*key*/) { return Ok(); }
 
   struct Listed {
     std::string key;  // of the bucket; of a directory with its slash

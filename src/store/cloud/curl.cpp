@@ -7,7 +7,8 @@ namespace ckpt::store::cloud {
 static Status cannot_load(std::string_view why) {
   return Status(
       CKPT_UNSUPPORTED,
-      strformat("s3://, gs:// and https:// need libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}", why));
+      strformat("s3://, gs://, az:// and https:// need libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}",
+                why));
 }
 
 static Result<Curl> load_once() {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/base64.h"
+
 namespace ckpt::store::cloud {
 
 static constexpr char kHexDigits[] = "0123456789abcdef";
@@ -20,14 +22,8 @@ std::string hex_of(Bytes bytes) {
 }
 
 std::string base64_of(Bytes bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    unsigned group = 0;
-    for (size_t j = 0; j < 3; j++) group = group << 8 | (j < count ? static_cast<unsigned>(bytes[i + j]) : 0);
-    for (unsigned j = 0; j < 4; j++) text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-  }
+  append_base64(bytes, &text);
   return text;
 }
 
@@ -146,23 +142,26 @@ Sha256 hmac_sha256(Bytes key, Bytes text) {
   return sha256(second);
 }
 
-// ---- CRC-32C ----
+// ---- CRCs ----
 
-using CrcTables = std::array<std::array<uint32_t, 256>, 8>;
+template <typename Crc>
+using CrcTables = std::array<std::array<Crc, 256>, 8>;
 
-static constexpr CrcTables make_crc_tables() {
-  CrcTables tables{};
-  for (uint32_t i = 0; i < 256; i++) {
-    uint32_t crc = i;
-    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+template <typename Crc>
+static constexpr CrcTables<Crc> make_crc_tables(Crc polynomial) {
+  CrcTables<Crc> tables{};
+  for (unsigned i = 0; i < 256; i++) {
+    Crc crc = i;
+    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
     tables[0][i] = crc;
   }
   for (size_t table = 1; table < 8; table++)
-    for (uint32_t i = 0; i < 256; i++)
+    for (unsigned i = 0; i < 256; i++)
       tables[table][i] = tables[table - 1][i] >> 8 ^ tables[0][tables[table - 1][i] & 255];
   return tables;
 }
-static constexpr CrcTables kCrcTables = make_crc_tables();
+static constexpr auto kCrc32cTables = make_crc_tables<uint32_t>(0x82f63b78);
+static constexpr auto kCrc64Tables = make_crc_tables<uint64_t>(0x9a6c9329ac4bc9b5);
 
 static uint64_t load_little(const std::byte* from) {
   uint64_t value = 0;
@@ -170,13 +169,14 @@ static uint64_t load_little(const std::byte* from) {
   return value;
 }
 
-static uint32_t crc_by_tables(uint32_t crc, Bytes bytes) {
+template <typename Crc>
+static Crc crc_by_tables(const CrcTables<Crc>& tables, Crc crc, Bytes bytes) {
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
     const uint64_t word = load_little(bytes.data()) ^ crc;
     crc = 0;
-    for (size_t i = 0; i < 8; i++) crc ^= kCrcTables[7 - i][word >> (8 * i) & 255];
+    for (size_t i = 0; i < 8; i++) crc ^= tables[7 - i][word >> (8 * i) & 255];
   }
-  for (std::byte byte : bytes) crc = crc >> 8 ^ kCrcTables[0][(crc ^ static_cast<uint32_t>(byte)) & 255];
+  for (std::byte byte : bytes) crc = crc >> 8 ^ tables[0][(crc ^ static_cast<Crc>(byte)) & 255];
   return crc;
 }
 
@@ -198,7 +198,7 @@ uint32_t crc32c(uint32_t before, Bytes bytes) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2")) return ~crc_by_instruction(~before, bytes);
 #endif
-  return ~crc_by_tables(~before, bytes);
+  return ~crc_by_tables(kCrc32cTables, ~before, bytes);
 }
 
 std::string crc32c_header(std::span<const Bytes> pieces) {
@@ -206,6 +206,14 @@ std::string crc32c_header(std::span<const Bytes> pieces) {
   for (Bytes piece : pieces) crc = crc32c(crc, piece);
   std::byte number[4];
   for (size_t i = 0; i < 4; i++) number[i] = static_cast<std::byte>(crc >> (24 - 8 * i));
+  return base64_of(number);
+}
+
+std::string crc64_header(std::span<const Bytes> pieces) {
+  uint64_t crc = ~uint64_t{0};
+  for (Bytes piece : pieces) crc = crc_by_tables(kCrc64Tables, crc, piece);
+  std::byte number[8];
+  for (size_t i = 0; i < 8; i++) number[i] = static_cast<std::byte>(~crc >> (8 * i));
   return base64_of(number);
 }
 

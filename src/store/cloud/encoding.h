@@ -1,6 +1,6 @@
 // Bytes as the text that HTTP and object stores want, and the digests that they ask for. SHA-256 is FIPS 180-4, HMAC
-// RFC 2104, CRC-32C that of RFC 3720. Our own, since a library that every trainer links should not bring OpenSSL into
-// it. Pure.
+// RFC 2104, CRC-32C that of RFC 3720, CRC-64 that of the NVM Express Command Set. Our own, since a library that every
+// trainer links should not bring OpenSSL into it. Pure.
 #pragma once
 
 #include <array>
@@ -37,5 +37,7 @@ Sha256 hmac_sha256(Bytes key, Bytes text);
 uint32_t crc32c(uint32_t before, Bytes bytes);
 // As x-amz-checksum-crc32c has it: base64 of the big-endian number.
 std::string crc32c_header(std::span<const Bytes> pieces);
+// Azure's CRC-64, which is that of NVMe; as x-ms-content-crc64 has it: base64 of the little-endian number.
+std::string crc64_header(std::span<const Bytes> pieces);
 
 }  // namespace ckpt::store::cloud

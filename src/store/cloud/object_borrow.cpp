@@ -35,7 +35,7 @@ class CopiedObject final : public Borrowed {
 // All pieces but the last have one size, which R2 wants.
 static Status copy_by_server(const std::shared_ptr<Bucket>& bucket, std::string_view from, const ObjectInfo& object,
                              std::string_view to, uint64_t piece) {
-  if (bucket->copies_whole() || object.size <= piece) return bucket->copy(from, object.version, to);
+  if (object.size <= piece) return bucket->copy(from, object.version, to);
   const uint64_t size = std::max(piece, round_up(object.size / kMostPieces, kAlign));
   Multipart upload(bucket, to);
   CKPT_TRY(upload.begin(false));

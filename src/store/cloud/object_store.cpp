@@ -1,4 +1,5 @@
-// A store in a bucket, "s3://bucket/prefix" or "gs://bucket/prefix". What each verb of Store becomes is in README.md.
+// A store in a bucket, "s3://bucket/prefix", "gs://bucket/prefix" or "az://container/prefix". What each verb of Store
+// becomes is in README.md.
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -7,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "store/azure/azure_bucket.h"
 #include "store/cloud/object_borrow.h"
 #include "store/cloud/object_reader.h"
 #include "store/cloud/object_writer.h"
@@ -24,7 +26,7 @@ namespace {
 // What is being removed.
 struct Note {
   std::string_view directory, slot;
-  std::string_view tombstone;  // its number (kPutHeader)
+  std::string_view tombstone;  // its number
   bool keeps_slot = false;     // the tombstone was there before, and keeps out a writer that wakes up
   int64_t grace = 0;           // so many seconds after the tombstone came the parts may go
 };
@@ -76,7 +78,7 @@ class ObjectStore final : public Store {
   Result<std::unique_ptr<Borrowed>> borrow(std::string_view from, std::string_view to) override {
     CKPT_TRY(check_key(from));
     CKPT_TRY(check_new_file(to));
-    return borrow_object(bucket_, from, to);
+    return borrow_object(bucket_, from, to, bucket_->most_copied());
   }
   Status remove(std::string_view key, bool sync) override;
   Status remove_directory(std::string_view key) override;
@@ -187,7 +189,8 @@ Status ObjectStore::remove_directory(std::string_view key) {
   CKPT_ASSIGN(const Listing listing, listing_of(key));
   if (!listing.directories.empty())
     return Status(CKPT_IO, foreign_directory(path(key), listing.directories[0]).message()).with("path", path(key));
-  return delete_objects(*bucket_, keys_of(key, listing));
+  CKPT_TRY(delete_objects(*bucket_, keys_of(key, listing)));
+  return bucket_->remove_directory(key);
 }
 
 // ---- signs of life ----
@@ -325,7 +328,10 @@ Status ObjectStore::work_off(const Listing::Object& object) {
   if (note->grace != 0 && age < note->grace) return Ok();
   CKPT_TRY(remove_parts(*note));
   if (age >= kSweepAfter) {
-    if (!note->keeps_slot) CKPT_TRY(bucket_->remove(slot_key(*note)));
+    if (!note->keeps_slot) {
+      CKPT_TRY(bucket_->remove(slot_key(*note)));
+      CKPT_TRY(bucket_->remove_directory(note->directory));
+    }
   } else if (note->grace != 0) {
     note->grace = 0;
     CKPT_TRY(put_if_absent(key_of(*note), as_bytes(to_text(*note))));
@@ -382,6 +388,11 @@ Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& op
 
 Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& options) {
   CKPT_ASSIGN(auto bucket, gcs::GcsBucket::make(uri, options));
+  return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
+}
+
+Result<std::shared_ptr<Store>> open_azure(std::string_view uri, const S3Options& options) {
+  CKPT_ASSIGN(auto bucket, azure::AzureBucket::make(uri, options));
   return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
 }
 

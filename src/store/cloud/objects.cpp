@@ -109,15 +109,17 @@ Result<Listing> list_objects(Bucket& bucket, std::string_view directory, size_t 
   return listing;
 }
 
-// The first one may be somebody's mark of the directory.
+// The first ones may be marks of directories, and a page may be empty.
 Result<bool> holds_objects(Bucket& bucket, std::string_view directory) {
-  const std::string prefix = bucket.place().prefix(directory);
-  CKPT_ASSIGN(const Bucket::Page page, bucket.list(directory, {.below = true, .most = 2}));
-  for (const Bucket::Listed& entry : page.entries) {
-    if (!entry.key.starts_with(prefix)) return other_prefix(bucket, directory);
-    if (entry.key.size() > prefix.size() && !entry.key.ends_with('/')) return true;
-  }
-  return false;
+  bool found = false;
+  const auto take = [&](std::string_view prefix, Bucket::Page& page) -> Result<size_t> {
+    for (const Bucket::Listed& entry : page.entries)
+      found |= entry.key.size() > prefix.size() && !entry.key.ends_with('/');
+    page.more &= !found;
+    return size_t{0};
+  };
+  CKPT_TRY(for_each_page(bucket, directory, {.below = true, .most = 2}, take));
+  return found;
 }
 
 }  // namespace ckpt::store::cloud

@@ -64,8 +64,7 @@ Status invalid_place(std::string_view uri, std::string_view reason) {
 
 Status read_uri(std::string_view uri, Place* place) {
   const size_t colon = uri.find("://");
-  place->service = uri.substr(0, colon);
-  const std::string form = "expected " + place->service + "://BUCKET/PREFIX, found ";
+  const std::string scheme(uri.substr(0, colon + 3)), form = "expected " + scheme + "BUCKET/PREFIX, found ";
   std::string_view rest = uri.substr(colon + 3);
   place->bucket = rest.substr(0, rest.find('/'));
   rest.remove_prefix(place->bucket.size());
@@ -74,6 +73,7 @@ Status read_uri(std::string_view uri, Place* place) {
     if (!letter && c != '.' && c != '-' && c != '_')
       return invalid_place(uri, form + "a bucket that no server can have");
   }
+  place->address = scheme + place->bucket;
   if (place->bucket.empty()) return invalid_place(uri, form + "no bucket");
   if (shown_url(uri).size() < uri.size())  // a key may have a '?', but no settings behind it
     return invalid_place(uri, form + "a query; a signed address begins with https://");

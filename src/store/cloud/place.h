@@ -16,7 +16,7 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 Variables read_variables(std::initializer_list<std::string_view> prefixes);
 
 struct Place {
-  std::string service;       // "s3", of its URI
+  std::string address;       // "s3://bucket": what its URI begins with
   std::string bucket, root;  // "s3://bucket/root"; no slash around root, which may be empty
   std::string scheme, host;  // of the endpoint; host with its port
   std::string ca_file;
@@ -26,7 +26,7 @@ struct Place {
   int64_t grace_ms = 0;     // how long what is removed stays for its readers
   S3Timing timing;
 
-  std::string uri() const { return service + "://" + bucket + (root.empty() ? "" : "/" + root); }
+  std::string uri() const { return address + (root.empty() ? "" : "/" + root); }
   // The key in the bucket of a key of the store.
   std::string key(std::string_view of) const;
   // What the keys of all that is in a directory of the store begin with.
@@ -37,7 +37,7 @@ struct Place {
   std::string endpoint() const { return scheme + "://" + host; }
 };
 
-// Reads service, bucket and root. INVALID
+// Reads address, bucket and root. INVALID
 Status read_uri(std::string_view uri, Place* place);
 // Reads scheme and host, without a port that is the scheme's own. INVALID
 Status read_endpoint(std::string_view uri, const std::string& endpoint, Place* place);

@@ -35,7 +35,7 @@ std::string text_member(const nlohmann::json& object, const char* name) {
 }
 
 int64_t number_member(const nlohmann::json& object, const char* name) {
-  constexpr size_t kMostDigits = 9;
+  constexpr size_t kMostDigits = 12;  // of seconds, also since 1970
   const nlohmann::json* found = member(object, name);
   const bool is_number = found && found->is_number_integer();
   const std::string digits = is_number ? found->dump() : text_member(object, name);

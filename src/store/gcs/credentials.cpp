@@ -4,10 +4,9 @@
 
 #include "base/address.h"
 #include "base/text.h"
+#include "store/cloud/crypto.h"
 #include "store/cloud/key_service.h"
 #include "store/cloud/secret_json.h"
-#include "store/gcs/rs256.h"
-#include "store/web/url.h"
 
 namespace ckpt::store::gcs {
 
@@ -22,96 +21,10 @@ constexpr std::string_view kTokenUri = "https://oauth2.googleapis.com/token";
 constexpr std::string_view kExchangeUri = "https://sts.googleapis.com/v1/token";
 constexpr int64_t kLifetime = 3600;  // seconds, the most that Google gives
 
-// One question: who is asked for a token, when, and how errors name that.
-struct Question {
-  Http& http;
-  int64_t now;
-  std::string source;
-
-  Status invalid(std::string_view why) const {
-    return Status(CKPT_INVALID, strformat("credentials of {}: {}", source, why));
-  }
-};
-
-Status check_members(const Question& question, const Json& file, std::initializer_list<const char*> names) {
+Status check_members(const TokenQuestion& question, const Json& file, std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (text_member(file, name).empty()) return question.invalid(strformat("{} is missing", name));
   return Ok();
-}
-
-// ---- token servers ----
-
-// Where secrets may be sent: nobody can read them on the way.
-Result<web::Url> private_url(const Question& question, std::string_view text, std::string_view field) {
-  auto url = web::parse_url(text);
-  if (url.ok() && url->user.empty() && url->is_private()) return url;
-  return question.invalid(strformat("{}: expected https://, or http:// on this machine, without a user", field));
-}
-
-// What a server says of its refusal: OAuth's two texts, or Google's status and message.
-Status refusal_of(const Question& question, const HttpReply& reply, std::span<const std::string> secrets) {
-  constexpr size_t kMostWords = 300;
-  Status status = no_good_answer(question.source, reply);
-  if (!reply.trouble.empty()) return status;
-  const SecretJson answer(reply.text);
-  const Json* error = member(*answer, "error");
-  const bool of_google = error && error->is_object();
-  std::string words;
-  for (const std::string& text :
-       {of_google ? text_member(*error, "status") : text_member(*answer, "error"),
-        of_google ? text_member(*error, "message") : text_member(*answer, "error_description")})
-    if (!text.empty() && text.size() <= kMostWords && is_sendable(text)) words += " " + text;
-  return Status(CKPT_IO, status.message() + blotted(words, secrets));
-}
-
-// As OAuth gives it, or as Google's IAM does.
-Result<Token> read_token(const Question& question, std::string text) {
-  const SecretJson answer(std::move(text));
-  Token token;
-  token.source = question.source;
-  const bool of_iam = member(*answer, "accessToken") != nullptr;
-  token.value = text_member(*answer, of_iam ? "accessToken" : "access_token");
-  const int64_t seconds = number_member(*answer, "expires_in");
-  token.expires = of_iam        ? seconds_of_iso(text_member(*answer, "expireTime"))
-                  : seconds > 0 ? question.now + seconds
-                                : -1;
-  const auto wrong = [&](std::string_view why) {
-    return Status(CKPT_FORMAT, strformat("credentials of {}: {}", question.source, why));
-  };
-  if (token.value.empty()) return wrong("the answer has no token");
-  if (!is_sendable(token.value) || token.value.find(' ') != token.value.npos)
-    return wrong("the token has characters that none has, such as a line break");
-  if (token.expires < 0) return wrong("the token expires at no date");
-  return token;
-}
-
-// `secrets`: what the server may repeat in its words.
-Result<Token> post(const Question& question, const web::Url& url, std::vector<Header> headers, const std::string& text,
-                   std::span<const std::string> secrets) {
-  const Bytes body = as_bytes(text);
-  HttpRequest request;
-  request.method = "POST";
-  request.url = url.sent();
-  request.headers = std::move(headers);
-  request.body = std::span(&body, 1);
-  request.direct = url.is_loopback();
-  HttpReply reply = ask_key_service(question.http, request);
-  if (!reply.trouble.empty() || !reply.good()) return refusal_of(question, reply, secrets);
-  return read_token(question, std::move(reply.text));
-}
-
-Result<Token> post_form(const Question& question, const web::Url& url, Query form, std::vector<Header> headers = {},
-                        std::vector<std::string> secrets = {}) {
-  for (const auto& [name, value] : form)
-    if (name == "assertion" || name == "client_secret" || name == "refresh_token" || name == "subject_token")
-      secrets.insert(secrets.end(), {value, percent_encode(value, false)});
-  std::string body = canonical_query(form);
-  headers.push_back({"content-type", "application/x-www-form-urlencoded"});
-  auto token = post(question, url, std::move(headers), body, secrets);
-  wipe(body);
-  for (auto& [name, value] : form) wipe(value);
-  for (std::string& secret : secrets) wipe(secret);
-  return token;
 }
 
 // ---- kinds of files ----
@@ -124,7 +37,7 @@ std::string base64url_of(std::string_view text) {
   return out;
 }
 
-Result<Token> of_service_account(const Question& question, const Json& file, std::string_view scope) {
+Result<Token> of_service_account(const TokenQuestion& question, const Json& file, std::string_view scope) {
   CKPT_TRY(check_members(question, file, {"client_email", "private_key"}));
   const std::string uri = first_of({text_member(file, "token_uri"), std::string(kTokenUri)});
   CKPT_ASSIGN(const web::Url url, private_url(question, uri, "token_uri"));
@@ -146,7 +59,7 @@ Result<Token> of_service_account(const Question& question, const Json& file, std
       {{"grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"}, {"assertion", std::move(assertion)}});
 }
 
-Result<Token> of_user(const Question& question, const Json& file) {
+Result<Token> of_user(const TokenQuestion& question, const Json& file) {
   CKPT_TRY(check_members(question, file, {"client_id", "client_secret", "refresh_token"}));
   const std::string uri = first_of({text_member(file, "token_uri"), std::string(kTokenUri)});
   CKPT_ASSIGN(const web::Url url, private_url(question, uri, "token_uri"));
@@ -157,15 +70,8 @@ Result<Token> of_user(const Question& question, const Json& file) {
                     {"refresh_token", text_member(file, "refresh_token")}});
 }
 
-// A file that the settings name. Absent or unreadable, it is a wrong setting, and no object of the store.
-Result<std::string> read_named(const Question& question, const std::string& path) {
-  auto text = read_small_file(path);
-  if (text.ok() || text.status().code() == CKPT_NOMEM) return text;
-  return question.invalid(text.status().message());
-}
-
 // The address may be that of Azure's metadata, which no cable carries either.
-Result<std::string> get_subject_token(const Question& question, const Json& source, const std::string& address) {
+Result<std::string> get_subject_token(const TokenQuestion& question, const Json& source, const std::string& address) {
   HttpRequest request;
   request.method = "GET";
   auto url = web::parse_url(address);
@@ -183,7 +89,7 @@ Result<std::string> get_subject_token(const Question& question, const Json& sour
 }
 
 // What another cloud or a cluster says of who we are.
-Result<std::string> subject_token(const Question& question, const Json& source) {
+Result<std::string> subject_token(const TokenQuestion& question, const Json& source) {
   for (const char* other : {"environment_id", "executable", "certificate"})
     if (member(source, other))
       return Status(CKPT_UNSUPPORTED,
@@ -207,7 +113,7 @@ Result<std::string> subject_token(const Question& question, const Json& source) 
   return text;
 }
 
-Result<Token> impersonated(const Question& question, const Json& file, const Token& by, std::string_view scope,
+Result<Token> impersonated(const TokenQuestion& question, const Json& file, const Token& by, std::string_view scope,
                            int64_t lifetime) {
   const char* const field = "service_account_impersonation_url";
   CKPT_ASSIGN(const web::Url url, private_url(question, text_member(file, field), field));
@@ -215,12 +121,12 @@ Result<Token> impersonated(const Question& question, const Json& file, const Tok
   if (const Json* delegates = member(file, "delegates"); delegates && delegates->is_array())
     for (const Json& delegate : *delegates)
       if (delegate.is_string()) body["delegates"].push_back(delegate);
-  return post(question, url, {{"content-type", "application/json"}, {"authorization", "Bearer " + by.value}},
-              body.dump(), std::span(&by.value, 1));
+  return post_for_token(question, url, {{"content-type", "application/json"}, {"authorization", "Bearer " + by.value}},
+                        body.dump(), std::span(&by.value, 1));
 }
 
 // What STS is asked, beside the client's name.
-Result<Query> exchange_form(const Question& question, const Json& file, std::string_view scope) {
+Result<Query> exchange_form(const TokenQuestion& question, const Json& file, std::string_view scope) {
   const Json* source = member(file, "credential_source");
   Query form = {{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"},
                 {"requested_token_type", "urn:ietf:params:oauth:token-type:access_token"},
@@ -235,7 +141,7 @@ Result<Query> exchange_form(const Question& question, const Json& file, std::str
   return form;
 }
 
-Result<Token> of_external(const Question& question, const Json& file, std::string_view scope) {
+Result<Token> of_external(const TokenQuestion& question, const Json& file, std::string_view scope) {
   CKPT_TRY(check_members(question, file, {"audience", "subject_token_type"}));
   const bool impersonates = !text_member(file, "service_account_impersonation_url").empty();
   const std::string uri = first_of({text_member(file, "token_url"), std::string(kExchangeUri)});
@@ -255,7 +161,7 @@ Result<Token> of_external(const Question& question, const Json& file, std::strin
   return impersonated(question, file, *token, scope, lifetime > 0 ? lifetime : kLifetime);
 }
 
-Result<Token> of_kind(const Question& question, const Json& file, std::string_view scope) {
+Result<Token> of_kind(const TokenQuestion& question, const Json& file, std::string_view scope) {
   const std::string kind = text_member(file, "type");
   if (kind == "service_account") return of_service_account(question, file, scope);
   if (kind == "authorized_user") return of_user(question, file);
@@ -274,7 +180,7 @@ Result<Token> of_kind(const Question& question, const Json& file, std::string_vi
   return question.invalid("no JSON with a type that can be used here, such as service_account");
 }
 
-Result<Token> of_file(const Question& question, Result<std::string> text) {
+Result<Token> of_file(const TokenQuestion& question, Result<std::string> text) {
   if (!text.ok()) return std::move(text).status();
   if (text->size() > kMostKeyAnswer) return question.invalid(strformat("more than {} bytes", kMostKeyAnswer));
   const SecretJson file(text.take());
@@ -289,24 +195,15 @@ Token nobody(std::string_view why) {
 
 }  // namespace
 
-Token::~Token() { wipe(value); }
-
 // Anonymous where there is no such server, or the machine has no service account. What answers without its header is
 // something else, such as the page of a network that wants a login.
 Result<Token> TokenChain::of_metadata(int64_t now) const {
   const std::string given = place_.variable("GCE_METADATA_HOST");
-  const Question question{http_, now, "the metadata server"};
+  const TokenQuestion question{http_, now, "the metadata server"};
   auto url = web::parse_url("http://" + (given.empty() ? "metadata.google.internal" : given) +
                             "/computeMetadata/v1/instance/service-accounts/default/token");
   if (!url.ok() || !url->user.empty()) return question.invalid("GCE_METADATA_HOST: expected HOST[:PORT]");
-  HttpRequest request;
-  request.method = "GET";
-  request.url = url->sent();
-  request.headers = {{"metadata-flavor", "Google"}};
-  request.direct = true;
-  request.connect_ms = 1000;
-  request.most_ms = 3000;
-  HttpReply reply = ask_key_service(http_, request);
+  HttpReply reply = ask_key_service(http_, metadata_request(*url, {{"metadata-flavor", "Google"}}));
   const std::string* flavor = reply.header("metadata-flavor");
   const bool stranger = reply.trouble.empty() && (!flavor || *flavor != "Google") && reply.status < 400;
   if (reply.status == 404 || stranger || (!flavor && is_no_instance(reply))) return nobody("no credentials were found");
@@ -316,14 +213,14 @@ Result<Token> TokenChain::of_metadata(int64_t now) const {
 
 Result<Token> TokenChain::ask(int64_t now) const {
   if (const std::string path = place_.variable("GOOGLE_APPLICATION_CREDENTIALS"); !path.empty()) {
-    const Question question{http_, now, "GOOGLE_APPLICATION_CREDENTIALS " + path};
+    const TokenQuestion question{http_, now, "GOOGLE_APPLICATION_CREDENTIALS " + path};
     return of_file(question, read_named(question, path));
   }
   if (!place_.variable("STORAGE_EMULATOR_HOST").empty()) return nobody("STORAGE_EMULATOR_HOST is set");
   const std::string home = place_.variable("HOME");
   const std::string folder =
       first_of({place_.variable("CLOUDSDK_CONFIG"), home.empty() ? "" : home + "/.config/gcloud"});
-  const Question question{http_, now, folder + "/application_default_credentials.json"};
+  const TokenQuestion question{http_, now, folder + "/application_default_credentials.json"};
   auto text = folder.empty() ? Result<std::string>(Status(CKPT_NOT_FOUND, "")) : read_small_file(question.source);
   if (text.ok()) return of_file(question, std::move(text));
   if (text.status().code() != CKPT_NOT_FOUND) return of_file(question, read_named(question, question.source));

@@ -9,24 +9,11 @@
 
 #include "store/cloud/http.h"
 #include "store/cloud/place.h"
-#include "store/cloud/renewed.h"
+#include "store/cloud/token.h"
 
 namespace ckpt::store::gcs {
 
 using namespace cloud;
-
-struct Token {
-  std::string value;    // "": requests are sent without one
-  int64_t expires = 0;  // seconds since 1970; 0: never
-  std::string source;   // "the metadata server"
-
-  Token() = default;
-  Token(Token&&) = default;
-  Token& operator=(Token&&) = default;
-  ~Token();  // wipes it
-  bool anonymous() const { return value.empty(); }
-  bool same_as(const Token& other) const { return value == other.value; }
-};
 
 class TokenChain {
  public:

@@ -5,7 +5,6 @@
 #include "store/cloud/key_service.h"
 #include "store/cloud/secret_json.h"
 #include "store/keys.h"
-#include "store/web/url.h"
 
 namespace ckpt::store::gcs {
 
@@ -35,11 +34,6 @@ Result<std::shared_ptr<GcsBucket>> GcsBucket::make(std::string_view uri, const S
   return std::shared_ptr<GcsBucket>(new GcsBucket(shared, std::move(http)));
 }
 
-bool GcsBucket::is_private(const Place& place) {
-  const auto url = web::parse_url(place.endpoint());
-  return url.ok() && url->is_private();
-}
-
 // ---- requests ----
 
 static const Token& token_of(const std::shared_ptr<const void>& who) { return *static_cast<const Token*>(who.get()); }
@@ -47,10 +41,9 @@ static const Token& token_of(const std::shared_ptr<const void>& who) { return *s
 Result<Client::Who> GcsBucket::dress(const Request& request, HttpRequest* http) {
   CKPT_ASSIGN(auto token, credentials_.get(server_time()));
   const std::string query = canonical_query(request.query);
-  http->url = place().endpoint() + request.path + (query.empty() ? "" : "?" + query);
-  if (!token->anonymous() && !is_private_)
-    return Status(CKPT_INVALID, strformat("a token goes by https or to this machine only, and the endpoint is {}",
-                                          place().endpoint()));
+  const std::string path = request.path.empty() ? object_path(request.key) : request.path;
+  http->url = place().endpoint() + path + (query.empty() ? "" : "?" + query);
+  if (!token->anonymous() && !is_private_) return not_private(place(), "a token");
   if (!token->anonymous()) http->headers.push_back({"authorization", "Bearer " + token->value});
   return Who(std::move(token));
 }

@@ -12,12 +12,10 @@ class GcsBucket final : public cloud::Bucket {
   static Result<std::shared_ptr<GcsBucket>> make(std::string_view uri, const S3Options& options);
 
   Result<std::optional<ObjectInfo>> look(std::string_view key, bool once = false) override;
-  Result<End> read_end(std::string_view key, MutableBytes into) override;
   Status read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) override;
   Outcome put(const Put& put) override;
   Status copy(std::string_view key, std::string_view version, std::string_view to) override;
-  bool copies_whole() const override { return true; }
-  Status remove(std::string_view key) override;
+  uint64_t most_copied() const override { return UINT64_MAX; }
   Result<Page> list(std::string_view directory, const Wanted& wanted) override;
   Result<std::string> begin_upload(std::string_view key, std::string_view put_by, bool* with_checksums) override;
   Result<Piece> send_piece(const Upload& upload, size_t number, std::span<const Bytes> bytes,
@@ -35,9 +33,10 @@ class GcsBucket final : public cloud::Bucket {
 
  private:
   GcsBucket(const std::shared_ptr<const Place>& place, std::unique_ptr<Http> http)
-      : Bucket(place, std::move(http)), credentials_(this->place(), this->http()), is_private_(is_private(*place)) {}
+      : Bucket(place, std::move(http)),
+        credentials_(this->place(), this->http()),
+        is_private_(cloud::is_private(*place)) {}
 
-  static bool is_private(const Place& place);
   Result<Who> dress(const Request& request, HttpRequest* http) override;
   void read_error(const Request& request, const HttpRequest& sent, const Who& who, Answer* answer) const override;
   bool is_passing_code(const Answer& answer) const override;

@@ -58,7 +58,6 @@ Status GcsBucket::check_bucket() {
 
 Result<std::optional<ObjectInfo>> GcsBucket::look(std::string_view key, bool once) {
   Request request("GET", key, {{"fields", kFields}});
-  request.path = object_path(key);
   request.once = once;
   const Answer answer = ask(request);
   if (answer.absent) {
@@ -76,7 +75,6 @@ Status GcsBucket::try_to_read(std::string_view key, const ObjectInfo& object, ui
                               bool* again) {
   const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
   Request request("GET", key, {{"alt", "media"}, {"generation", object.version}});
-  request.path = object_path(key);
   request.into = out;
   // What is stored compressed comes as it is stored; else its ranges would be of other bytes.
   request.headers = {{"range", "bytes=" + range}, {"accept-encoding", "gzip"}};
@@ -104,20 +102,6 @@ Status GcsBucket::read(std::string_view key, const ObjectInfo& object, uint64_t 
     Status told = try_to_read(key, object, offset, out, &again);
     if (!again) return told;
     if (i == kTries) return Status(CKPT_IO, told.message() + ", though it is there").with("path", path(key));
-  }
-}
-
-// By two requests, since a download tells neither the checksum of the whole nor who put it.
-Result<GcsBucket::End> GcsBucket::read_end(std::string_view key, MutableBytes into) {
-  constexpr int kTries = 3;  // of one that is replaced between two questions
-  for (int i = 1;; i++) {
-    CKPT_ASSIGN(auto there, look(key, false));
-    if (!there) return not_found(path(key));
-    const size_t size = std::min<uint64_t>(there->size, into.size());
-    Status got = size == 0 ? Ok() : read(key, *there, there->size - size, into.first(size));
-    if (got.code() == CKPT_GONE && i < kTries) continue;
-    CKPT_TRY(std::move(got));
-    return End{std::move(there), size};
   }
 }
 
@@ -193,15 +177,6 @@ Status GcsBucket::copy(std::string_view key, std::string_view version, std::stri
     const bool grows = parse_number(text_member(told, "totalBytesRewritten"), &copied) && copied > before;
     if (token.empty() || !grows) return stranger(to, "a copy that does not go on");
   }
-}
-
-// ---- removing ----
-
-Status GcsBucket::remove(std::string_view key) {
-  Request request("DELETE", key);
-  request.path = object_path(key);
-  const Answer answer = ask(request);
-  return answer.good() || answer.absent ? Ok() : error(answer, request);
 }
 
 // ---- listing ----

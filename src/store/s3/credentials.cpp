@@ -5,8 +5,8 @@
 #include "base/address.h"
 #include "store/cloud/key_service.h"
 #include "store/cloud/secret_json.h"
+#include "store/cloud/xml.h"
 #include "store/s3/process.h"
-#include "store/s3/xml.h"
 #include "store/web/url.h"
 
 namespace ckpt::store::s3 {

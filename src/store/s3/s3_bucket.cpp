@@ -59,16 +59,6 @@ static std::vector<std::string> secrets_of(const Keys& keys, const HttpRequest& 
   return secrets;
 }
 
-// Servers and what stands before them may echo what they got.
-static void read_xml(Answer* answer, const std::vector<std::string>& secrets) {
-  for (Header& header : answer->http.headers) header.value = blotted(std::move(header.value), secrets);
-  auto parsed = parse_xml(answer->http.text);
-  if (!parsed.ok() || parsed->name != "Error") return;
-  answer->code = blotted(std::string(parsed->text_of("Code")), secrets);
-  answer->words = blotted(std::string(parsed->text_of("Message")), secrets);
-  if (answer->code.empty()) answer->code = "Error";
-}
-
 // No key is asked for in a list, so none is missing.
 static bool is_stray(const Answer& answer, const Request& request) {
   if (!answer.is(404) || request.verb == "HEAD") return false;

@@ -1,23 +1,21 @@
 // A bucket of S3, or of a server that speaks as it does. May be used by many threads.
 #pragma once
 
-#include "store/cloud/bucket.h"
+#include "store/cloud/xml_bucket.h"
 #include "store/s3/credentials.h"
-#include "store/s3/xml.h"
 
 namespace ckpt::store::s3 {
 
-class S3Bucket final : public cloud::Bucket {
+class S3Bucket final : public cloud::XmlBucket {
  public:
   // INVALID, UNSUPPORTED. Sends nothing.
   static Result<std::shared_ptr<S3Bucket>> make(std::string_view uri, const S3Options& options);
 
   Result<std::optional<ObjectInfo>> look(std::string_view key, bool once = false) override;
   Result<End> read_end(std::string_view key, MutableBytes into) override;
-  Status read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) override;
-  Outcome put(const Put& put) override;
   Status copy(std::string_view key, std::string_view version, std::string_view to) override;
-  Status remove(std::string_view key) override;
+  // One request for 5 GiB, the most that S3 allows, takes minutes, and looks like a server that stalls.
+  uint64_t most_copied() const override { return 512 << 20; }
   Result<Page> list(std::string_view directory, const Wanted& wanted) override;
   Result<std::string> begin_upload(std::string_view key, std::string_view put_by, bool* with_checksums) override;
   Result<Piece> send_piece(const Upload& upload, size_t number, std::span<const Bytes> bytes,
@@ -32,8 +30,9 @@ class S3Bucket final : public cloud::Bucket {
 
  private:
   S3Bucket(const std::shared_ptr<const Config>& config, std::unique_ptr<Http> http)
-      : Bucket(config, std::move(http)), config_(config), credentials_(*config, this->http()) {}
+      : XmlBucket(config, std::move(http)), config_(config), credentials_(*config, this->http()) {}
 
+  Names names() const override { return {"x-amz-meta-ckpt-put", "x-amz-meta-ckpt-crc32c"}; }
   Result<Who> dress(const Request& request, HttpRequest* http) override;
   void read_error(const Request& request, const HttpRequest& sent, const Who& who, Answer* answer) const override;
   bool is_passing_code(const Answer& answer) const override;
@@ -41,11 +40,7 @@ class S3Bucket final : public cloud::Bucket {
   ckpt_status code_of(const Answer& answer, const Request& request) const override;
   std::string hint_of(const Answer& answer, const Request& request) const override;
 
-  Result<ObjectInfo> describe(std::string_view key, const HttpReply& reply) const;
   std::vector<Header> copy_headers(std::string_view key, std::string_view version) const;
-  Status copy_error(std::string_view key, const Answer& answer, const Request& request) const;
-  struct XmlPage;
-  Result<XmlPage> list_xml(std::string_view directory, Query query, std::string_view root);
 
   const std::shared_ptr<const Config> config_;
   CredentialChain credentials_;

@@ -6,29 +6,7 @@
 
 namespace ckpt::store::s3 {
 
-static constexpr std::string_view kPutHeader = "x-amz-meta-ckpt-put";
-static constexpr std::string_view kChecksumHeader = "x-amz-meta-ckpt-crc32c";
-
 // ---- looking ----
-
-// From the answer of GET or HEAD.
-Result<ObjectInfo> S3Bucket::describe(std::string_view key, const HttpReply& reply) const {
-  ObjectInfo info;
-  const std::string *range = reply.header("content-range"), *length = reply.header("content-length"),
-                    *etag = reply.header("etag"), *put_by = reply.header(kPutHeader),
-                    *checksum = reply.header(kChecksumHeader);
-  if (reply.status == 206 && !range) return stranger(key, "a range without Content-Range");
-  const std::string_view size = reply.status == 206 ? std::string_view(*range).substr(range->rfind('/') + 1)
-                                : length            ? std::string_view(*length)
-                                                    : std::string_view();
-  if (!parse_number(size, &info.size)) return stranger(key, "an object without a size");
-  if (!etag || etag->empty()) return stranger(key, "an object without an ETag");
-  info.version = *etag;
-  info.put_by = put_by ? *put_by : "";
-  info.checksum = checksum ? *checksum : "";
-  info.age = age_of(date_of(reply), date_of(reply, "last-modified"));
-  return info;
-}
 
 // By its first byte. HEAD's answers have no words, so an absent object, an absent bucket and whatever answers in the
 // server's place would look alike.
@@ -72,56 +50,12 @@ Result<S3Bucket::End> S3Bucket::read_end(std::string_view key, MutableBytes into
   return End{std::move(info), answer.http.received};
 }
 
-Status S3Bucket::read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out) {
-  const std::string range = strformat("{}-{}", offset, offset + out.size() - 1);
-  Request request("GET", key);
-  request.into = out;
-  request.headers = {{"range", "bytes=" + range}, {"if-match", object.version}};
-  request.wants_bytes = true;
-  bool other = false;
-  request.accept = [&](const HttpReply& reply) { return brings(reply, "etag", object, range, out.size(), &other); };
-  const Answer answer = ask(request);
-  if (other || answer.is(412) || answer.absent) return gone_object(path(key));
-  if (!answer.good() || answer.http.refused) return error(answer, request);
-  if (answer.http.received == out.size()) return Ok();
-  return short_object(path(key), out.size(), offset, answer.http.received);
-}
-
 // ---- putting ----
-
-// With what its body is checked by, now and whenever it is read.
-static Request put_request(std::string_view key, std::span<const Bytes> pieces, std::string_view put_by) {
-  Request request("PUT", key);
-  request.body = pieces;
-  request.checksum = crc32c_header(pieces);
-  request.headers = {{std::string(kPutHeader), std::string(put_by)}, {std::string(kChecksumHeader), request.checksum}};
-  return request;
-}
-
-// Every server gives an object an ETag; what stands between may answer anything.
-Outcome S3Bucket::put(const Put& put) {
-  Request request = put_request(put.key, put.pieces, put.put_by);
-  request.once = put.once;
-  if (put.absent) request.headers.push_back({"if-none-match", "*"});
-  if (put.replaces) request.headers.push_back({"if-match", *put.replaces});
-  const Answer answer = ask(request);
-  if (answer.good() && answer.http.header("etag")) return {};
-  Status failed = answer.good() ? stranger(put.key, "a put without an ETag") : error(answer, request);
-  if (answer.is(412) || (put.replaces && answer.absent)) return {Outcome::kRefused, std::move(failed)};
-  const bool unknown = answer.maybe_done || answer.good();
-  return {unknown ? Outcome::kUnknown : Outcome::kFailed, std::move(failed)};
-}
 
 std::vector<Header> S3Bucket::copy_headers(std::string_view key, std::string_view version) const {
   const Config& config = *config_;
   return {{"x-amz-copy-source", "/" + percent_encode(config.bucket + "/" + config.key(key), true)},
           {"x-amz-copy-source-if-match", std::string(version)}};
-}
-
-Status S3Bucket::copy_error(std::string_view key, const Answer& answer, const Request& request) const {
-  const bool shorter = answer.is(416);  // S3Proxy looks at the range first
-  if (answer.is(412) || shorter || answer.absent) return gone_object(path(key));
-  return error(answer, request);
 }
 
 // The server copies it, and may answer before it has.
@@ -133,34 +67,7 @@ Status S3Bucket::copy(std::string_view key, std::string_view version, std::strin
   return answer.good() ? Ok() : copy_error(key, answer, request);
 }
 
-// ---- removing ----
-
-Status S3Bucket::remove(std::string_view key) {
-  Request request("DELETE", key);
-  const Answer answer = ask(request);
-  return answer.good() || answer.absent ? Ok() : error(answer, request);
-}
-
 // ---- listing ----
-
-// One page of a list: what the server said, as an element of that name.
-struct S3Bucket::XmlPage {
-  XmlElement root;
-  int64_t date = -1;  // of the answer
-};
-
-Result<S3Bucket::XmlPage> S3Bucket::list_xml(std::string_view directory, Query query, std::string_view root) {
-  Request request("GET", directory, std::move(query));
-  request.of_bucket = true;
-  const Answer answer = ask(request);
-  if (!answer.good()) return error(answer, request);
-  auto page = parse_xml(answer.http.text);
-  if (!page.ok()) return stranger(directory, page.status().message());
-  if (page->name != root)
-    return stranger(directory, strformat("expected {}, found {}", root,
-                                         page->name == "html" ? "a page for people" : "something else"));
-  return XmlPage{page.take(), date_of(answer.http)};
-}
 
 Result<S3Bucket::Page> S3Bucket::list(std::string_view directory, const Wanted& wanted) {
   Query query = {{"list-type", "2"}, {"prefix", config_->prefix(directory)}};
@@ -187,7 +94,7 @@ Result<S3Bucket::Page> S3Bucket::list(std::string_view directory, const Wanted& 
 
 Result<std::string> S3Bucket::begin_upload(std::string_view key, std::string_view put_by, bool* with_checksums) {
   Request request("POST", key, {{"uploads", ""}});
-  request.headers = {{std::string(kPutHeader), std::string(put_by)}};
+  request.headers = {{names().put_by, std::string(put_by)}};
   request.has_checksums = *with_checksums;
   const Answer answer = ask(request);
   if (!answer.good()) return error(answer, request);
@@ -255,11 +162,7 @@ Outcome S3Bucket::complete_upload(const Upload& upload, std::span<const Piece> p
     auto root = parse_xml(answer.http.text);
     if (root.ok() && root->name == "CompleteMultipartUploadResult") return {};
   }
-  if (answer.is(412)) return {Outcome::kRefused, error(answer, request)};
-  if (!answer.absent) return {Outcome::kUnknown, error(answer, request)};
-  return {Outcome::kUnknown,
-          Status(CKPT_NOT_FOUND, path(upload.key) + ": the upload was given up by another session, or is done")
-              .with("path", path(upload.key))};
+  return not_completed(answer, request, answer.absent);
 }
 
 Status S3Bucket::abort_upload(const Upload& upload) {

@@ -2,6 +2,7 @@
 // a checkpoint is opened by its own.
 #include <algorithm>
 
+#include "base/address.h"
 #include "store/io_queue.h"
 #include "store/keys.h"
 #include "store/web/web_reader.h"
@@ -80,10 +81,12 @@ class WebStore final : public Store {
                          uri(), uri()))
         .with("path", uri());
   }
+  // An account of Azure is no web server, unless a query is behind its address.
   Status read_only() const {
-    return Status(CKPT_UNSUPPORTED,
-                  uri() + ": a web server is read-only for ckpt; write to a directory or to s3://BUCKET/PREFIX")
-        .with("path", uri());
+    const char* instead = is_bucket_address(uri())
+                              ? "a signed address is only read: set option sas_token, and leave the query out"
+                              : "a web server is read-only for ckpt; write to a directory or to s3://BUCKET/PREFIX";
+    return Status(CKPT_UNSUPPORTED, strformat("{}: {}", uri(), instead)).with("path", uri());
   }
 
   const std::shared_ptr<Client> client_;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from ._core import Store
 
 _SHOWN = 10
+# As the library knows them; whatever it opens there, it opens as a store.
+_AZURE = r"https://[^./]+\.blob\.core\.(windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)/"
+_BUCKET = re.compile(r"(s3|gs|az|abfss?)://[^/]+|" + _AZURE + r"[^/?]+(?=[^?]*$)")
+
+
+def bucket_of(path: str) -> str:
+    """What an address of an object store begins with, up to its bucket; else ""."""
+    found = _BUCKET.match(path)
+    return found.group() if found else ""
 
 
 def near(name: str, names: Iterable[str]) -> str:

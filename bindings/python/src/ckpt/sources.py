@@ -13,7 +13,7 @@ from . import _core
 from ._core import File, Load, Memory, Tree
 from .enums import DType, Status
 from .errors import Error, NotFoundError, error_of, value_error, warn_of
-from .hints import local_path, shown
+from .hints import bucket_of, local_path, shown
 from .looks import look
 from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
 from .handles import Reader, Store
@@ -346,7 +346,8 @@ def _open_source(source: Source, selector: str, options: Mapping[str, int | str]
     if isinstance(source, _core.Store):
         return _reader_of(source, selector, options)
     path = os.fsdecode(source)
-    if path.startswith(("https://", "http://")):
+    bucket = bucket_of(path)
+    if path.startswith(("https://", "http://")) and not bucket:
         return _open_address(path, selector, options)
     what, real = what_is(path, options)
     if what == "checkpoint":
@@ -358,12 +359,12 @@ def _open_source(source: Source, selector: str, options: Mapping[str, int | str]
         return _reader_of(Store(source, options), selector, options)
     except NotFoundError:
         # Of a bucket only its store can say whether it is one.
-        if not path.startswith(("s3://", "gs://")) or selector != "latest" or Store(source, options).list():
+        if not bucket or selector != "latest" or Store(source, options).list():
             raise
         if reader := _file_reader(path, selector, options):
             return reader
         folder, _, name = path.rstrip("/").rpartition("/")
-        if name.count(".") >= 2 and folder not in ("s3:/", "gs:/") and (own := _reader_of_id(folder, name, options)):
+        if name.count(".") >= 2 and len(folder) >= len(bucket) and (own := _reader_of_id(folder, name, options)):
             return own
         raise
 

@@ -7,10 +7,10 @@
 
 #include "base/types.h"
 
-namespace ckpt::tree {
+namespace ckpt {
 
 void append_base64(Bytes bytes, std::string* out);
 // nullopt for any text that append_base64 would not write.
 std::optional<std::string> parse_base64(std::string_view text);
 
-}  // namespace ckpt::tree
+}  // namespace ckpt

@@ -1,6 +1,6 @@
-#include "store/s3/xml.h"
+#include "store/cloud/xml.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 const XmlElement* XmlElement::child(std::string_view wanted) const {
   for (const XmlElement& element : children)
@@ -206,4 +206,4 @@ Status XmlParser::reference(std::string* out) {
 
 Result<XmlElement> parse_xml(std::string_view text) { return XmlParser(text).document(); }
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

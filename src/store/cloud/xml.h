@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace ckpt::store::s3 {
+namespace ckpt::store::cloud {
 
 struct XmlElement {
   std::string name;  // without the prefix of a namespace
@@ -28,4 +28,4 @@ Result<XmlElement> parse_xml(std::string_view text);
 // Text as XML has it.
 std::string xml_escape(std::string_view text);
 
-}  // namespace ckpt::store::s3
+}  // namespace ckpt::store::cloud

@@ -1,10 +1,10 @@
-#include "tree/base64.h"
+#include "base/base64.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace ckpt::tree {
+namespace ckpt {
 namespace {
 
 std::string encoded(std::string_view bytes) {
@@ -38,4 +38,4 @@ TEST(Base64, AnotherSpellingIsRefused) {
 }
 
 }  // namespace
-}  // namespace ckpt::tree
+}  // namespace ckpt

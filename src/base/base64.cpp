@@ -1,8 +1,8 @@
-#include "tree/base64.h"
+#include "base/base64.h"
 
 #include <array>
 
-namespace ckpt::tree {
+namespace ckpt {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::optional<std::string> parse_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace ckpt::tree
+}  // namespace ckpt
