@@ -3,12 +3,15 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "base/call.h"
 #include "store/posix_directory.h"
@@ -19,7 +22,6 @@ void forget_listing(int directory) { (void)posix_fadvise(directory, 0, 0, POSIX_
 
 // The coarsest clocks of servers' file systems tick once in two seconds.
 static constexpr int64_t kTickMs = 2500;
-static constexpr int64_t kTrustMs = 1000;
 static constexpr size_t kMostKnown = 256;
 
 // Lustre, GPFS, CephFS, GFS2, OCFS2: their clients hold leases or locks on what they remember.
@@ -32,20 +34,32 @@ static uint32_t type_of(int directory) {
 
 static bool same_time(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
 
+// Whether a client of NFS may have a delegation of a directory, and then asks for its time no more, whatever is said to
+// it (AT_STATX_FORCE_SYNC).
+static bool may_hold_directories() {
+  static const bool may = [] {
+    utsname system;
+    int major = 0, minor = 0;
+    if (uname(&system) != 0 || std::sscanf(system.release, "%d.%d", &major, &minor) != 2) return true;
+    return std::pair(major, minor) >= std::pair(6, 19);
+  }();
+  return may;
+}
+
 // The server's clock was at `time` or later when this was first seen. What is made a tick after that changes the time.
 bool FreshNames::is_known(const struct stat& directory) {
   std::lock_guard lock(mutex_);
   if (known_.size() > kMostKnown) known_.clear();
   Known& known = known_[{directory.st_dev, directory.st_ino}];
-  if (known.since_ms == 0 || !same_time(known.time, directory.st_mtim)) known = {directory.st_mtim, steady_ms()};
-  return known.read_ms >= 0 && steady_ms() - known.read_ms < kTrustMs;
+  if (known.since_ms == 0 || !same_time(known.time, directory.st_mtim)) known = {directory.st_mtim, steady_ms(), false};
+  return known.complete;
 }
 
 void FreshNames::note_read(const struct stat& before, int64_t began_ms) {
   std::lock_guard lock(mutex_);
   const auto known = known_.find({before.st_dev, before.st_ino});
   if (known == known_.end() || !same_time(known->second.time, before.st_mtim)) return;
-  if (began_ms - known->second.since_ms > kTickMs) known->second.read_ms = began_ms;
+  if (began_ms - known->second.since_ms > kTickMs) known->second.complete = true;
 }
 
 // Reads all of it also once the name was found: what is read brings the other names, too. Gives up with the call.
@@ -71,7 +85,7 @@ bool FreshNames::is_listed(int directory, const std::string& path, const std::st
   const uint32_t type = type_of(directory);
   if (std::find(kCoherent.begin(), kCoherent.end(), type) != kCoherent.end()) return false;
   struct stat before;
-  const bool has_time = type == NFS_SUPER_MAGIC && fstat(directory, &before) == 0;
+  const bool has_time = type == NFS_SUPER_MAGIC && !may_hold_directories() && fstat(directory, &before) == 0;
   if (has_time && is_known(before)) return false;
   const int64_t began_ms = steady_ms();
   bool whole = false;

@@ -23,7 +23,7 @@ void forget_listing(int directory);
 class FreshNames {
  public:
   // `path`, absolute, seemed absent. Whether it is there, as the server says now. A directory of which the server was
-  // asked late enough is not read again until its time changes, or for a second: since Linux 6.19 a client may hold a
+  // asked late enough is not read again until its time changes, but always since Linux 6.19: there a client may hold a
   // delegation of a directory, and then it does not hear what another mount of the same machine (nosharecache) makes.
   bool appears(const std::string& path);
 
@@ -31,7 +31,7 @@ class FreshNames {
   struct Known {
     timespec time;         // of the directory
     int64_t since_ms = 0;  // when it was first seen with this time, of steady_ms()
-    int64_t read_ms = -1;  // when all of it was read, late enough
+    bool complete = false;
   };
   bool is_known(const struct stat& directory);
   void note_read(const struct stat& before, int64_t began_ms);

@@ -124,8 +124,8 @@ struct Microsoft : gcs::Google {
   Config config;
   // "WHAT from SOURCE", or the error.
   std::string found(int64_t now = kNow) {
-    CredentialChain chain(config, *http);
-    const auto credentials = chain.get(now);
+    CredentialChain ours(config, *http);
+    const auto credentials = ours.get(now);
     if (!credentials.ok()) return code(credentials.status()) + ": " + credentials.status().message();
     const std::string what = !(*credentials)->key.empty()   ? "key"
                              : !(*credentials)->sas.empty() ? (*credentials)->sas
