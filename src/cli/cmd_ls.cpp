@@ -143,12 +143,12 @@ int run(const Args& args) {
   const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
   if (!args.json) {
     const std::string none =
-        "no checkpoints in " + path + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
+        "no checkpoints in " + shown(path) + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
     print(entries.empty() ? none : table_text(entries) + (mirrored ? lag_text(not_mirrored(entries)) : ""));
     return kExitOk;
   }
   Json all = Json::object();
-  all.add("store", path);
+  all.add("store", shown(path));
   all.add("checkpoints", Json::array(entries, [](const Entry& entry) {
             Json json = to_json(entry.info);
             json.add("latest", entry.latest);

@@ -73,7 +73,7 @@ int run(const Args& args) {
   ckpt::Report report{nullptr};
   const Work work = watch(options, [&] { report = store.prune(options); });
   if (args.json) {
-    print_json({{"store", path},
+    print_json({{"store", shown(path)},
                 {"written", args.write},
                 {"findings", findings_json(report)},
                 {"requests", requests_json(work.stats)}});

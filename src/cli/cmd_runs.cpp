@@ -48,9 +48,10 @@ int run(const Args& args) {
   std::string path = locate_store(args.store);
   const std::vector<ckpt::RunInfo> runs = ckpt::Store::open(path, options).runs();
   if (args.json)
-    print_json({{"store", path}, {"runs", Json::array(runs, [](const ckpt::RunInfo& info) { return to_json(info); })}});
+    print_json(
+        {{"store", shown(path)}, {"runs", Json::array(runs, [](const ckpt::RunInfo& info) { return to_json(info); })}});
   else
-    print(runs.empty() ? "no runs in " + escaped(path) + "\n" : table_text(runs));
+    print(runs.empty() ? "no runs in " + escaped(shown(path)) + "\n" : table_text(runs));
   return kExitOk;
 }
 

@@ -1,14 +1,14 @@
 // The bytes as the XML of an S3 server: either refused, or elements whose own XML gives the same elements again.
 #include "fuzz/harness.h"
-#include "store/s3/xml.h"
+#include "store/cloud/xml.h"
 
 namespace ckpt::fuzz {
 namespace {
 
-using store::s3::XmlElement;
+using store::cloud::XmlElement;
 
 std::string to_xml(const XmlElement& element) {
-  std::string text = "<" + element.name + ">" + store::s3::xml_escape(element.text);
+  std::string text = "<" + element.name + ">" + store::cloud::xml_escape(element.text);
   for (const XmlElement& child : element.children) text += to_xml(child);
   return text + "</" + element.name + ">";
 }
@@ -25,10 +25,10 @@ bool equal(const XmlElement& a, const XmlElement& b) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ckpt;
-  auto root = store::s3::parse_xml(as_text(fuzz::input(data, size)));
+  auto root = store::cloud::parse_xml(as_text(fuzz::input(data, size)));
   fuzz::must_blame_the_bytes(root.status());
   if (!root.ok()) return 0;
-  auto again = store::s3::parse_xml(fuzz::to_xml(*root));
+  auto again = store::cloud::parse_xml(fuzz::to_xml(*root));
   fuzz::must(again.ok() && fuzz::equal(*root, *again));
   return 0;
 }

@@ -58,8 +58,9 @@ TEST(AzurePlace, IsWhatTheAddressTheOptionsOrTheEnvironmentSay) {
 
 TEST(AzurePlace, WhatIsNoneIsRefusedWithoutSecrets) {
   const Environment environment;
-  for (std::string_view uri : {"az://c/run7", "az://", "az://c/../x", "abfss://acct.dfs.core.windows.net/run7",
-                               "abfss://c@acct.example/run7", "abfss://c@.dfs.core.windows.net/run7"})
+  for (std::string_view uri :
+       {"az://c/run7", "az://", "az://c/../x", "abfss://acct.dfs.core.windows.net/run7", "abfss://c@acct.example/run7",
+        "abfss://c@.dfs.core.windows.net/run7", "abfss://c@acct.dfs.example/run7"})
     EXPECT_EQ(place_of(uri), "INVALID") << uri;
   EXPECT_EQ(place_of("az://c", {.account = "no/account"}), "INVALID");
   const Status refused = make_config("az://c/run7?sv=1&sig=SECRET", {.account = "acct"}).status();

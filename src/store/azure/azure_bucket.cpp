@@ -57,6 +57,8 @@ Result<Client::Who> AzureBucket::dress(const Request& request, HttpRequest* http
   } else if (!used->sas.empty()) {
     query += (query.empty() ? "" : "&") + used->sas;
   }
+  // On this machine alone what bears a token goes without TLS, and not by a proxy, which would read it.
+  http->direct = used->key.empty() && !used->anonymous() && config_->scheme != "https";
   http->url = config_->endpoint() + path + (query.empty() ? "" : "?" + query);
   return Who(std::move(used));
 }
@@ -87,7 +89,7 @@ void AzureBucket::read_error(const Request& request, const HttpRequest& sent, co
   if (const std::string* code = answer->http.header("x-ms-error-code")) answer->code = *code;
   answer->words = answer->words.substr(0, answer->words.find('\n'));
   if (!answer->is(404)) return;
-  const bool of_blob = answer->code == "BlobNotFound" || (answer->code == "CannotVerifyCopySource" && is_copy(request));
+  const bool of_blob = answer->code == "BlobNotFound";
   answer->absent = of_blob && !request.of_bucket;
   answer->stray = answer->code.empty() || answer->code == "Error" || (of_blob && request.of_bucket);
 }

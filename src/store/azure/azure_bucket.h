@@ -48,6 +48,7 @@ class AzureBucket final : public cloud::XmlBucket {
 
   Status add_checksum(const Request& request, HttpRequest* http) const;
   Result<std::vector<Header>> copy_headers(std::string_view key, std::string_view version);
+  Status failed_copy(std::string_view from, const Answer& answer, const Request& request);
 
   const std::shared_ptr<const Config> config_;
   CredentialChain credentials_;

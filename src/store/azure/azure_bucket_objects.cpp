@@ -31,6 +31,10 @@ Result<std::optional<ObjectInfo>> AzureBucket::look(std::string_view key, bool o
 Result<std::vector<Header>> AzureBucket::copy_headers(std::string_view key, std::string_view version) {
   constexpr int64_t kLasts = 3600;  // seconds, of the signature
   CKPT_ASSIGN(const auto used, credentials_.get(server_time()));
+  if (!is_private_ && !used->key.empty())
+    return Status(CKPT_UNSUPPORTED, path(key) + ": a copy by the server needs a signature that whoever reads it may " +
+                                        "use, and the endpoint has no TLS")
+        .with("path", path(key));
   const std::string object = config_->key(key);
   std::string source = config_->endpoint() + config_->path_of(object), right = used->sas;
   if (!used->key.empty())
@@ -41,13 +45,20 @@ Result<std::vector<Header>> AzureBucket::copy_headers(std::string_view key, std:
   return headers;
 }
 
+// The service says the same of a source that is not there, and of one that it cannot reach or may not read.
+Status AzureBucket::failed_copy(std::string_view from, const Answer& answer, const Request& request) {
+  if (!answer.is(404) || answer.code != "CannotVerifyCopySource") return copy_error(from, answer, request);
+  const auto there = look(from);
+  return there.ok() && !*there ? cloud::gone_object(path(from)) : error(answer, request);
+}
+
 Status AzureBucket::copy(std::string_view key, std::string_view version, std::string_view to) {
   Request request("PUT", to);
   CKPT_ASSIGN(request.headers, copy_headers(key, version));
   request.headers.push_back({"x-ms-requires-sync", "true"});
   request.ends_late = true;
   const Answer answer = ask(request);
-  if (!answer.good()) return copy_error(key, answer, request);
+  if (!answer.good()) return failed_copy(key, answer, request);
   const std::string* status = answer.http.header("x-ms-copy-status");
   return status && *status == "success" ? Ok() : stranger(to, "a copy without an end");
 }
@@ -135,7 +146,7 @@ Result<AzureBucket::Piece> AzureBucket::copy_piece(const Upload& upload, size_t 
   request.headers.push_back({"x-ms-source-range", strformat("bytes={}-{}", first, first + size - 1)});
   request.ends_late = true;
   const Answer answer = ask(request);
-  if (!answer.good()) return copy_error(from, answer, request);
+  if (!answer.good()) return failed_copy(from, answer, request);
   return Piece{block_id(upload, number), ""};
 }
 

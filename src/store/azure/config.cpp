@@ -54,10 +54,12 @@ Result<Named> read_form(std::string_view uri) {
   const size_t at = authority.find('@');
   std::string host(authority.substr(at == authority.npos ? authority.size() : at + 1));
   const size_t dfs = host.find(".dfs.");
-  if (dfs == host.npos || dfs == 0)
+  if (dfs != host.npos) host.replace(dfs, 5, ".blob.");  // the same objects, by the interface with conditional puts
+  const std::string endpoint = "https://" + host;
+  // Another host would get what the environment has for the account.
+  if (at == authority.npos || bucket_address(endpoint + "/c").service != "az")
     return invalid_place(uri, "expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX");
-  host.replace(dfs, 5, ".blob.");  // the same objects, by the interface whose puts take conditions
-  return Named{strformat("az://{}{}", authority.substr(0, at), rest), "https://" + host};
+  return Named{strformat("az://{}{}", authority.substr(0, at), rest), endpoint};
 }
 
 // "http://127.0.0.1:10000/devstoreaccount1" has the account in its path, "https://a.blob.core.windows.net" in its name.

@@ -36,9 +36,9 @@ Result<Credentials> CredentialChain::ask(int64_t now) const {
   const std::string connected = setting(connection, "AccountKey"),
                     shared = setting(connection, "SharedAccessSignature"), named = setting(connection, "AccountName");
   // A connection string with a signature may name its endpoint alone.
-  const bool is_ours = named.empty()
-                           ? setting(connection, "BlobEndpoint").starts_with(config_.endpoint() + config_.base)
-                           : named == config_.account;
+  std::string endpoint = setting(connection, "BlobEndpoint");
+  while (endpoint.ends_with('/')) endpoint.pop_back();
+  const bool is_ours = named.empty() ? endpoint == config_.endpoint() + config_.base : named == config_.account;
   if (is_ours && !(connected + shared).empty()) return of_secrets(connected, shared, "AZURE_STORAGE_CONNECTION_STRING");
   if (variable("AZURE_STORAGE_ACCOUNT") == config_.account) {
     if (const std::string key = variable("AZURE_STORAGE_KEY"); !key.empty())

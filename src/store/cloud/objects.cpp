@@ -13,7 +13,8 @@ static constexpr unsigned kDeletesAtOnce = 8;
 
 Status settle_put(Bucket& bucket, std::string_view key, std::string_view put_by, Status otherwise) {
   const CancelShield until_it_is_known;
-  const bool lost = otherwise.code() != CKPT_EXISTS;
+  // NOT_FOUND: an upload that the server does not know any more; it was given up, or is done.
+  const bool lost = otherwise.code() != CKPT_EXISTS && otherwise.code() != CKPT_NOT_FOUND;
   auto there = bucket.look(key, lost);
   if (!there.ok()) return lost ? otherwise : std::move(there).status();
   if (!*there) return otherwise;
