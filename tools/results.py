@@ -64,8 +64,8 @@ def ctest(text):
         if ".share_" in case.get("name"):
             rooms[case.get("name").split(".share_")[0]] += passed + len(failed)
     empty = [f"{room}: no test ran" for room, count in rooms.items() if count == 0]
-    output = "\n".join(f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}"
-                       for case, _, failed in results if failed)
+    output = "\n".join(f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}\n"
+                       f"{case.get('name')} ended after {case.get('time')} s" for case, _, failed in results if failed)
     return Report(sum(passed for _, passed, _ in results), empty + [name for *_, failed in results for name in failed],
                   shown=output)
 

@@ -72,7 +72,7 @@ bool FaultProxy::answer(int client, const std::string& head, std::string body) {
 
 std::string FaultProxy::repeat() {
   std::lock_guard lock(mutex_);
-  return ask_server(port_, late_head_, late_body_);
+  return late_head_.empty() ? "nothing was kept to be repeated" : ask_server(port_, late_head_, late_body_);
 }
 
 // An answer with its Date, so many seconds later.

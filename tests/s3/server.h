@@ -32,8 +32,8 @@ inline const ServerKind& server_kind() {
     if (std::getenv(kind.endpoint)) return kind;
   return kServers[0];
 }
-inline bool is_s3() { return server_kind().scheme == kServers[0].scheme; }
-inline bool is_gcs() { return server_kind().scheme == kServers[1].scheme; }
+inline bool is_s3() { return &server_kind() == &kServers[0]; }
+inline bool is_gcs() { return &server_kind() == &kServers[1]; }
 inline const char* s3_endpoint() { return std::getenv(server_kind().endpoint); }
 
 // The same server behind TLS, its certificate, which signs itself and is of 127.0.0.1, and that of somebody else.
