@@ -34,7 +34,7 @@ class S3Folder : public StoreTest, public testing::WithParamInterface<std::strin
   }
   uint64_t put(const fs::path& directory) { return store::put_directory_on_s3(directory, uri_); }
   void put_file(const std::string& key, const std::string& content) {
-    const Status put = (*store::open_s3(uri_, store::s3_options()))->put_over(key, as_bytes(content));
+    const Status put = (*store::open_bucket(uri_, store::s3_options()))->put_over(key, as_bytes(content));
     ASSERT_TRUE(put.ok()) << put.message();
   }
   void expect_same(const std::string& here, const std::string& there) {
@@ -198,7 +198,7 @@ TEST_P(S3Folder, AFileThatVanishesOrIsReplacedAfterItWasListedIsNamed) {
   };
   std::string other = read_file(path("d/rank1.pt"));
   other.back() ^= 1;
-  const auto direct = *store::open_s3(uri_, store::s3_options());
+  const auto direct = *store::open_bucket(uri_, store::s3_options());
   before(line_of("rank1.pt"), [&] { put_file("rank1.pt", other); });
   refused("replaced");
   before(line_of("rank1.pt"), [&] { put_file("rank1.pt", other + '!'); });
@@ -257,7 +257,7 @@ TEST_P(S3Folder, ADirectoryOfManyOtherThingsIsListedOnce) {
   proxy_.script({});
   put_file("a", "1");
   put_file("b/c", "2");
-  EXPECT_EQ((*store::open_s3(uri_, store::s3_options()))->list_at_most("", 1).status().code(), CKPT_UNSUPPORTED);
+  EXPECT_EQ((*store::open_bucket(uri_, store::s3_options()))->list_at_most("", 1).status().code(), CKPT_UNSUPPORTED);
 }
 
 TEST_P(S3Folder, AListThatFailsIsTheAnswerAndNotWhatFollowsFromIt) {
@@ -280,7 +280,7 @@ TEST_P(S3Folder, WhatIsNowhereIsNotThere) {
   // An object that is a mark of a directory, and a file by its own address.
   rank_files("d");
   put(path("d"));
-  (void)(*store::open_s3(uri_.substr(0, uri_.rfind('/')), store::s3_options()))
+  (void)(*store::open_bucket(uri_.substr(0, uri_.rfind('/')), store::s3_options()))
       ->put_over(uri_.substr(uri_.rfind('/') + 1), {});
   EXPECT_EQ(import_there("marked").code, CKPT_OK);
   EXPECT_EQ(import_from(uri_ + "/rank0.pt", "one").code, CKPT_OK);

@@ -325,7 +325,7 @@ ckpt_status ckpt_reader_copy(const ckpt_reader* reader, const ckpt_store* to, co
     const auto copy = [from = reader->checkpoint, into = to->store, given](Job& job) -> Result<Report> {
       Report findings;
       CKPT_TRY(maintain::copy_checkpoint(*from, *into, given, &findings, job));
-      (void)job.call->settle(Ok());  // it is there, however late what was done after that
+      Call::settle_current(Ok());  // it is there, however late what was done after that
       return findings;
     };
     CKPT_ASSIGN(const std::shared_ptr<Job> job, job_for(options));

@@ -152,6 +152,7 @@ ckpt_status ckpt_store_repair(const ckpt_store* store, const char* id, const ckp
       const bool dry_run = given.dry_run != 0;
       Report findings;
       CKPT_TRY(maintain::repair_checkpoint(*kept, broken, dry_run, given.force, &findings, job));
+      Call::settle_current(Ok());
       maintain::remove_dead_copies(*kept, dry_run, &findings, job);
       return findings;
     };

@@ -51,6 +51,13 @@ BucketAddress bucket_address(std::string_view address) {
   return {};
 }
 
+std::string_view endpoint_trouble(std::string_view one, std::string_view other) {
+  const std::string_view first = bucket_address(one).service, second = bucket_address(other).service;
+  if (first == second || first.empty() || second.empty()) return "";
+  return "option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, STORAGE_EMULATOR_HOST for gs://, or "
+         "AZURE_STORAGE_CONNECTION_STRING for az://, in its place";
+}
+
 bool is_address(std::string_view text) { return scheme_size(text) != 0; }
 
 // What may be shown of an address behind its scheme. `alone`: it has no other text behind it.

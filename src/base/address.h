@@ -28,4 +28,7 @@ struct BucketAddress {
 BucketAddress bucket_address(std::string_view address);
 inline bool is_bucket_address(std::string_view address) { return !bucket_address(address).service.empty(); }
 
+// Why option endpoint cannot be of both addresses: each service would get the other's keys. "" if it can.
+std::string_view endpoint_trouble(std::string_view one, std::string_view other);
+
 }  // namespace ckpt

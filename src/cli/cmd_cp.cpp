@@ -133,8 +133,7 @@ bool is_of_run(const ckpt::CheckpointInfo& info, const std::optional<std::string
   return !run || *run == info.run || *info.run == '\0';  // what is damaged may tell its run no more
 }
 
-int copy_all(const Args& args, const std::string& target) {
-  const ckpt::Options options = make_options(args);
+int copy_all(const Args& args, const std::string& target, const ckpt::Options& options) {
   const ckpt::Store from = ckpt::Store::open(locate_store(args.from), options), to = ckpt::Store::open(target, options);
   std::vector<Copied> all;
   for (const ckpt::CheckpointInfo& info : from.list()) {
@@ -157,7 +156,7 @@ int run(const Args& args) {
   if (is_foreign(args.from)) invalid(shown(args.from) + " is no checkpoint: ckpt import makes one of it");
   const std::string target = target_of(args);
   const ckpt::Options options = make_options(args, args.from, target);
-  if (args.all) return copy_all(args, target);
+  if (args.all) return copy_all(args, target, options);
   const Opened opened = open_checkpoint(args.from, args, options);
   std::vector<Copied> one(1);
   copy_one(opened.reader, ckpt::Store::open(target, options), args, &one[0]);

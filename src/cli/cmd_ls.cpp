@@ -143,7 +143,7 @@ int run(const Args& args) {
   const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
   if (!args.json) {
     const std::string none =
-        "no checkpoints in " + shown(path) + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
+        "no checkpoints in " + escaped(shown(path)) + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
     print(entries.empty() ? none : table_text(entries) + (mirrored ? lag_text(not_mirrored(entries)) : ""));
     return kExitOk;
   }

@@ -94,11 +94,8 @@ ckpt::Options make_options(const Common& common) {
 }
 
 ckpt::Options make_options(const Common& common, std::string_view one, std::string_view other) {
-  const std::string_view first = ckpt::bucket_address(one).service, second = ckpt::bucket_address(other).service;
-  if (first != second && !first.empty() && !second.empty() && common.setting("endpoint"))
-    invalid(
-        "option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, STORAGE_EMULATOR_HOST for gs://, or "
-        "AZURE_STORAGE_CONNECTION_STRING for az://, in its place");
+  const std::string trouble(ckpt::endpoint_trouble(one, other));
+  if (common.setting("endpoint") && !trouble.empty()) invalid(trouble);
   return make_options(common);
 }
 

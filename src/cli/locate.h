@@ -4,9 +4,9 @@
 //   DIRECTORY        any other: a store; means its latest checkpoint
 //   STORE@SELECTOR   latest, label:L, L, step:N or an id. An '@' with a '/' after it belongs to the path: if a store's
 //                    name has an '@', write a '/' at its end.
-//   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store; so on gs:// and stores from
-//   outside https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query
-//   stays with
+//   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store; so in any bucket, and in stores
+//                            from outside
+//   https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query stays with
 //                            the store: https://HOST/STORE/ID?QUERY, https://HOST/STORE@SELECTOR?QUERY.
 #pragma once
 

@@ -197,9 +197,9 @@ struct Committer {
   const format::Summary& committed;
 };
 
-// The committed checkpoints of a run that bear their own names, oldest first.
-static void keep_candidates(std::vector<checkpoint::CheckpointEntry>* entries, std::string_view run) {
-  std::erase_if(*entries, [&](const auto& e) { return !e.counts() || !e.own_name() || e.summary.run != run; });
+// Whether it is a committed checkpoint of the run that bears its own name.
+static bool is_candidate(const checkpoint::CheckpointEntry& entry, std::string_view run) {
+  return entry.counts() && entry.own_name() && entry.summary.run == run;
 }
 
 static bool is_numbered(const format::Summary& summary) { return checkpoint::is_numbered(summary.label, summary.step); }
@@ -261,8 +261,8 @@ static Result<std::string> own_reason_to_keep(const store::Store& store, std::st
 // read has its label by its name, and may be of this run.
 static Status check_protected(const std::vector<checkpoint::CheckpointEntry>& entries, const RetentionPolicy& policy) {
   const auto may_be_of_run = [&](const auto& entry) {
-    const bool ours = entry.counts() && entry.own_name() && entry.summary.run == policy.run;
-    return ours || (entry.unusable() && (entry.summary.run.empty() || entry.summary.run == policy.run));
+    return is_candidate(entry, policy.run) ||
+           (entry.unusable() && (entry.summary.run.empty() || entry.summary.run == policy.run));
   };
   for (const std::string_view label : split(policy.protect, ',')) {
     const auto has_it = [&](const auto& entry) { return entry.summary.label == label && may_be_of_run(entry); };
@@ -314,7 +314,7 @@ Status apply_retention(store::Store& store, const RetentionPolicy& policy, Repor
   if (policy.keep_last != 0) {
     CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(store));
     CKPT_TRY(check_protected(entries, policy));
-    keep_candidates(&entries, policy.run);
+    std::erase_if(entries, [&](const auto& entry) { return !is_candidate(entry, policy.run); });
     CKPT_TRY(apply_policy(store, std::move(entries), policy, nullptr, report, job));
   }
   if (!policy.dry_run) finish_removals(store, report);
@@ -329,9 +329,10 @@ Status retire_older(session::Session& session, const format::Summary& committed,
     return Ok();
   }
   CKPT_ASSIGN(auto entries, checkpoint::list_checkpoints(session.store()));
-  keep_candidates(&entries, policy.run);
   // What was copied here from a later session must not make the checkpoint that was just committed an old one.
-  std::erase_if(entries, [&](const auto& entry) { return entry.summary.when() > committed.when(); });
+  std::erase_if(entries, [&](const auto& entry) {
+    return !is_candidate(entry, policy.run) || entry.summary.when() > committed.when();
+  });
   auto replaced = [&](const checkpoint::CheckpointEntry& entry) {
     const format::Summary& summary = entry.summary;
     return replace && summary.label == committed.label && summary.save_id != committed.save_id &&

@@ -144,10 +144,7 @@ Status repair_checkpoint(store::Store& store, std::string_view id, bool dry_run,
     if (Status damaged = (*present)->check_manifest(); !damaged.ok()) present = std::move(damaged);
   if (present.ok()) {
     CKPT_ASSIGN(const bool repaired, repair_files(store, **present, dry_run, report, job));
-    if (repaired) {
-      Call::settle_current(Ok());
-      return Ok();
-    }
+    if (repaired) return Ok();
     return Status(CKPT_EXISTS, store.path(slot) + " is sound").with("path", store.path(slot));
   }
   const bool had_manifest = present.status().code() != CKPT_NOT_FOUND;

@@ -63,10 +63,7 @@ Result<std::shared_ptr<Store>> open_store(std::string_view uri, const StoreSetti
   if (uri.empty()) return invalid_uri(uri, kExpected);
   if (uri.starts_with("mem:")) return open_memory(uri.substr(4));
   if (uri.starts_with("file://")) return open_file_uri(uri, options);
-  const std::string_view service = bucket_address(uri).service;
-  if (service == "s3") return open_s3(uri, options.s3);
-  if (service == "gs") return open_gcs(uri, options.s3);
-  if (service == "az") return open_azure(uri, options.s3);
+  if (is_bucket_address(uri)) return open_bucket(uri, options.s3);
   if (is_web_url(uri)) return open_web(uri, options.web);
   if (std::string_view scheme = scheme_of(uri); !scheme.empty()) {
     if (const auto backend = find_backend(scheme)) return open_backend(uri, *backend);
@@ -109,13 +106,8 @@ Result<OpenedPlaces> open_places(std::string_view uri, const StoreOptions& optio
   OpenedPlaces opened;
   CKPT_ASSIGN(opened.store, open_store(uri, settings));
   if (!options.mirror.empty()) {
-    // The one would get the other's token.
-    const std::string_view one = bucket_address(uri).service, other = bucket_address(options.mirror).service;
-    const bool two_services = one != other && !one.empty() && !other.empty();
-    if (two_services && !options.endpoint.empty())
-      return invalid_uri(options.mirror,
-                         "option endpoint is of one service; set AWS_ENDPOINT_URL_S3 for s3://, "
-                         "STORAGE_EMULATOR_HOST for gs://, or AZURE_STORAGE_CONNECTION_STRING for az://, in its place");
+    const std::string_view trouble = endpoint_trouble(uri, options.mirror);
+    if (!options.endpoint.empty() && !trouble.empty()) return invalid_uri(options.mirror, trouble);
     CKPT_ASSIGN(opened.mirror, open_store(options.mirror, settings));
     const std::string found = opened.mirror->uri();
     if (found == opened.store->uri())
@@ -139,18 +131,9 @@ Result<WebFile> split_web_url(std::string_view url) {
 }
 
 #if !CKPT_S3
-static Status without_buckets(std::string_view uri) {
+Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& /*options*/) {
   return Status(CKPT_UNSUPPORTED, "store \"" + shown_url(uri) +
                                       "\": this libckpt was built without s3://, gs:// and az:// stores (CKPT_S3)");
-}
-Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& /*options*/) {
-  return without_buckets(uri);
-}
-Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& /*options*/) {
-  return without_buckets(uri);
-}
-Result<std::shared_ptr<Store>> open_azure(std::string_view uri, const S3Options& /*options*/) {
-  return without_buckets(uri);
 }
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& /*options*/) {
   return Status(CKPT_UNSUPPORTED, "\"" + shown_url(uri) + "\": this libckpt was built without https:// (CKPT_S3)");

@@ -432,9 +432,8 @@ Result<WebFile> split_web_url(std::string_view url);
 // last two are UNSUPPORTED by a library built without S3.
 Result<std::shared_ptr<Store>> open_posix(std::string_view path, const StoreSettings& options);
 Result<std::shared_ptr<Store>> open_memory(std::string_view name);
-Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options);
-Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& options);
-Result<std::shared_ptr<Store>> open_azure(std::string_view uri, const S3Options& options);
+// `uri`: of an object store (base/address.h).
+Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& options);
 Result<std::shared_ptr<Store>> open_web(std::string_view uri, const WebOptions& options);
 // The same store with a cache of its parts in a directory of this machine, which it makes: cache.cpp. INVALID for a
 // store that is not remote. For open_places and the tests.

@@ -70,12 +70,6 @@ inline bool reads_object(const std::string& line, std::string name) {
   return line.starts_with("GET ") && line.find("%2F" + name + "?alt=media") != line.npos;
 }
 
-inline Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& options) {
-  StoreSettings settings;
-  settings.s3 = options;
-  return open_store(uri, settings);
-}
-
 // Puts a directory there, with all that is in it; bytes in all.
 inline uint64_t put_directory_on_s3(const std::filesystem::path& directory, const std::string& uri) {
   const auto store = *open_bucket(uri, s3_options());

@@ -22,7 +22,7 @@ class Stranger {
   std::shared_ptr<Store> store() const {
     S3Options options;
     options.timing.retry_ms = options.timing.first_ms = 50;
-    return *open_gcs("gs://b/run", options);
+    return *open_bucket("gs://b/run", options);
   }
   std::string endpoint() const { return server_.endpoint(); }
   std::string heads;
@@ -125,10 +125,10 @@ TEST(GcsStrangers, ATokenGoesByHttpsOrToThisMachineOnly) {
   });
   be_a_user_of(tokens, scratch);
   S3Options options;
-  EXPECT_EQ(code((*open_gcs("gs://b/run", options))->list("").status()), "OK");
+  EXPECT_EQ(code((*open_bucket("gs://b/run", options))->list("").status()), "OK");
   EXPECT_NE(tokens.heads.find("Bearer SECRET"), std::string::npos);
   options.endpoint = "http://192.0.2.1:9";
-  const Status refused = (*open_gcs("gs://b/run", options))->list("").status();
+  const Status refused = (*open_bucket("gs://b/run", options))->list("").status();
   EXPECT_EQ(code(refused), "INVALID") << refused.message();
   EXPECT_EQ(refused.message().find("SECRET"), std::string::npos) << refused.message();
   unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
@@ -155,7 +155,7 @@ TEST(GcsStrangers, ATokenThatIsRefusedIsAskedForAgainOnce) {
 
 TEST(GcsStrangers, NamesThatTheServiceCannotHaveAreRefused) {
   for (const std::string& root : {std::string("x\xff"), std::string(513, 'x')})
-    EXPECT_EQ(code(open_gcs("gs://b/" + root, {}).status()), "INVALID") << root;
+    EXPECT_EQ(code(open_bucket("gs://b/" + root, {}).status()), "INVALID") << root;
   const Stranger server([](const std::string&) { return answer_of("200 OK", R"({"size":"9","generation":"7"})"); });
   EXPECT_EQ(code(server.store()->put_if_absent("a\xff", as_bytes("x"))), "INVALID");
 }

@@ -264,7 +264,7 @@ TEST(S3Credentials, ExpiredOnesAreAskedForAgainOnce) {
                                 : answer_of("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>"));
   });
   Environment environment(aws.environment());
-  auto store = open_s3("s3://b", {.endpoint = server.endpoint()});
+  auto store = open_bucket("s3://b", {.endpoint = server.endpoint()});
   ASSERT_TRUE(store.ok()) << store.status().message();
   EXPECT_EQ(code((*store)->list("").status()), "IO");
   EXPECT_EQ(keys, (std::vector<std::string>{"1", "2", "2"})) << "refused, failed and tried again, refused for good";
@@ -281,9 +281,9 @@ TEST(S3Credentials, AFileOfKeysIsReadAgainWhenTheServerRefusesThem) {
                                 : answer_of("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>"));
   });
   Environment environment(aws.environment());
-  auto store = open_s3("s3://b", {.endpoint = server.endpoint()});
+  auto store = open_bucket("s3://b", {.endpoint = server.endpoint()});
   EXPECT_EQ(code((*store)->list("").status()), "IO");
-  auto later = open_s3("s3://b", {.endpoint = server.endpoint()});
+  auto later = open_bucket("s3://b", {.endpoint = server.endpoint()});
   auto config = *make_config("s3://b", {});
   auto http = Http::make("").take();
   CredentialChain chain(config, *http);

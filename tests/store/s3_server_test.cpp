@@ -196,7 +196,7 @@ TEST_P(S3Server, ACertificateThatIsNotTrustedOrOfAnotherNameEndsAtOnce) {
 }
 
 TEST_P(S3Server, AWrongBucketIsNamed) {
-  auto elsewhere = *open_s3("s3://no-such-bucket/run", s3_options());
+  auto elsewhere = *open_bucket("s3://no-such-bucket/run", s3_options());
   expect_refused(elsewhere->prepare(), "404", "NoSuchBucket");
   expect_refused(elsewhere->list("").status(), "404", "NoSuchBucket");
   expect_refused(elsewhere->exists("d/a").status(), "404", "NoSuchBucket");
@@ -338,7 +338,7 @@ TEST_P(S3Server, WhatAServerSaysOfAnErrorIsOneLineOfText) {
     return send_all(client, answer_of("400 Bad Request", "<Error><Code>A\xc3\xa9&#127;B</Code><Message>one\ntwo\xff" +
                                                              std::string(299, 'x') + "\xc3\xa9</Message></Error>"));
   });
-  const Status refused = (*open_s3("s3://b", quick(server.endpoint())))->list("").status();
+  const Status refused = (*open_bucket("s3://b", quick(server.endpoint())))->list("").status();
   for (const std::string& text : {refused.message(), *refused.detail("s3_code")})
     EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; })) << text;
   EXPECT_NE(refused.message().find("A???B: one two?xxx"), std::string::npos) << refused.message();
@@ -350,11 +350,11 @@ TEST_P(S3Server, AnAnswerInChunksMayHaveTrailers) {
                     "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x\r\n\r\n"
                     "12\r\n<ListBucketResult>\r\n13\r\n</ListBucketResult>\r\n0\r\nx: y\r\n\r\n");
   });
-  EXPECT_EQ(code((*open_s3("s3://b", quick(server.endpoint())))->list("").status()), "OK");
+  EXPECT_EQ(code((*open_bucket("s3://b", quick(server.endpoint())))->list("").status()), "OK");
 }
 
 TEST_P(S3Server, AServerThatIsNotThereIsIo) {
-  const Status status = (*open_s3("s3://b", quick("http://127.0.0.1:1")))->prepare();
+  const Status status = (*open_bucket("s3://b", quick("http://127.0.0.1:1")))->prepare();
   EXPECT_EQ(code(status), "IO") << status.message();
   EXPECT_NE(status.message().find("http://127.0.0.1:1"), std::string::npos) << status.message();
 }
@@ -364,7 +364,7 @@ TEST_P(S3Server, AServerThatIsNoneOfS3IsNoSuccess) {
     HttpServer server([body](int client, const std::string&, const std::string&) {
       return send_all(client, answer_of("200 OK", body));
     });
-    auto other = *open_s3("s3://b", quick(server.endpoint()));
+    auto other = *open_bucket("s3://b", quick(server.endpoint()));
     EXPECT_FALSE(other->prepare().ok()) << body;
     EXPECT_FALSE(other->list("").ok()) << body;
     EXPECT_FALSE(other->open("x").ok()) << body;
@@ -382,7 +382,7 @@ TEST_P(S3Server, ARedirectIsNotFollowed) {
     return send_all(client, "HTTP/1.1 307 Temporary Redirect\r\nlocation: " + thief.endpoint() +
                                 "/\r\nx-amz-bucket-region: eu-west-1\r\ncontent-length: 0\r\n\r\n");
   });
-  const Status status = (*open_s3("s3://b", quick(server.endpoint())))->list("").status();
+  const Status status = (*open_bucket("s3://b", quick(server.endpoint())))->list("").status();
   EXPECT_EQ(code(status), "IO");
   EXPECT_NE(status.message().find("eu-west-1"), std::string::npos) << status.message();
   EXPECT_EQ(asked, 0);
@@ -392,7 +392,7 @@ TEST_P(S3Server, ABucketInTheHostIsSentAndSigned) {
   Listener listener;
   S3Options options = quick("http://localhost" + listener.port());
   options.path_style = "off";
-  ASSERT_EQ(code((*open_s3("s3://b/run7", options))->list("").status()), "OK");
+  ASSERT_EQ(code((*open_bucket("s3://b/run7", options))->list("").status()), "OK");
   ASSERT_EQ(listener.heads.size(), 1u);
   EXPECT_NE(listener.heads[0].find("\r\nHost: b.localhost" + listener.port() + "\r\n"), std::string::npos)
       << listener.heads[0];
@@ -403,7 +403,7 @@ TEST_P(S3Server, ABucketInTheHostIsSentAndSigned) {
 TEST_P(S3Server, ASessionTokenIsSentAndSigned) {
   Variable token("AWS_SESSION_TOKEN", "a-token");
   Listener listener;
-  ASSERT_EQ(code((*open_s3("s3://b", quick(listener.server.endpoint())))->list("").status()), "OK");
+  ASSERT_EQ(code((*open_bucket("s3://b", quick(listener.server.endpoint())))->list("").status()), "OK");
   ASSERT_EQ(listener.heads.size(), 1u);
   EXPECT_NE(listener.heads[0].find("\r\nx-amz-security-token: a-token\r\n"), std::string::npos) << listener.heads[0];
   EXPECT_NE(listener.heads[0].find(";x-amz-security-token,"), std::string::npos) << listener.heads[0];
@@ -417,7 +417,7 @@ TEST_P(S3Server, AWrongRegionIsNamedWithTheRightOne) {
                                   "x-amz-request-id: R1\r\ncontent-length: " + std::to_string(body.size()) +
                                   "\r\n\r\n" + body);
     });
-    const Status refused = (*open_s3("s3://b", quick(server.endpoint())))->prepare();
+    const Status refused = (*open_bucket("s3://b", quick(server.endpoint())))->prepare();
     expect_refused(refused, std::string(status).substr(0, 3), "AuthorizationHeaderMalformed");
     EXPECT_NE(refused.message().find("eu-west-1: set option region"), std::string::npos) << refused.message();
     EXPECT_NE(refused.message().find("(request R1)"), std::string::npos) << refused.message();
@@ -435,7 +435,7 @@ TEST_P(S3Server, AClockThatIsWrongIsSetByTheServersDateOnce) {
     second_date = head.substr(head.find("x-amz-date: ") + 12, 8);
     return send_all(client, answer_of("200 OK", "<ListBucketResult></ListBucketResult>"));
   });
-  const auto listed = (*open_s3("s3://b", quick(server.endpoint())))->list("");
+  const auto listed = (*open_bucket("s3://b", quick(server.endpoint())))->list("");
   EXPECT_TRUE(listed.ok()) << listed.status().message();
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(second_date, "20370101");
@@ -458,10 +458,10 @@ TEST_P(S3Server, WhatIsMendedAtOnceHasItsTriesStillBeforeIt) {
                     skewed =
                         "HTTP/1.1 403 Forbidden\r\ndate: Thu, 01 Jan 2037 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n";
   Answers skew({skewed, crowded});
-  EXPECT_EQ(code((*open_s3("s3://b", quick(skew.server.endpoint())))->list("").status()), "OK");
+  EXPECT_EQ(code((*open_bucket("s3://b", quick(skew.server.endpoint())))->list("").status()), "OK");
   EXPECT_EQ(skew.asked, 3u);
   Answers twice({skewed, skewed});
-  EXPECT_EQ(code((*open_s3("s3://b", quick(twice.server.endpoint())))->list("").status()), "IO");
+  EXPECT_EQ(code((*open_bucket("s3://b", quick(twice.server.endpoint())))->list("").status()), "IO");
   EXPECT_EQ(twice.asked, 2u) << "a clock is set once";
 }
 
@@ -469,10 +469,10 @@ TEST_P(S3Server, AServerThatAsksForMorePatienceThanThereIsIsAskedOnceMore) {
   const std::string later =
       "HTTP/1.1 503 Slow Down\r\nretry-after: 45\r\ncontent-length: 39\r\n\r\n<Error><Code>SlowDown</Code></Error>    ";
   Answers once({later});
-  EXPECT_EQ(code((*open_s3("s3://b", quick(once.server.endpoint())))->list("").status()), "OK");
+  EXPECT_EQ(code((*open_bucket("s3://b", quick(once.server.endpoint())))->list("").status()), "OK");
   EXPECT_EQ(once.asked, 2u);
   Answers always({later, later, later});
-  EXPECT_EQ(code((*open_s3("s3://b", quick(always.server.endpoint())))->list("").status()), "IO");
+  EXPECT_EQ(code((*open_bucket("s3://b", quick(always.server.endpoint())))->list("").status()), "IO");
   EXPECT_EQ(always.asked, 2u);
 }
 
@@ -484,7 +484,7 @@ TEST_P(S3Server, ACrowdedServerIsAskedAgainWhenItSays) {
   });
   S3Options options = quick(server.endpoint());
   options.timing.retry_ms = 20000;
-  EXPECT_EQ(code((*open_s3("s3://b", options))->list("").status()), "OK");
+  EXPECT_EQ(code((*open_bucket("s3://b", options))->list("").status()), "OK");
   EXPECT_EQ(asked, 3);
 }
 

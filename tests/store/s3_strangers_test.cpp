@@ -111,7 +111,7 @@ void expect_no_listing(const std::function<std::string(int page)>& inner, int mo
                           "<NextContinuationToken>t" +
                               std::to_string(page) + "</NextContinuationToken>" + inner(page) + "</ListBucketResult>"));
   });
-  const Status told = (*open_s3("s3://b", impatient(server.endpoint())))->list("").status();
+  const Status told = (*open_bucket("s3://b", impatient(server.endpoint())))->list("").status();
   EXPECT_FALSE(told.ok());
   EXPECT_TRUE(code(told) == "IO" || code(told) == "UNSUPPORTED") << told.message();
   EXPECT_LE(pages, most_pages);
@@ -142,7 +142,7 @@ TEST_P(S3Strangers, KeysThatNoStoreHasAreLeftOut) {
               "/</Prefix></CommonPrefixes>";
     return send_all(client, answer_of("200 OK", body + "</ListBucketResult>"));
   });
-  const auto listed = (*open_s3("s3://b", impatient(server.endpoint())))->list("");
+  const auto listed = (*open_bucket("s3://b", impatient(server.endpoint())))->list("");
   ASSERT_TRUE(listed.ok()) << listed.status().message();
   for (const Entry& entry : *listed) EXPECT_TRUE(check_element(entry.name).ok()) << entry.name;
   EXPECT_EQ(listed->front().name, "good");
@@ -156,7 +156,7 @@ TEST_P(S3Strangers, AnswersHaveABound) {
        {answer_of("200 OK", "<ListBucketResult>" + many + "</ListBucketResult>"),
         answer_of("200 OK", std::string(17 << 20, 'x')), head + "x: " + std::string(2 << 20, 'y') + "\r\n\r\n"}) {
     HttpServer server([&](int client, const std::string&, const std::string&) { return send_all(client, answer); });
-    const Status told = (*open_s3("s3://b", impatient(server.endpoint())))->list("").status();
+    const Status told = (*open_bucket("s3://b", impatient(server.endpoint())))->list("").status();
     EXPECT_EQ(code(told), "IO") << told.message();
   }
   HttpServer interim([](int client, const std::string&, const std::string&) {
@@ -164,7 +164,7 @@ TEST_P(S3Strangers, AnswersHaveABound) {
     }
     return false;
   });
-  EXPECT_EQ(code((*open_s3("s3://b", impatient(interim.endpoint())))->list("").status()), "IO");
+  EXPECT_EQ(code((*open_bucket("s3://b", impatient(interim.endpoint())))->list("").status()), "IO");
 }
 
 // Whoever reads the log of a trainer must not get its keys.
@@ -180,7 +180,7 @@ TEST_P(S3Strangers, WhatAServerEchoesOfOurSecretsIsBlotted) {
       return send_all(client, "HTTP/1.1 400 Bad\r\nx-amz-request-id: " + got + "\r\nx-amz-bucket-region: " + got +
                                   "\r\ncontent-length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
     });
-    const Status told = (*open_s3("s3://b", impatient(server.endpoint())))->list("").status();
+    const Status told = (*open_bucket("s3://b", impatient(server.endpoint())))->list("").status();
     for (const std::string& text : {told.message(), *told.detail("s3_code"), *told.detail("request_id")})
       for (const std::string& secret : {std::string("session"), std::string("SECRET"), signature.substr(0, 8)})
         EXPECT_EQ(text.find(secret), std::string::npos) << text;

@@ -40,8 +40,6 @@ Status AzureBucket::add_checksum(const Request& request, HttpRequest* http) cons
 
 Result<Client::Who> AzureBucket::dress(const Request& request, HttpRequest* http) {
   CKPT_ASSIGN(auto used, credentials_.get(server_time()));
-  if (!is_private_ && !used->value.empty()) return not_private(*config_, "a token");
-  if (!is_private_ && !used->sas.empty()) return not_private(*config_, "a shared access signature");
   const std::string path = config_->path_of(request.of_bucket ? "" : config_->key(request.key));
   std::string query = canonical_query(request.query);
   CKPT_TRY(add_checksum(request, http));
@@ -53,12 +51,12 @@ Result<Client::Who> AzureBucket::dress(const Request& request, HttpRequest* http
     const ToSign to_sign{config_->account, request.verb, path, request.query, http->headers, size_of(request.body)};
     http->headers.push_back({"authorization", shared_key(to_sign, used->key)});
   } else if (!used->value.empty()) {
+    CKPT_TRY(bear_secret(*config_, "a token", http));
     http->headers.push_back({"authorization", "Bearer " + used->value});
   } else if (!used->sas.empty()) {
+    CKPT_TRY(bear_secret(*config_, "a shared access signature", http));
     query += (query.empty() ? "" : "&") + used->sas;
   }
-  // On this machine alone what bears a token goes without TLS, and not by a proxy, which would read it.
-  http->direct = used->key.empty() && !used->anonymous() && config_->scheme != "https";
   http->url = config_->endpoint() + path + (query.empty() ? "" : "?" + query);
   return Who(std::move(used));
 }

@@ -31,10 +31,7 @@ class AzureBucket final : public cloud::XmlBucket {
 
  private:
   AzureBucket(const std::shared_ptr<const Config>& config, std::unique_ptr<Http> http)
-      : XmlBucket(config, std::move(http)),
-        config_(config),
-        credentials_(*config, this->http()),
-        is_private_(cloud::is_private(*config)) {}
+      : XmlBucket(config, std::move(http)), config_(config), credentials_(*config, this->http()) {}
 
   // They must be names of C#.
   Names names() const override { return {"x-ms-meta-ckptput", "x-ms-meta-ckptcrc32c"}; }
@@ -52,7 +49,6 @@ class AzureBucket final : public cloud::XmlBucket {
 
   const std::shared_ptr<const Config> config_;
   CredentialChain credentials_;
-  const bool is_private_;  // nobody else sees what is sent to the endpoint
   // Whether the server knows x-ms-content-crc64. It does until it says otherwise.
   std::atomic<bool> knows_crc64_ = true;
 };

@@ -31,7 +31,7 @@ Result<std::optional<ObjectInfo>> AzureBucket::look(std::string_view key, bool o
 Result<std::vector<Header>> AzureBucket::copy_headers(std::string_view key, std::string_view version) {
   constexpr int64_t kLasts = 3600;  // seconds, of the signature
   CKPT_ASSIGN(const auto used, credentials_.get(server_time()));
-  if (!is_private_ && !used->key.empty())
+  if (!used->key.empty() && !is_private(*config_))
     return Status(CKPT_UNSUPPORTED, path(key) + ": a copy by the server needs a signature that whoever reads it may " +
                                         "use, and the endpoint has no TLS")
         .with("path", path(key));

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "base/address.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "store/azure/azure_bucket.h"
@@ -381,19 +382,17 @@ Status ObjectStore::prepare() {
 }  // namespace
 }  // namespace cloud
 
-Result<std::shared_ptr<Store>> open_s3(std::string_view uri, const S3Options& options) {
-  CKPT_ASSIGN(auto bucket, s3::S3Bucket::make(uri, options));
+template <typename Dialect>
+static Result<std::shared_ptr<Store>> open_with(std::string_view uri, const S3Options& options) {
+  CKPT_ASSIGN(auto bucket, Dialect::make(uri, options));
   return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
 }
 
-Result<std::shared_ptr<Store>> open_gcs(std::string_view uri, const S3Options& options) {
-  CKPT_ASSIGN(auto bucket, gcs::GcsBucket::make(uri, options));
-  return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
-}
-
-Result<std::shared_ptr<Store>> open_azure(std::string_view uri, const S3Options& options) {
-  CKPT_ASSIGN(auto bucket, azure::AzureBucket::make(uri, options));
-  return std::shared_ptr<Store>(std::make_shared<cloud::ObjectStore>(std::move(bucket)));
+Result<std::shared_ptr<Store>> open_bucket(std::string_view uri, const S3Options& options) {
+  const std::string_view service = bucket_address(uri).service;
+  if (service == "gs") return open_with<gcs::GcsBucket>(uri, options);
+  if (service == "az") return open_with<azure::AzureBucket>(uri, options);
+  return open_with<s3::S3Bucket>(uri, options);
 }
 
 }  // namespace ckpt::store

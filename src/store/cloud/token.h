@@ -39,7 +39,9 @@ struct TokenQuestion {
 Result<web::Url> private_url(const TokenQuestion& question, std::string_view text, std::string_view field);
 // The same of requests to a store.
 bool is_private(const Place& place);
-Status not_private(const Place& place, std::string_view secret);
+// Readies a request that bears a secret: it goes by https, or to this machine and by no proxy, which would read it.
+// INVALID where it would go otherwise.
+Status bear_secret(const Place& place, std::string_view secret, HttpRequest* http);
 
 // What a server says of its refusal; `secrets`: what it may repeat in its words.
 Status refusal_of(const TokenQuestion& question, const HttpReply& reply, std::span<const std::string> secrets);

@@ -43,10 +43,10 @@ Result<Client::Who> GcsBucket::dress(const Request& request, HttpRequest* http) 
   const std::string query = canonical_query(request.query);
   const std::string path = request.path.empty() ? object_path(request.key) : request.path;
   http->url = place().endpoint() + path + (query.empty() ? "" : "?" + query);
-  if (!token->anonymous() && !is_private_) return not_private(place(), "a token");
-  if (!token->anonymous()) http->headers.push_back({"authorization", "Bearer " + token->value});
-  // On this machine alone a token goes without TLS, and not by a proxy, which would read it.
-  http->direct = !token->anonymous() && !place().endpoint().starts_with("https://");
+  if (!token->anonymous()) {
+    CKPT_TRY(bear_secret(place(), "a token", http));
+    http->headers.push_back({"authorization", "Bearer " + token->value});
+  }
   return Who(std::move(token));
 }
 

@@ -33,9 +33,7 @@ class GcsBucket final : public cloud::Bucket {
 
  private:
   GcsBucket(const std::shared_ptr<const Place>& place, std::unique_ptr<Http> http)
-      : Bucket(place, std::move(http)),
-        credentials_(this->place(), this->http()),
-        is_private_(cloud::is_private(*place)) {}
+      : Bucket(place, std::move(http)), credentials_(this->place(), this->http()) {}
 
   Result<Who> dress(const Request& request, HttpRequest* http) override;
   void read_error(const Request& request, const HttpRequest& sent, const Who& who, Answer* answer) const override;
@@ -61,7 +59,6 @@ class GcsBucket final : public cloud::Bucket {
   Result<std::vector<Lone>> list_pieces(std::string_view directory);
 
   TokenChain credentials_;
-  const bool is_private_;                     // nobody else sees what is sent to the endpoint
   std::atomic<bool> bucket_is_there_{false};  // it has answered so
 };
 
