@@ -36,6 +36,12 @@ expect 0 prune "$store" --keep-last 1 --write --backend "$folder"
 labels "['step-3']"
 [ "$(find store -name 'PART_*' | wc -l)" -eq 1 ] || fail "left: $(find store -type f)"
 
+# The query of an address may be a secret.
+for command in ls runs; do
+  expect 0 $command "folder://$SCRATCH/none?pw=s3cret" --backend "$folder"; says "no .* in folder://$SCRATCH/none$"
+  expect 0 $command "folder://$SCRATCH/none?pw=s3cret" --backend "$folder" --json; says_not s3cret
+done
+
 # Nothing is loaded that was not named.
 expect 2 ls "$store"; complains 'found scheme folder'
 expect 2 ls "$store" --backend missing.so; complains 'no such file: missing.so'

@@ -172,8 +172,12 @@ TEST(AzureCredentials, KeysOfOneAccountGoToNoOther) {
   microsoft.set("AZURE_STORAGE_ACCOUNT", "other");
   microsoft.set("AZURE_STORAGE_KEY", kKey);
   microsoft.set("AZURE_STORAGE_SAS_TOKEN", "sv=2&sig=y");
-  microsoft.set("AZURE_STORAGE_CONNECTION_STRING", "AccountName=other;AccountKey=" + kKey);
-  EXPECT_EQ(microsoft.found(), " from nobody (no credentials were found)");
+  for (const std::string& text :
+       {"AccountName=other;AccountKey=" + kKey,
+        std::string("BlobEndpoint=https://acct.blob.core.windows.network;SharedAccessSignature=sv=1&sig=x")}) {
+    microsoft.set("AZURE_STORAGE_CONNECTION_STRING", text);
+    EXPECT_EQ(microsoft.found(), " from nobody (no credentials were found)") << text;
+  }
 }
 
 TEST(AzureCredentials, AWorkloadShowsItsAssertionAndAServicePrincipalItsSecret) {
@@ -260,7 +264,7 @@ class Stranger {
     options.timing.retry_ms = options.timing.first_ms = 50;
     options.sas_token = "sv=1&sig=s3cret%2Bsig";
   }
-  std::shared_ptr<Store> store() const { return *open_azure("az://c/run", options); }
+  std::shared_ptr<Store> store() const { return *open_bucket("az://c/run", options); }
   S3Options options;
   std::string heads;
 
@@ -364,6 +368,42 @@ TEST(AzureStrangers, AnUploadWhoseBlocksAreGoneHasLostTheRace) {
   EXPECT_EQ(told(""), "OK") << "it was its own, and the answer got lost";
 }
 
+// A look that gets no answer at first must not make "removed by somebody" of its own.
+TEST(AzureStrangers, AnUploadThatIsUnknownIsLookedForUntilThereIsAnAnswer) {
+  int looks = 0;
+  std::string own;
+  const Stranger server([&](const std::string& line, const std::string& head) {
+    if (line.starts_with("HEAD"))
+      return ++looks == 1 ? refusal("503 Service Unavailable", "ServerBusy")
+                          : object_answer("x-ms-meta-ckptput: " + own + "\r\n");
+    if (line.find("comp=blocklist") == line.npos) return object_answer("");
+    own = header_of(head, "x-ms-meta-ckptput");
+    return refusal("400 Bad Request", "InvalidBlockList");
+  });
+  cloud::ObjectWriter writer(*AzureBucket::make("az://c/run", server.options), "d/a", 0, 1);
+  ASSERT_EQ(code(writer.write_at(0, as_bytes("x"))), "OK");
+  EXPECT_EQ(code(writer.publish(1)), "OK");
+  EXPECT_EQ(looks, 2);
+}
+
+// The service answers 404 for a source that it cannot reach or read, too.
+TEST(AzureStrangers, ACopyThatTheServiceCannotMakeIsNoAbsenceOfItsSource) {
+  const auto told = [](bool is_there) {
+    bool copied = false;
+    const Stranger server([&](const std::string& line, const std::string& head) {
+      if (!header_of(head, "x-ms-copy-source").empty()) {
+        copied = true;
+        return refusal("404 Not Found", "CannotVerifyCopySource");
+      }
+      const bool of_source = line.find("/from?") != line.npos;
+      return of_source && (is_there || !copied) ? object_answer("") : refusal("404 Not Found", "BlobNotFound");
+    });
+    return code((*AzureBucket::make("az://c/run", server.options))->copy("from", "\"1\"", "to"));
+  };
+  EXPECT_EQ(told(true), "UNSUPPORTED");
+  EXPECT_EQ(told(false), "GONE");
+}
+
 // A block of the same id that another writer stages takes the place of the first.
 TEST(AzureStrangers, NoTwoUploadsHaveABlockIdInCommon) {
   std::vector<std::string> ids;
@@ -394,6 +434,23 @@ TEST(AzureStrangers, ASignatureIsInNoErrorAndGoesByHttpsOrToThisMachineOnly) {
   EXPECT_EQ(server.store()->uri(), "az://c/run");
   server.options.endpoint = "http://192.0.2.1:9/acct";
   EXPECT_EQ(code(server.store()->list("").status()), "INVALID");
+}
+
+TEST(AzureStrangers, WhatBearsASecretWithoutTlsPassesByEveryProxy) {
+  const Stranger proxy([](const auto&, const auto&) { return list_answer(""); });
+  const Environment environment({{"http_proxy", proxy.options.endpoint}, {"no_proxy", ""}});
+  const Stranger server([](const auto&, const auto&) { return list_answer(""); });
+  EXPECT_EQ(code(server.store()->list("").status()), "OK");
+  EXPECT_EQ(proxy.heads, "");
+  EXPECT_NE(server.heads, "");
+}
+
+// Whoever reads it may use it for an hour.
+TEST(AzureStrangers, ASharedKeyMakesNoSignatureForACopyWithoutTls) {
+  const Environment environment({{"AZURE_STORAGE_CONNECTION_STRING",
+                                  "AccountName=acct;AccountKey=" + kKey + ";BlobEndpoint=http://192.0.2.1:9/acct"}});
+  const auto bucket = *AzureBucket::make("az://c/run", {});
+  EXPECT_EQ(code(bucket->copy("from", "\"1\"", "to")), "UNSUPPORTED");
 }
 
 }  // namespace

@@ -387,6 +387,15 @@ TEST_F(Removals, WhereOneProcessWritesATombstoneGoesAtOnce) {
   EXPECT_TRUE(puppet()->objects.empty());
 }
 
+TEST_F(Removals, WithoutAClockTheProbeOfAnotherSessionOfTheProcessStays) {
+  puppet()->traits.promises = 0;
+  const std::string probe = strformat("{}/{}x", kTrashDir, kProbePrefix);
+  ASSERT_TRUE(put(probe, "probe").ok());
+  store = open_puppet(false);
+  EXPECT_EQ(code(store->prepare()), "OK");
+  EXPECT_EQ(puppet()->text(probe), "probe");
+}
+
 TEST_F(Removals, ThatACrashInterruptedAreFinishedOrForgotten) {
   say("remove", CKPT_IO);  // after the tombstone
   ASSERT_EQ(code(retire()), "OK");
