@@ -1,12 +1,12 @@
 #include "store/backend.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 
 #include "base/address.h"
 #include "base/text.h"
@@ -68,16 +68,15 @@ std::optional<Backend> find_backend(std::string_view scheme) {
 
 // ---- calls ----
 
-// An exception of the other side goes no further, unless it ends the thread.
+// An exception of the other side goes no further, unless it is none of C++: by such a one a thread ends (pthread_exit).
 template <typename Call>
 static ckpt_status caught(Call&& call) {
   try {
     return call();
-  } catch (const abi::__forced_unwind&) {
-    throw;
   } catch (const std::bad_alloc&) {
     return CKPT_NOMEM;
   } catch (...) {
+    if (!std::current_exception()) throw;
     return CKPT_INTERNAL;
   }
 }
@@ -153,6 +152,7 @@ Result<std::shared_ptr<BackendCalls>> BackendCalls::open(std::string_view uri, c
   return opened;
 }
 
+// On this thread, which may hold what the other side wants.
 BackendCalls::~BackendCalls() {
   if (open_) (void)caught([&] { return backend_.calls.release(context_), CKPT_OK; });
 }
@@ -261,7 +261,62 @@ Status BackendCalls::append(std::string_view key, void* file, Bytes data) const 
   });
 }
 
+// Where a put is no single step of the store's (it looks, and then puts), whatever changes a key in this process does so
+// one after another. So one that was left behind never replaces what came later: that does not come.
+class BackendCalls::Turn {
+ public:
+  Turn(const BackendCalls& calls, std::string_view key)
+      : calls_(calls), key_(key), full_(strformat("{}\n{}", calls.uri_, key)) {}
+  ~Turn() {
+    const std::lock_guard lock(taken().mutex);
+    if (has_) taken().keys.erase(full_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  Status take() {
+    if (calls_.promises(CKPT_BACKEND_EXCLUSIVE)) return Ok();
+    const Busy busy("a wait for an earlier put", calls_.shown_, key_);
+    const CallContext waiting = CallContext::current().of(busy);
+    for (;;) {
+      {
+        const std::lock_guard lock(taken().mutex);
+        if ((has_ = taken().keys.insert(full_).second)) return Ok();
+      }
+      const Status over = waiting.pause(10);
+      if (!over.ok())
+        return Status(over.code(), strformat("{}: an earlier put has not ended, and may still replace what is there; "
+                                             "start a new process: {}",
+                                             calls_.path(key_), over.message()));
+    }
+  }
+
+ private:
+  struct Taken {
+    std::mutex mutex;
+    std::set<std::string> keys;
+  };
+  // Never destroyed, since a thread that was left behind may outlive the static objects of the program.
+  static Taken& taken() {
+    static auto& all = *new Taken;
+    return all;
+  }
+
+  const BackendCalls& calls_;
+  const std::string_view key_;
+  const std::string full_;
+  bool has_ = false;
+};
+
 Status BackendCalls::publish(std::string_view key, void* file) const {
+  Turn turn(*this, key);
+  Status waited = turn.take();
+  if (waited.ok()) return publish_now(key, file);
+  discard(key, file);
+  return waited;
+}
+
+Status BackendCalls::publish_now(std::string_view key, void* file) const {
   const CancelShield until_it_is_known;
   bool asked = false;
   Status told = call("publish", key, CKPT_EXISTS, [&](ckpt_error** error) {
@@ -273,10 +328,12 @@ Status BackendCalls::publish(std::string_view key, void* file) const {
 }
 
 Status BackendCalls::put(std::string_view key, Bytes data, int32_t how) const {
+  Turn turn(*this, key);
+  CKPT_TRY(turn.take());
   const CancelShield until_it_is_known;
   CKPT_ASSIGN(void* const file, create(key, data.size(), how));
   Status appended = data.empty() ? Ok() : append(key, file, data);
-  if (appended.ok()) return publish(key, file);
+  if (appended.ok()) return publish_now(key, file);
   discard(key, file);
   return appended;
 }
@@ -288,6 +345,8 @@ void BackendCalls::discard(std::string_view key, void* file) const {
 
 Status BackendCalls::remove(std::string_view key) const {
   CKPT_TRY(may_write(key));
+  Turn turn(*this, key);
+  CKPT_TRY(turn.take());
   const CancelShield also_when_cancelled;
   count(RequestKind::kDelete, 0, 0);
   return call("remove", key, CKPT_NOT_FOUND,

@@ -64,6 +64,8 @@ class BackendCalls {
   Status answer(const char* verb, std::string_view key, ckpt_status code, ckpt_error* error, ckpt_status meant) const;
   Status check_traits() const;
   Status may_write(std::string_view key) const;
+  Status publish_now(std::string_view key, void* file) const;
+  class Turn;
 
   const std::string uri_, shown_;
   const Backend backend_;
