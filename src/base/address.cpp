@@ -33,6 +33,18 @@ static size_t scheme_size(std::string_view text) {
   return end + std::min(rest.find_first_not_of(between), rest.size());
 }
 
+// "ACCOUNT.blob.core.windows.net", of another cloud, or of a zone: "ACCOUNT.z12.blob.storage.azure.net".
+static bool is_azure_host(std::string_view host) {
+  const size_t dot = host.find('.');
+  if (dot == 0 || dot == host.npos) return false;
+  const std::string_view rest = host.substr(dot);
+  for (std::string_view cloud : {".windows.net", ".usgovcloudapi.net", ".chinacloudapi.cn"})
+    if (rest.starts_with(".blob.core.") && rest.substr(std::string_view(".blob.core").size()) == cloud) return true;
+  const size_t end = rest.find('.', 1);
+  return rest.starts_with(".z") && end != rest.npos && rest.find_first_not_of("0123456789", 2) == end &&
+         rest.substr(end) == ".blob.storage.azure.net";
+}
+
 BucketAddress bucket_address(std::string_view address) {
   const size_t colon = address.find("://"), begin = colon + 3;
   if (colon == address.npos) return {};
@@ -43,12 +55,7 @@ BucketAddress bucket_address(std::string_view address) {
   const size_t slash = address.find('/', begin);
   if (scheme != "https" || slash == address.npos || address.find('?') != address.npos) return {};
   const std::string_view host = address.substr(begin, slash - begin);
-  for (std::string_view cloud : {".windows.net", ".usgovcloudapi.net", ".chinacloudapi.cn"})
-    if (const size_t dot = host.find('.'); dot != 0 && dot != host.npos &&
-                                           host.substr(dot).starts_with(".blob.core.") &&
-                                           host.substr(dot + std::string_view(".blob.core").size()) == cloud)
-      return {"az", slash + 1};
-  return {};
+  return is_azure_host(host) ? BucketAddress{"az", slash + 1} : BucketAddress{};
 }
 
 std::string_view endpoint_trouble(std::string_view one, std::string_view other) {

@@ -311,6 +311,16 @@ int64_t CallContext::left_ms() const {
   return end == Call::kNever ? end : std::max<int64_t>(end - steady_ms(), 0);
 }
 
+Status CallContext::pause(int64_t ms) const {
+  constexpr int64_t kStepMs = 100;
+  for (const int64_t end = steady_ms() + ms;;) {
+    CKPT_TRY(check());
+    const int64_t left = end - steady_ms();
+    if (left <= 0) return Ok();
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(left, kStepMs)));
+  }
+}
+
 CallContext CallContext::ending_at(int64_t until_ms) const {
   CallContext context = *this;
   context.until_ms_ = std::min(until_ms_, until_ms);

@@ -177,6 +177,8 @@ class CallContext {
   Status check() const;
   // How long it may wait; kNever.
   int64_t left_ms() const;
+  // Waits so long, or until it may not any more: that status then.
+  Status pause(int64_t ms) const;
   // The same with an end at `until`, of steady_ms(), unless it has an earlier one.
   CallContext ending_at(int64_t until_ms) const;
   // For this operation, which must live as long.

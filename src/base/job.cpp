@@ -25,7 +25,9 @@ Status Job::work_on(int32_t done, const std::function<Status(Job&)>& work) {
   const ContextScope on{context_};
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
+  IfThreadEnds lost([&](Status status) { end(done, std::move(status)); });
   const Status status = call_guarded([&] { return work(*this); });
+  lost.came_back();
   counters.total_us = elapsed_us();
   end(done, status);
   return status;

@@ -26,26 +26,50 @@ Status call_guarded(const std::function<Status()>& work) {
   }
 }
 
+namespace {
+
+// Threads that are waited for, however this one goes on.
+class Joined {
+ public:
+  explicit Joined(unsigned count) : threads_(count) {}
+  ~Joined() {
+    for (std::thread& thread : threads_)
+      if (thread.joinable()) thread.join();
+  }
+  Joined(const Joined&) = delete;
+  Joined& operator=(const Joined&) = delete;
+  std::thread& operator[](size_t i) { return threads_[i]; }
+
+ private:
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
 Status run_parallel(unsigned threads, const std::function<Status(unsigned, const std::atomic<bool>&)>& body) {
   std::atomic<bool> stop{false};
   std::mutex mutex;
   Status first;
   const CallContext context = CallContext::current();
   auto work = [&](unsigned worker) {
+    const auto fail = [&](Status status) {
+      std::lock_guard lock(mutex);
+      if (first.ok()) first = std::move(status);
+      stop = true;
+    };
+    IfThreadEnds lost(fail);
     const ContextScope on(context);
     Status status = call_guarded([&] { return body(worker, stop); });
-    if (status.ok()) return;
-    std::lock_guard lock(mutex);
-    if (first.ok()) first = std::move(status);
-    stop = true;
+    lost.came_back();
+    if (!status.ok()) fail(std::move(status));
   };
   // Where the system gives fewer threads, those that started do the work, only more slowly.
-  std::vector<std::thread> helpers(threads);
-  for (unsigned i = 1; i < threads; i++)
-    if (!start_thread(&helpers[i], [&work, i] { work(i); })) break;
-  work(0);
-  for (auto& helper : helpers)
-    if (helper.joinable()) helper.join();
+  {
+    Joined helpers(threads);
+    for (unsigned i = 1; i < threads; i++)
+      if (!start_thread(&helpers[i], [&work, i] { work(i); })) break;
+    work(0);
+  }
   return first;
 }
 

@@ -14,6 +14,23 @@ unsigned resolve_threads(int64_t wanted);
 // Calls `work`. That there is no memory is NOMEM; any other exception, which would end the program, INTERNAL.
 Status call_guarded(const std::function<Status()>& work);
 
+// What becomes of work whose thread is ended within a call of somebody else's code (pthread_exit): nothing else comes
+// back, so whoever waits for the thread is told by this.
+class IfThreadEnds {
+ public:
+  explicit IfThreadEnds(std::function<void(Status)> tell) : tell_(std::move(tell)) {}
+  ~IfThreadEnds() {
+    if (!came_back_) tell_(Status(CKPT_INTERNAL, "a thread of the call was ended from within (pthread_exit)"));
+  }
+  IfThreadEnds(const IfThreadEnds&) = delete;
+  IfThreadEnds& operator=(const IfThreadEnds&) = delete;
+  void came_back() { came_back_ = true; }
+
+ private:
+  const std::function<void(Status)> tell_;
+  bool came_back_ = false;
+};
+
 // Calls body(worker, stop) on `threads` threads, this one included. When a body fails, `stop` becomes true; the others
 // should then return soon.
 Status run_parallel(unsigned threads,

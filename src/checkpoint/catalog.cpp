@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <thread>
 #include <tuple>
 
 #include "base/job.h"
@@ -168,9 +167,12 @@ Result<Id> read_store_id(const store::Store& store) {
   return id;
 }
 
-void await_listings(const store::Store& store) {
-  if (const int64_t delay = store.traits().list_delay_ms)
-    std::this_thread::sleep_for(std::chrono::milliseconds(delay + 1));
+Status await_listings(const store::Store& store) {
+  const int64_t delay = store.traits().list_delay_ms;
+  if (delay == 0) return Ok();
+  const std::string uri = store.uri();
+  const Busy busy("a wait for the lists", uri);
+  return CallContext::current().of(busy).pause(delay + 1);
 }
 
 // Unless the MANIFEST there is a stranger's file. Of a bucket those who look for a checkpoint ask its list whether it
@@ -185,7 +187,7 @@ Status check_is_store(const store::Store& store) {
 }
 
 Result<std::vector<std::string>> list_ids(const store::Store& store) {
-  await_listings(store);
+  CKPT_TRY(await_listings(store));
   CKPT_ASSIGN(auto entries, store.list(""));
   std::vector<std::string> names;
   for (auto& entry : entries) {

@@ -51,7 +51,7 @@ Result<Id> find_store_id(const store::Store& store);
 Result<Id> adopt_store_id(store::Store& store, const Id& id);
 
 // Waits until listings of the store show whatever was done before this call.
-void await_listings(const store::Store& store);
+Status await_listings(const store::Store& store);
 
 // No removal takes so long. What is still listed and cannot be opened then is a fault of the store's.
 inline constexpr int64_t kPatienceMs = 3000;

@@ -23,7 +23,7 @@ static Result<std::vector<checkpoint::PartFile>> open_all_parts(const store::Sto
                                                                 const Job& job) {
   CKPT_ASSIGN(checkpoint::PartFile leader, checkpoint::open_part(store, id, 0));
   uint32_t world_size = leader.header.world_size;
-  checkpoint::await_listings(store);
+  CKPT_TRY(checkpoint::await_listings(store));
   CKPT_ASSIGN(auto files, store.list(id));
   // A header can claim any world size. But no more ranks can have come than there are files, so the first missing
   // number is among that many and one more.

@@ -129,9 +129,9 @@ Status Session::claim_and_tidy(const Job& job) {
   CKPT_TRY(claim());
   // Twice the delay of a listing: a session that does not see this one yet opens no attempt after the first, and what
   // it opened before is listed after the second.
-  checkpoint::await_listings(*store_);
-  checkpoint::await_listings(*store_);
-  if (mirror_) checkpoint::await_listings(*mirror_);  // who asks there whether he is fenced sees this session
+  CKPT_TRY(checkpoint::await_listings(*store_));
+  CKPT_TRY(checkpoint::await_listings(*store_));
+  if (mirror_) CKPT_TRY(checkpoint::await_listings(*mirror_));  // who asks there whether he is fenced sees this session
   CKPT_TRY(job.check());
   CKPT_TRY(close_older_attempts(*store_, plan_));
   CKPT_TRY(job.check());

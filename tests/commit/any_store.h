@@ -141,7 +141,7 @@ inline Result<int64_t> load(const Handles& handles, const std::string& selector,
 // The files of a checkpoint.
 inline std::map<std::string, std::vector<std::byte>> files_of(const store::Store& store, const std::string& id) {
   std::map<std::string, std::vector<std::byte>> files;
-  checkpoint::await_listings(store);
+  EXPECT_TRUE(checkpoint::await_listings(store).ok());
   auto entries = store.list(id);
   for (size_t i = 0; entries.ok() && i < entries->size(); i++) {
     const std::string& name = (*entries)[i].name;

@@ -122,7 +122,7 @@ TEST_P(AnyStore, TheRecordOfAnAttemptGoesThoughItsCheckpointWasPrunedBefore) {
     ASSERT_TRUE(all_ok(start.save(2, {.keep_last = 1})).ok());
   }
   const Start next(handles, 1);
-  checkpoint::await_listings(*handles());
+  EXPECT_TRUE(checkpoint::await_listings(*handles()).ok());
   const auto left = handles()->list(".ckpt/attempts");
   EXPECT_TRUE(!left.ok() || left->empty()) << left->front().name;
 }
@@ -180,7 +180,7 @@ TEST_P(AnyStore, KeepsThePromisesThatCheckTriesAndNothingIsLeft) {
   const auto promises = maintain::check_store(*store);
   ASSERT_TRUE(promises.ok()) << promises.status().message();
   for (const auto& [name, state, found] : *promises) EXPECT_NE(state, maintain::Promise::kBroken) << name << found;
-  checkpoint::await_listings(*store);
+  EXPECT_TRUE(checkpoint::await_listings(*store).ok());
   const auto left = store->list(".ckpt");
   for (size_t i = 0; left.ok() && i < left->size(); i++) EXPECT_FALSE((*left)[i].name.starts_with("check."));
 }

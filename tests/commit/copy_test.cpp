@@ -108,7 +108,7 @@ TEST_P(Copies, AreTheSameBytesAndTheLatestOfAnEmptyStore) {
   Job job;
   ASSERT_TRUE(maintain::verify_checkpoint(*open(to()), {}, job).ok());
   EXPECT_TRUE(job.report.findings.empty());
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   auto records = to()->list(format::kAttemptsDir);
   EXPECT_TRUE(!records.ok() || records->empty()) << "a record stayed";
 }
@@ -145,7 +145,7 @@ TEST_P(Copies, GoOnWithThePartsThatAreThere) {
   const Told first = copy(*open(from()), *target, {.threads = 1});
   EXPECT_EQ(first.status.code(), CKPT_IO);
   EXPECT_EQ(load(to, "latest").status().code(), CKPT_NOT_FOUND);
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   const Told second = copy(from, "latest", to);
   ASSERT_TRUE(second.status.ok()) << second.status.message();
   EXPECT_EQ(second.kept(), files_of(*from(), "s1.1.1").size() - 2);  // all parts but one, and MANIFEST
@@ -514,7 +514,7 @@ TEST_P(CopyAmongSessions, ThatIsUnfinishedIsLeftAlone) {
 
 TEST_P(CopyAmongSessions, ThatIsUnfinishedIsRemovedByHandThoughItIsTheNewest) {
   copy_in_part(small_source(), to(), "s1.1.1/PART_001");
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   const Status removed = remove_by_id(*to(), "s1.1.1");
   EXPECT_TRUE(removed.ok()) << removed.message();
   EXPECT_FALSE(to()->exists("s1.1.1/PART_000").ok() && *to()->exists("s1.1.1/PART_000"));
@@ -543,7 +543,7 @@ TEST_P(CopyAmongSessions, ThatIsUnfinishedGivesWayToASaveOfItsNameWhichFailsSoon
   const auto again = start.save(1);
   ASSERT_TRUE(all_ok(again).ok()) << all_ok(again).message();
   EXPECT_EQ(copy(*open(source), *to()).status.code(), CKPT_ABORTED);
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   ASSERT_TRUE(remove_by_id(*to(), "s1.1.1").ok());
   EXPECT_EQ(copy(*open(source), *to()).status.ok(), to()->traits().directories);
 }

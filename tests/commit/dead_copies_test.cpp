@@ -75,7 +75,7 @@ TEST_P(DeadCopies, AreRemovedWithTheirRecordsAndTold) {
   }
   for (const bool dry_run : {true, false}) {
     EXPECT_TRUE(*to()->exists("s1.1.1/PART_000")) << "a dry run";
-    checkpoint::await_listings(*to());
+    EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
     const Report report = sweep(*to(), dry_run);
     ASSERT_EQ(report.findings.size(), 1u);
     EXPECT_EQ(report.findings[0].kind, CKPT_FINDING_REMOVED);
@@ -85,7 +85,7 @@ TEST_P(DeadCopies, AreRemovedWithTheirRecordsAndTold) {
   }
   EXPECT_FALSE(to()->exists("s1.1.1/PART_000").ok() && *to()->exists("s1.1.1/PART_000"));
   EXPECT_FALSE(*to()->exists(".ckpt/attempts/1.1.s1"));
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   EXPECT_TRUE(sweep(*to()).findings.empty()) << "a second time";
   EXPECT_EQ(copy(source, to()).ok(), to()->traits().directories);
 }
@@ -117,7 +117,7 @@ TEST_P(DeadCopies, AreNotThoseThatGoOnAfterADay) {
     }
     // Another process gives up its own.
     copy_in_part(source, to(), "s1.1.1/PART_001");
-    checkpoint::await_listings(*to());
+    EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
     report = sweep(*to());
   });
   const Status told = copy(source, target);
@@ -131,7 +131,7 @@ TEST_P(DeadCopies, LeaveNoSignsOfLifeWhoeverFinishedThem) {
   if (!to()->traits().tells_age) return;
   const std::string sign = format::copy_beat_key("s1.1.1", random_id());
   ASSERT_TRUE(to()->put_over(sign, as_bytes("\n")).ok());
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   sweep(*to());
   EXPECT_TRUE(*to()->exists(sign)) << "it may go on within a day";
   place.later(kDay + 1000);
@@ -151,7 +151,7 @@ TEST_P(DeadCopies, AreNoneOfTheAttemptsOfSessionsAndNoCheckpoint) {
   const std::string text = format::copy_record(checkpoint::peek_slot(*to(), "s1.1.1")->summary.save_id);
   ASSERT_TRUE(to()->put_own(".ckpt/attempts/1.1.s1", as_bytes(text)).ok());
   place.later(kDay + 1000);
-  checkpoint::await_listings(*to());
+  EXPECT_TRUE(checkpoint::await_listings(*to()).ok());
   EXPECT_TRUE(sweep(*to()).findings.empty());
   EXPECT_FALSE(*to()->exists(".ckpt/attempts/1.1.s1"));
   EXPECT_TRUE(*to()->exists(".ckpt/attempts/1.1.s2"));

@@ -80,7 +80,7 @@ void expect_sound(const std::shared_ptr<store::Store>& store, const std::string&
 
 std::vector<std::string> bases_in(const store::Store& store, const std::string& id) {
   std::vector<std::string> names;
-  checkpoint::await_listings(store);
+  EXPECT_TRUE(checkpoint::await_listings(store).ok());
   const auto entries = store.list(id);
   for (size_t i = 0; entries.ok() && i < entries->size(); i++)
     if ((*entries)[i].name.starts_with("BASE_")) names.push_back((*entries)[i].name);

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <thread>
 
 namespace ckpt::store::cloud {
 
@@ -29,23 +27,12 @@ Status with_last_try(const Status& over, const Status& last) {
   return status;
 }
 
-// False once the call is over.
-static bool sleep_on(const CallContext& context, int64_t ms) {
-  constexpr int64_t kStepMs = 100;
-  for (const int64_t end = now_ms() + ms; context.check().ok();) {
-    const int64_t left = end - now_ms();
-    if (left <= 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(left, kStepMs)));
-  }
-  return false;
-}
-
 // Not all of them at the same moment.
 void Patience::wait_for_calm(const CallContext& context) const {
   const int64_t left = calm_from_ - now_ms();
   if (left <= 0) return;
   const int64_t chance = static_cast<int64_t>(random_id().lo % static_cast<uint64_t>(left / 4 + 1));
-  (void)sleep_on(context, left + chance);
+  (void)context.pause(left + chance);
 }
 
 void Patience::slow_down(int64_t ms) {
@@ -80,7 +67,7 @@ bool Patience::wait_to_try_again(const HttpReply& reply, bool busy, const Try& t
   if (left <= 0) return false;
   const int64_t pause = std::min(left, std::max(pause_after(tries.count), retry_after_ms(reply)));
   if (busy) slow_down(pause);
-  if (!sleep_on(context, pause)) return false;
+  if (!context.pause(pause).ok()) return false;
   // A request that comes much later may meet what was removed since.
   return now_ms() < end + kLateMs;
 }
