@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "base/call.h"
 #include "base/parallel.h"
@@ -33,19 +32,19 @@ std::vector<std::byte> pattern(uint64_t size, uint64_t seed) {
   return bytes;
 }
 
-// Seeing what a list may still lack. Asks until it holds, or twice the delay is over.
+// Seeing what a list may still lack. Asks until it holds, at last once the delay is over.
 Status await_list(const Store& store, const std::string& directory,
                   const std::function<bool(const std::string&)>& has) {
-  const int64_t until = steady_ms() + 2 * store.traits().list_delay_ms;
+  const int64_t delay = store.traits().list_delay_ms, until = steady_ms() + delay;
   for (;;) {
+    const bool last = steady_ms() > until || delay == 0;
     auto entries = store.list(directory);
     std::string names = "/";
     if (entries.status().code() != CKPT_NOT_FOUND) CKPT_TRY(entries.status());
     for (size_t i = 0; entries.ok() && i < entries->size(); i++) names += (*entries)[i].name + "/";
     if (has(names)) return Ok();
-    if (steady_ms() >= until) return broken(strformat("a list {} ms later is wrong", 2 * store.traits().list_delay_ms));
-    CKPT_TRY(CallContext::current().check());
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (last) return broken(strformat("a list {} ms later is wrong", delay));
+    CKPT_TRY(CallContext::current().pause(10));
   }
 }
 
@@ -59,10 +58,12 @@ class Probe {
   Status absent(Promise&);
   Status exclusive_put(Promise& found);
   Status large_file(Promise& found);
+  Status whole_at_once(Promise&);
   Status publish_if_absent(Promise&);
   Status ranges(Promise&);
   Status versions(Promise& found);
   Status lists(Promise&);
+  Status long_list(Promise& found);
   Status removal(Promise&);
   Status ages(Promise& found);
   Status clean();
@@ -78,10 +79,15 @@ class Probe {
     CKPT_ASSIGN(const auto found, store_.get(key(name), wanted.size() + 1));
     return need(std::ranges::equal(found, wanted), strformat("{}: other bytes than were put", key(name)));
   }
+  Result<std::unique_ptr<store::Writer>> begin_file(std::string_view name, Bytes bytes);
   Status write(std::string_view name, Bytes bytes);
+  Status old_or_gone(const store::Reader& file, std::string_view old, Promise& found);
 
+  static constexpr unsigned kThreads = 16;
   Store& store_;
   const std::string directory_;
+  // More than one block, where those are no larger than they mostly are.
+  const uint64_t several_ = std::min<uint64_t>(store_.traits().block_bytes, 16 << 20) + 1;
   std::mutex mutex_;
   std::set<std::string> asked_;
 };
@@ -95,35 +101,65 @@ Status Probe::absent(Promise&) {
 }
 
 Status Probe::exclusive_put(Promise& found) {
-  constexpr unsigned kThreads = 8, kRounds = 16;
+  constexpr unsigned kRivals = 8, kRounds = 16;
   const bool at_once = store_.traits().exclusive;
   for (unsigned round = 0; round < kRounds; round++) {
     const std::string name = strformat("slot.{}", round);
     std::atomic<unsigned> winners = 0, winner = 0;
-    CKPT_TRY(for_each_parallel(at_once ? kThreads : 1, kThreads, [&](size_t i) {
+    CKPT_TRY(for_each_parallel(at_once ? kRivals : 1, kRivals, [&](size_t i) {
       Status told = put(name, std::string(5000 + i, static_cast<char>('a' + i)));
       if (told.ok()) winners++, winner = static_cast<unsigned>(i);
       return told.code() == CKPT_EXISTS ? Ok() : told;
     }));
-    if (winners != 1) return broken(strformat("{} of {} puts of one name got OK", winners.load(), kThreads));
+    if (winners != 1) return broken(strformat("{} of {} puts of one name got OK", winners.load(), kRivals));
     const std::string wanted(5000 + winner, static_cast<char>('a' + winner));
     CKPT_TRY(has(name, as_bytes(wanted)));
   }
   if (!at_once) return found.lacks("several processes may both get OK: only one may write here");
-  return found.holds(strformat("{} names, each made by one of {} threads", kRounds, kThreads));
+  return found.holds(strformat("{} names, each made by one of {} threads", kRounds, kRivals));
 }
 
 // As a save writes a part: blocks from several threads.
-Status Probe::write(std::string_view name, Bytes bytes) {
+Result<std::unique_ptr<store::Writer>> Probe::begin_file(std::string_view name, Bytes bytes) {
   const uint64_t block = store_.traits().block_bytes;
   // On a disk what is announced as large wants memory of a kind of its own.
   CKPT_ASSIGN(auto writer, store_.create(key(name), store_.traits().directories ? 0 : bytes.size()));
   CKPT_TRY(for_each_parallel(4, (bytes.size() + block - 1) / block, [&](size_t i) {
     return writer->write_at(i * block, bytes.subspan(i * block, std::min(block, bytes.size() - i * block)));
   }));
+  return writer;
+}
+
+Status Probe::write(std::string_view name, Bytes bytes) {
+  CKPT_ASSIGN(const auto writer, begin_file(name, bytes));
   CKPT_ASSIGN(const bool early, store_.exists(key(name)));
   CKPT_TRY(need(!early, "a file is there before it is published"));
   return writer->publish(bytes.size());
+}
+
+// Whoever looks while a file is published sees nothing or all of it.
+Status Probe::whole_at_once(Promise&) {
+  const auto bytes = pattern(several_, 3);
+  CKPT_ASSIGN(const auto writer, begin_file("whole", bytes));
+  const std::string name = key("whole");
+  std::atomic<bool> over = false;
+  return for_each_parallel(2, 2, [&](size_t i) -> Status {
+    if (i == 0) {
+      Status published = writer->publish(bytes.size());
+      over = true;
+      return published;
+    }
+    for (bool last = false; !last;) {
+      last = over;
+      auto file = store_.open(name);
+      if (file.status().code() == CKPT_NOT_FOUND) continue;
+      CKPT_TRY(file.status());
+      CKPT_TRY(need((*file)->size() == bytes.size(), "a part of a file is seen while it is published"));
+      CKPT_TRY(has("whole", bytes));
+      break;
+    }
+    return Ok();
+  });
 }
 
 Status Probe::large_file(Promise& found) {
@@ -142,7 +178,20 @@ Status Probe::publish_if_absent(Promise&) {
   CKPT_ASSIGN(auto writer, store_.create(key("taken"), 3));
   CKPT_TRY(writer->write_at(0, as_bytes(std::string_view("two"))));
   CKPT_TRY(expect(writer->publish(3), CKPT_EXISTS, "publishing under a name that is taken"));
-  return has("taken", as_bytes(std::string_view("first")));
+  CKPT_TRY(has("taken", as_bytes(std::string_view("first"))));
+  if (!store_.traits().exclusive) return Ok();
+  constexpr unsigned kWriters = 4;
+  std::vector<std::vector<std::byte>> bytes;
+  for (unsigned i = 0; i < kWriters; i++) bytes.push_back(pattern(several_, i));
+  std::atomic<unsigned> winners = 0, winner = 0;
+  CKPT_TRY(for_each_parallel(kWriters, kWriters, [&](size_t i) {
+    CKPT_ASSIGN(const auto one, begin_file("raced", bytes[i]));
+    Status told = one->publish(bytes[i].size());
+    if (told.ok()) winners++, winner = static_cast<unsigned>(i);
+    return told.code() == CKPT_EXISTS ? Ok() : told;
+  }));
+  if (winners != 1) return broken(strformat("{} of {} files of one name were published", winners.load(), kWriters));
+  return has("raced", bytes[winner]);
 }
 
 Status Probe::ranges(Promise&) {
@@ -168,25 +217,49 @@ Status Probe::versions(Promise& found) {
   if (over.code() == CKPT_UNSUPPORTED) return found.holds("no file is ever replaced");
   CKPT_TRY(std::move(over));
   CKPT_TRY(has("replaced", as_bytes(std::string_view("two"))));
-  std::byte out[3];
-  const Status read = file->read_at(0, out);
-  if (read.code() == CKPT_GONE || (read.ok() && as_text(out) == "one")) return Ok();
-  if (!read.ok()) return read;
-  if (!file->version().empty()) return broken("a reader of what was replaced gets other bytes");
+  CKPT_TRY(old_or_gone(*file, "one", found));
+  CKPT_ASSIGN(const auto other, store_.open(key("replaced")));
+  CKPT_TRY(store_.remove(key("replaced"), true));
+  return old_or_gone(*other, "two", found);
+}
+
+// What whoever has opened it gets of a file that is no longer there.
+Status Probe::old_or_gone(const store::Reader& file, std::string_view old, Promise& found) {
+  std::vector<std::byte> out(old.size());
+  const Status read = file.read_at(0, out);
+  if (read.code() == CKPT_GONE || (read.ok() && as_text(out) == old)) return Ok();
+  if (!file.version().empty()) return read.ok() ? broken("a reader of what was replaced gets other bytes") : read;
   return found.lacks("files have none: whoever loads what is pruned may get CORRUPT in the place of GONE");
 }
 
 Status Probe::lists(Promise&) {
-  const std::string names[] = {"a", "B", "a.b-c_d+e=f", "a b", "100%", "\xc3\xa9", std::string(200, 'x')};
+  const std::string names[] = {"a", "A", "B", "a.b-c_d+e=f", "a b", "100%", "\xc3\xa9", std::string(200, 'x')};
   for (const std::string& name : names) CKPT_TRY(put("names/" + name, name));
   CKPT_TRY(await_list(store_, directory_ + "/names", [&](const std::string& seen) {
     return std::ranges::all_of(names, [&](const auto& name) { return seen.find("/" + name + "/") != seen.npos; }) &&
            std::ranges::count(seen, '/') == std::ssize(names) + 1;
   }));
   for (const std::string& name : names) CKPT_TRY(has("names/" + name, as_bytes(name)));
+  CKPT_ASSIGN(const auto files, store_.usage(directory_ + "/names"));
+  for (const store::FileUse& file : files)
+    CKPT_TRY(need(file.size == file.name.size(),
+                  strformat("a list gives {} bytes to a file of {}", file.size, file.name.size())));
   CKPT_ASSIGN(const bool holds, store_.has_directory(directory_ + "/names"));
   CKPT_TRY(need(holds, "a directory with files is said to be empty"));
   return await_list(store_, directory_, [](const std::string& seen) { return seen.find("/names/") != seen.npos; });
+}
+
+// More than servers tell in one answer.
+Status Probe::long_list(Promise& found) {
+  if (store_.traits().directories) return found.holds("a file system tells all");
+  constexpr size_t kMany = 1100;
+  CKPT_TRY(for_each_parallel(kThreads, kMany, [&](size_t i) { return put(strformat("many/{}", i), ""); }));
+  size_t seen = 0;
+  Status told = await_list(store_, directory_ + "/many", [&](const std::string& names) {
+    return (seen = static_cast<size_t>(std::ranges::count(names, '/')) - 1) == kMany;
+  });
+  if (told.code() == CKPT_CONFLICT) return broken(strformat("a list of {} files has {}", kMany, seen));
+  return told.ok() ? found.holds(strformat("{} files", kMany)) : told;
 }
 
 Status Probe::removal(Promise&) {
@@ -201,16 +274,22 @@ Status Probe::ages(Promise& found) {
   if (!store_.traits().tells_age) return found.lacks("it tells none: timeout_ms decides when a rank is dead");
   CKPT_TRY(put("aged", "x"));
   CKPT_ASSIGN(const int64_t age, store_.age_ms(key("aged")));
-  constexpr int64_t kMost = 60000;
-  return need(age >= 0 && age < kMost, strformat("a file that was put just now is {} ms old", age));
+  constexpr int64_t kMost = 60000, kSecond = 1000;  // many clocks tell seconds
+  CKPT_TRY(need(age >= 0 && age < kMost, strformat("a file that was put just now is {} ms old", age)));
+  CKPT_TRY(CallContext::current().pause(2 * kSecond + 100));
+  CKPT_ASSIGN(const int64_t later, store_.age_ms(key("aged")));
+  return need(later >= kSecond && later < kMost, strformat("a file that was put two seconds ago is {} ms old", later));
 }
 
 Status Probe::clean() {
+  const std::vector<std::string> all(asked_.begin(), asked_.end());
   Status cleaned;
-  for (const std::string& one : asked_) {
-    Status told = store_.remove(one, false);
+  CKPT_TRY(for_each_parallel(kThreads, all.size(), [&](size_t i) {
+    Status told = store_.remove(all[i], false);
+    const std::lock_guard lock(mutex_);
     if (cleaned.ok() && told.code() != CKPT_NOT_FOUND) cleaned = std::move(told);
-  }
+    return Ok();
+  }));
   if (!store_.traits().directories) return cleaned;
   for (const std::string& directory : {directory_ + "/names", directory_}) (void)store_.remove_directory(directory);
   return cleaned;
@@ -228,10 +307,12 @@ Result<std::vector<Promise>> check_store(store::Store& store) {
   constexpr std::pair<const char*, Try> kTries[] = {{"absence", &Probe::absent},
                                                     {"exclusive_put", &Probe::exclusive_put},
                                                     {"large_file", &Probe::large_file},
+                                                    {"whole_at_once", &Probe::whole_at_once},
                                                     {"publish_if_absent", &Probe::publish_if_absent},
                                                     {"ranges", &Probe::ranges},
                                                     {"versions", &Probe::versions},
                                                     {"lists", &Probe::lists},
+                                                    {"long_list", &Probe::long_list},
                                                     {"removal", &Probe::removal},
                                                     {"ages", &Probe::ages}};
   std::vector<Promise> promises;

@@ -1,11 +1,17 @@
 // A store from outside: the suite of all stores on the example in C, and backends that do not keep to what they
 // promise. All through the ABI.
+#include <pthread.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <condition_variable>
 #include <stdexcept>
 #include <thread>
 
 #include "base/job.h"
+#include "base/parallel.h"
+#include "maintain/check_store.h"
 #include "store/keys.h"
 #include "store/puppet_backend.h"
 #include "store/store_suite.h"
@@ -273,6 +279,50 @@ TEST_F(Puppets, ACallThatHangsIsLeftBehindAndReleaseComesAfterIt) {
   changed.notify_all();
 }
 
+TEST_F(Puppets, ACallThatEndsItsThreadEndsTheCallOfTheEngine) {
+  ASSERT_TRUE(put("a", "x").ok());
+  on("read", [](ckpt_error**) -> ckpt_status { pthread_exit(nullptr); });
+  const auto read_some = [kept = store](Job&) {
+    return for_each_parallel(3, 6, [&](size_t) { return kept->get("a", 10).status(); });
+  };
+  const Status told = run_apart(std::make_shared<Job>(), 60000, read_some);
+  EXPECT_EQ(told.code(), CKPT_INTERNAL);
+  EXPECT_NE(told.message().find("pthread_exit"), std::string::npos) << told.message();
+}
+
+// The put of a save that was left behind must not replace the tombstone by which the next session closed it.
+TEST_F(Puppets, NoPutComesBesideOneThatWasLeftBehindWherePutsLookFirst) {
+  puppet()->traits.promises = CKPT_BACKEND_DURABLE;
+  store = open_puppet(false);
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool goes_on = false;
+  int publishes = 0;
+  on("publish", [&](ckpt_error**) {
+    std::unique_lock lock(mutex);
+    publishes++;
+    changed.wait(lock, [&] { return goes_on; });
+    return CKPT_OK;
+  });
+  const auto put_as = [&](const char* text) {
+    const auto work = [kept = open_puppet(false), text](Job&) { return kept->put_if_absent("s1/MANIFEST", as_bytes(text)); };
+    return run_apart(std::make_shared<Job>(), 100, work);
+  };
+  EXPECT_EQ(put_as("a commit").code(), CKPT_TIMEOUT);
+  const Status late = put_as("a tombstone");
+  EXPECT_EQ(late.code(), CKPT_TIMEOUT);
+  EXPECT_NE(late.message().find("an earlier put has not ended"), std::string::npos) << late.message();
+  {
+    std::lock_guard lock(mutex);
+    EXPECT_EQ(publishes, 1);
+    goes_on = true;
+  }
+  changed.notify_all();
+  while (puppet()->text("s1/MANIFEST") == "<none>") std::this_thread::yield();
+  EXPECT_EQ(code(store->put_if_absent("s1/MANIFEST", as_bytes("a tombstone"))), "EXISTS");
+  EXPECT_EQ(puppet()->text("s1/MANIFEST"), "a commit");
+}
+
 TEST_F(Puppets, ReleaseComesOnceAndNothingComesAfterIt) {
   ASSERT_TRUE(put("a", "x").ok());
   const auto held = puppet();
@@ -293,6 +343,114 @@ TEST_F(Puppets, ReleaseComesOnceAndNothingComesAfterIt) {
 }
 
 // ---- promises ----
+
+// What a backend does otherwise than ckpt_backend.h says, and the promises that ckpt_backend_check finds broken.
+struct Breach {
+  std::string name, promises;
+  void (*make)(ckpt_backend* calls);
+};
+
+// Lists as those of a puppet, told by another.
+using Tell = ckpt_status (*)(const ckpt_backend_found found, void* list, const char* name, ckpt_backend_file file,
+                             int number);
+template <Tell tell>
+ckpt_status list_by(void* context, const char* directory, ckpt_backend_found found, void* list, ckpt_error** err) {
+  struct Told {
+    ckpt_backend_found found;
+    void* list;
+    int number = 0;
+  } told{found, list};
+  const auto each = [](void* at, const char* name, const ckpt_backend_file* file) -> ckpt_status {
+    auto& to = *static_cast<Told*>(at);
+    return tell(to.found, to.list, name, *file, to.number++);
+  };
+  return puppets::list(context, directory, each, &told, err);
+}
+
+constexpr auto kPage = [](ckpt_backend_found found, void* list, const char* name, ckpt_backend_file file,
+                          int number) -> ckpt_status { return number < 1000 ? found(list, name, &file) : CKPT_OK; };
+constexpr auto kLarger = [](ckpt_backend_found found, void* list, const char* name, ckpt_backend_file file,
+                            int) -> ckpt_status { return file.size++, found(list, name, &file); };
+constexpr auto kLate = [](ckpt_backend_found found, void* list, const char* name, ckpt_backend_file file,
+                          int) -> ckpt_status {
+  return file.version == "v" + std::to_string(puppet()->versions) ? CKPT_OK : found(list, name, &file);
+};
+
+const Breach kBreaches[] = {
+    {"none", "", [](ckpt_backend*) {}},
+    {"a page in the place of a list", "long_list", [](ckpt_backend* calls) { calls->list = list_by<kPage>; }},
+    {"lists with other sizes", "lists", [](ckpt_backend* calls) { calls->list = list_by<kLarger>; }},
+    {"lists that lag", "lists long_list", [](ckpt_backend* calls) { calls->list = list_by<kLate>; }},
+    {"names without case", "lists",
+     [](ckpt_backend* calls) {
+       calls->create = [](void* context, const char* key, uint64_t size, int32_t how, void** file, ckpt_error** err) {
+         std::string lower = key;
+         std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+         return puppets::create(context, lower.c_str(), size, how, file, err);
+       };
+     }},
+    {"half a file", "whole_at_once",
+     [](ckpt_backend* calls) {
+       calls->publish = [](void* context, void* file, ckpt_error** err) -> ckpt_status {
+         const auto& [key, bytes, how] = *static_cast<Puppet::File*>(file);
+         if (key.ends_with("/whole")) {
+           for (std::string half : {bytes.substr(0, 1000), std::string()}) {
+             {
+               const std::lock_guard lock(puppet()->mutex);
+               half.empty() ? void(puppet()->objects.erase(key)) : void(puppet()->objects[key] = {half, "half", 0});
+             }
+             std::this_thread::sleep_for(std::chrono::milliseconds(half.empty() ? 0 : 100));
+           }
+         }
+         return puppets::publish(context, file, err);
+       };
+     }},
+    {"large files that replace", "publish_if_absent",
+     [](ckpt_backend* calls) {
+       calls->publish = [](void* context, void* file, ckpt_error** err) {
+         auto& to = *static_cast<Puppet::File*>(file);
+         if (to.bytes.size() > 65536) to.how = CKPT_BACKEND_OVER;
+         return puppets::publish(context, file, err);
+       };
+     }},
+    {"NOT_FOUND of what is gone", "versions",
+     [](ckpt_backend* calls) {
+       calls->read = [](void* context, const char* key, const char* version, uint64_t offset, void* buffer,
+                        uint64_t size, uint64_t* done, ckpt_error** err) -> ckpt_status {
+         const ckpt_status told = puppets::read(context, key, version, offset, buffer, size, done, err);
+         return told == CKPT_GONE ? CKPT_NOT_FOUND : told;
+       };
+     }},
+    {"files that do not age", "ages",
+     [](ckpt_backend*) { puppet()->twist = [](ckpt_backend_file* file) { file->age_ms = 0; }; }},
+    {"ages in seconds", "ages",
+     [](ckpt_backend*) { puppet()->twist = [](ckpt_backend_file* file) { file->age_ms /= 1000; }; }},
+};
+
+TEST_F(Puppets, ACheckFindsWhateverABackendDoesOtherwise) {
+  int number = 0;
+  for (const auto& [name, broken, make] : kBreaches) {
+    SCOPED_TRACE(name);
+    puppet() = std::make_shared<Puppet>();
+    puppet()->before = [](const std::string&, const std::string&, ckpt_error**) -> ckpt_status {
+      const std::lock_guard lock(puppet()->mutex);
+      puppet()->now_ms = steady_ms();
+      return CKPT_OK;
+    };
+    // To look at them takes two seconds.
+    if (name != "none" && broken != "ages") puppet()->traits.promises &= ~uint32_t{CKPT_BACKEND_AGES};
+    ckpt_backend calls = puppets::kCalls;
+    make(&calls);
+    const std::string scheme = "breach" + std::to_string(number++);
+    ASSERT_EQ(ckpt_backend_register(scheme.c_str(), &calls, nullptr), CKPT_OK);
+    const auto promises = maintain::check_store(**open_store(scheme + "://x", {}));
+    ASSERT_TRUE(promises.ok()) << promises.status().message();
+    for (const auto& [tried, state, found] : *promises)
+      EXPECT_EQ(state == maintain::Promise::kBroken, (" " + broken + " ").find(" " + tried + " ") != std::string::npos)
+          << tried << ": " << found;
+    EXPECT_TRUE(puppet()->objects.empty());
+  }
+}
 
 TEST_F(Puppets, APutThatIsNotExclusiveIsFoundBeforeASave) {
   EXPECT_EQ(code(store->prepare()), "OK");

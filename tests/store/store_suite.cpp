@@ -22,34 +22,7 @@ Scratch::~Scratch() {
   std::filesystem::remove_all(path, ignored);
 }
 
-std::string code(const Status& status) {
-  switch (status.code()) {
-    case CKPT_OK:
-      return "OK";
-    case CKPT_INVALID:
-      return "INVALID";
-    case CKPT_UNSUPPORTED:
-      return "UNSUPPORTED";
-    case CKPT_NOT_FOUND:
-      return "NOT_FOUND";
-    case CKPT_EXISTS:
-      return "EXISTS";
-    case CKPT_FORMAT:
-      return "FORMAT";
-    case CKPT_INCOMPLETE:
-      return "INCOMPLETE";
-    case CKPT_CONFLICT:
-      return "CONFLICT";
-    case CKPT_IO:
-      return "IO";
-    case CKPT_NO_SPACE:
-      return "NO_SPACE";
-    case CKPT_NOMEM:
-      return "NOMEM";
-    default:
-      return std::to_string(status.code());
-  }
-}
+std::string code(const Status& status) { return status_name(status.code()); }
 
 std::string read_text(const Store& store, std::string_view key) {
   auto data = store.get(key, 1 << 20);
