@@ -50,7 +50,7 @@ constexpr Words kWords = {
     "  ckpt import epoch9.pt /data/run7 --exclude optimizer\n"
     "  ckpt import s3://bucket/run7/checkpoint-500 /data/models --label base\n"
     "  ckpt import https://host/model.safetensors.index.json /data/models --label base\n",
-    "0 saved and durable, 2 error"};
+    "0 saved and durable, 1 saved, but not in the mirror of -o mirror=, 2 error"};
 
 // What the file has no checksums of may have been damaged before it came here; code is not kept.
 void note_what_is_unsure(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
@@ -108,6 +108,17 @@ void note_run(const Args& args, const ckpt_checkpoint_info& info) {
              stderr);
 }
 
+// An import ends with the mirror's first failure, so that it may be whole here alone.
+bool is_mirrored(const Args& args, const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
+  const std::optional<std::string> mirror = args.setting("mirror");
+  if (!mirror || (ckpt::CheckpointInfo(store.find(info.id)).flags & CKPT_CHECKPOINT_MIRRORED) != 0) return true;
+  std::fputs(format("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n",
+                    info.id, escaped(shown(args.store)), info.id, escaped(shown(*mirror)))
+                 .c_str(),
+             stderr);
+  return false;
+}
+
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   set_mapped(options, args.mapped);
@@ -126,7 +137,7 @@ int run(const Args& args) {
   note_what_is_unsure(store, info);
   note_run(args, info);
   note_what_is_left_out(args, store, info);
-  return kExitOk;
+  return is_mirrored(args, store, info) ? kExitOk : kExitNo;
 }
 
 }  // namespace

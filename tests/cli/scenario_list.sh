@@ -118,3 +118,9 @@ for name in near near@latest near@label:m "near/$kept"; do
 done
 expect 2 info "near/${kept}0" -o mirror=far; complains "${kept}0"
 expect 2 ls near; complains 'no such directory'
+
+# An import that the mirror could not take is no success, whatever stands in its way.
+import a.safetensors near2 m -o mirror=far2
+touch far2/n.2.1
+expect 1 import a.safetensors near2 --label n -o mirror=far2; complains 'n.2.1 was imported, but the mirror does not'
+expect 0 info near2/n.2.1
