@@ -40,6 +40,8 @@ TEST(AzurePlace, IsWhatTheAddressTheOptionsOrTheEnvironmentSay) {
   for (const std::string& uri : {of_host, std::string("abfss://c@acct.dfs.core.windows.net/run7/"),
                                  std::string("abfs://c@acct.dfs.core.windows.net//run7")})
     EXPECT_EQ(place_of(uri), of_host + " " + of_host + "/d/x%20y acct");
+  const std::string of_zone = "https://acct.z12.blob.storage.azure.net/c/run7";
+  EXPECT_EQ(place_of("abfss://c@acct.z12.dfs.storage.azure.net/run7"), of_zone + " " + of_zone + "/d/x%20y acct");
   EXPECT_EQ(place_of("az://c/run7", {.account = "acct"}), "az://c/run7 " + of_host + "/d/x%20y acct");
   EXPECT_EQ(place_of("az://c", {.endpoint = "http://127.0.0.1:10000/devstoreaccount1"}),
             "az://c http://127.0.0.1:10000/devstoreaccount1/c/d/x%20y devstoreaccount1");
@@ -50,7 +52,7 @@ TEST(AzurePlace, IsWhatTheAddressTheOptionsOrTheEnvironmentSay) {
     EXPECT_EQ(place_of("az://c/run7"), "az://c/run7 " + of_host + "/d/x%20y acct");
   }
   const Environment connected({{"AZURE_STORAGE_CONNECTION_STRING",
-                                "AccountName=acct;AccountKey=" + kKey + ";EndpointSuffix=core.chinacloudapi.cn"}});
+                                "accountname=acct;ACCOUNTKEY=" + kKey + ";EndpointSuffix=core.chinacloudapi.cn"}});
   EXPECT_EQ(place_of("az://c"), "az://c https://acct.blob.core.chinacloudapi.cn/c/d/x%20y acct");
   const Environment development({{"AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true"}});
   EXPECT_EQ(place_of("az://c"), "az://c http://127.0.0.1:10000/devstoreaccount1/c/d/x%20y devstoreaccount1");
@@ -70,12 +72,14 @@ TEST(AzurePlace, WhatIsNoneIsRefusedWithoutSecrets) {
 }
 
 TEST(AzurePlace, AnAccountIsKnownByItsHostAndEveryOtherAddressStaysOneOfTheWeb) {
-  for (std::string_view uri : {"https://acct.blob.core.windows.net/c/run7", "https://a.blob.core.usgovcloudapi.net/c"})
+  for (std::string_view uri : {"https://acct.blob.core.windows.net/c/run7", "https://a.blob.core.usgovcloudapi.net/c",
+                               "https://acct.z1.blob.storage.azure.net/c/run7"})
     EXPECT_FALSE(is_web_url(uri)) << uri;
   for (std::string_view uri :
        {"https://host/c/run7", "http://acct.blob.core.windows.net/c/run7", "https://acct.blob.core.windows.net",
         "https://.blob.core.windows.net/c", "https://acct.blob.core.windows.net.example/c/run7",
-        "https://a.b.blob.core.windows.net/c", "https://acct.blob.core.windows.net/c/w.safetensors?sig=x"})
+        "https://a.b.blob.core.windows.net/c", "https://acct.z1x.blob.storage.azure.net/c",
+        "https://acct.z1.blob.storage.azure.net.example/c", "https://acct.blob.core.windows.net/c/w.safetensors?sig=x"})
     EXPECT_TRUE(is_web_url(uri)) << uri;
 }
 

@@ -84,7 +84,9 @@ Result<AzureBucket::Page> AzureBucket::list(std::string_view directory, const Wa
   const std::string prefix = config_->prefix(directory);
   if (!prefix.empty()) query.push_back({"prefix", prefix});
   if (!wanted.below) query.push_back({"delimiter", "/"});
-  if (wanted.most != 0) query.push_back({"maxresults", std::to_string(wanted.most)});
+  // With metadata, which may have 8 KiB of each, an answer may have 16 MiB, and is refused if it would have more.
+  constexpr uint64_t kMost = 1000;
+  query.push_back({"maxresults", std::to_string(wanted.most != 0 ? wanted.most : kMost)});
   if (!wanted.token.empty()) query.push_back({"marker", wanted.token});
   CKPT_ASSIGN(const XmlPage xml, list_xml(directory, std::move(query), "EnumerationResults"));
   const XmlElement* blobs = xml.root.child("Blobs");

@@ -13,16 +13,16 @@ static constexpr std::string_view kDevelopment =
 
 Connection read_connection(const Place& place) {
   const std::string text = place.variable("AZURE_STORAGE_CONNECTION_STRING");
-  const bool development = text.find("UseDevelopmentStorage=true") != text.npos;
+  const bool development = in_lower_case(text).find("usedevelopmentstorage=true") != text.npos;
   Connection connection;
   for (std::string_view pair : split(development ? kDevelopment : std::string_view(text), ';'))
     if (const size_t equals = pair.find('='); equals != pair.npos)
-      connection.insert_or_assign(std::string(pair.substr(0, equals)), std::string(pair.substr(equals + 1)));
+      connection.insert_or_assign(in_lower_case(pair.substr(0, equals)), std::string(pair.substr(equals + 1)));
   return connection;
 }
 
 std::string setting(const Connection& connection, std::string_view name) {
-  const auto found = connection.find(name);
+  const auto found = connection.find(in_lower_case(name));
   return found == connection.end() ? "" : found->second;
 }
 
@@ -72,7 +72,7 @@ Status read_azure_endpoint(std::string_view uri, std::string endpoint, Config* c
     config->account = config->base.substr(1);
     endpoint.resize(slash);
   } else if (dot != endpoint.npos) {
-    config->account = endpoint.substr(host, dot - host);
+    config->account = endpoint.substr(host, endpoint.find('.', host) - host);
   }
   return read_endpoint(uri, endpoint, config);
 }

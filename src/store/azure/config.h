@@ -10,7 +10,7 @@ namespace ckpt::store::azure {
 
 using namespace cloud;
 
-// Of a connection string: "AccountName=a;AccountKey=…".
+// Of a connection string, "AccountName=a;AccountKey=…": its names in lower case, as any case will do.
 using Connection = std::map<std::string, std::string, std::less<>>;
 
 struct Config : Place {
