@@ -6,7 +6,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <atomic>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "bind.h"
 
@@ -25,10 +28,19 @@ static ckpt_status explain(nb::python_error& raised, ckpt_error** err) {
   return status;
 }
 
+// Who asks for the GIL of an interpreter that has ended is ended, too: so nobody begins once it ends.
+static std::atomic<int> inside{0};
+static std::atomic<bool> ends{false};
+struct Inside {
+  Inside() { inside++; }
+  ~Inside() { inside--; }
+};
+
 // Runs the body with the GIL, and lets nothing out.
 template <class Body>
 static ckpt_status in_python(ckpt_error** err, Body&& body) {
-  if (!nb::is_alive()) return CKPT_IO;  // the interpreter has ended
+  const Inside counted;
+  if (ends || !nb::is_alive()) return CKPT_IO;
   const nb::gil_scoped_acquire gil;
   try {
     try {
@@ -171,6 +183,16 @@ void bind_backend(nb::module_& m) {
       nb::arg("scheme"), nb::arg("open"),
       nb::sig("def register_backend(scheme: str, open: collections.abc.Callable[[str], object]) -> None"),
       "Stores whose addresses have this scheme are what open(address) returns (ckpt.fsspecs).");
+  m.def(
+      "end_backends",
+      [] {
+        constexpr int kLooks = 1000;
+        const nb::gil_scoped_release gil;
+        ends = true;
+        for (int i = 0; i < kLooks && inside > 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      },
+      nb::sig("def end_backends() -> None"),
+      "The interpreter ends: what is asked of its stores is IO from now on. Waits for calls, at most ten seconds.");
   m.attr("BACKEND_EXCLUSIVE") = int32_t{CKPT_BACKEND_EXCLUSIVE};
   m.attr("BACKEND_REMOTE") = int32_t{CKPT_BACKEND_REMOTE};
 }

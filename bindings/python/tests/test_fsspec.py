@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -200,3 +202,22 @@ def test_a_store_that_is_closed_lets_its_file_system_go(monkeypatch: pytest.Monk
     del store
     gc.collect()
     assert made and made[0]() is None
+
+
+ENDS = """
+import sys, threading, time, ckpt, ckpt.fsspecs
+begun = threading.Event()
+def slow(self, data):
+    begun.set()
+    time.sleep(1)
+ckpt.fsspecs._NewFile.append = slow
+save = ckpt.Save(ckpt.Session(ckpt.fsspec_store("file://" + sys.argv[1])), "a", 1)
+save.add_object("x", b"1" * 100_000)
+job = save.start()
+begun.wait()
+"""
+
+
+def test_a_process_may_end_while_a_store_is_asked(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS, tmp_path / "s"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -14,6 +14,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
+from . import _core
 from ._core import Job, Session
 from .arguments import checked
 from .enums import FindingKind, JobState, Status
@@ -320,6 +321,9 @@ class SaveHandle:
             running.cancel()
             running.join()
             raise
+
+
+atexit.register(_core.end_backends)  # the last of these, since the first to be registered
 
 
 @atexit.register
