@@ -73,8 +73,8 @@ typedef struct ckpt_backend_file {
  * is given to all other calls. Asks no server. */
 typedef ckpt_status (*ckpt_backend_open)(const char* uri, void** context, ckpt_backend_traits* traits,
                                          ckpt_error** err);
-/* Once for each open(), after the last call on that context has returned, by whoever is the last to let go of the store:
- * ckpt_store_free, or a thread of the engine. Nobody bounds it, so it asks no server. */
+/* Once for each open(), after the last call on that context has returned, by whoever is the last to let go of the
+ * store: ckpt_store_free, or a thread of the engine. Nobody bounds it, so it asks no server. */
 typedef void (*ckpt_backend_release)(void* context);
 
 /* NOT_FOUND, also for what is only a prefix of keys. */

@@ -112,10 +112,11 @@ void note_run(const Args& args, const ckpt_checkpoint_info& info) {
 bool is_mirrored(const Args& args, const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
   const std::optional<std::string> mirror = args.setting("mirror");
   if (!mirror || (ckpt::CheckpointInfo(store.find(info.id)).flags & CKPT_CHECKPOINT_MIRRORED) != 0) return true;
-  std::fputs(format("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n",
-                    info.id, escaped(shown(args.store)), info.id, escaped(shown(*mirror)))
-                 .c_str(),
-             stderr);
+  std::fputs(
+      format("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n",
+             info.id, escaped(shown(args.store)), info.id, escaped(shown(*mirror)))
+          .c_str(),
+      stderr);
   return false;
 }
 

@@ -261,8 +261,8 @@ Status BackendCalls::append(std::string_view key, void* file, Bytes data) const 
   });
 }
 
-// Where a put is no single step of the store's (it looks, and then puts), whatever changes a key in this process does so
-// one after another. So one that was left behind never replaces what came later: that does not come.
+// Where a put is no single step of the store's (it looks, and then puts), whatever changes a key in this process does
+// so one after another. So one that was left behind never replaces what came later: that does not come.
 class BackendCalls::Turn {
  public:
   Turn(const BackendCalls& calls, std::string_view key)

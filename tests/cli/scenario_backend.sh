@@ -5,8 +5,8 @@ store=folder://$SCRATCH/store
 
 expect 0 check "$store" --backend "$folder"; is_quiet
 says '^ckpt [0-9.]+$'; says "^$store$"; says '^all that ckpt needs holds$'
-for promise in absence exclusive_put large_file whole_at_once publish_if_absent ranges versions lists long_list removal \
-  ages; do
+for promise in absence exclusive_put large_file whole_at_once publish_if_absent ranges versions lists long_list \
+  removal ages; do
   says "^$promise +ok"
 done
 expect 0 check "$store" --backend "$folder" --json

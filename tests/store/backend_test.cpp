@@ -305,7 +305,9 @@ TEST_F(Puppets, NoPutComesBesideOneThatWasLeftBehindWherePutsLookFirst) {
     return CKPT_OK;
   });
   const auto put_as = [&](const char* text) {
-    const auto work = [kept = open_puppet(false), text](Job&) { return kept->put_if_absent("s1/MANIFEST", as_bytes(text)); };
+    const auto work = [kept = open_puppet(false), text](Job&) {
+      return kept->put_if_absent("s1/MANIFEST", as_bytes(text));
+    };
     return run_apart(std::make_shared<Job>(), 100, work);
   };
   EXPECT_EQ(put_as("a commit").code(), CKPT_TIMEOUT);
