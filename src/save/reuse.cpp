@@ -272,8 +272,11 @@ Result<fb::Part> lend_file(session::Session& session, const session::Attempt& at
   store::Store& store = session.store();
   CKPT_ASSIGN(const fb::Part known, base.part_record(file));
   const fb::Part record = format::as_base(known);
-  if (!store.traits().borrows_by_copy) {
+  // Where it is a copy, it waits for the end, when it is known what is used. But the first one tells whether the server
+  // can copy at all, as long as all can still be written.
+  if (!store.traits().borrows_by_copy || !session.has_copied()) {
     CKPT_TRY(borrow_file(store, base, file, record, attempt.directory));
+    session.note_copied();
     return record;
   }
   CKPT_ASSIGN(const auto opened, store.open(key_in(base, file)));

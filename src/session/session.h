@@ -87,6 +87,9 @@ class Session {
   std::shared_ptr<const SavedRows> exchange_rows(const std::string& table, std::shared_ptr<const SavedRows> rows);
   // Why files cannot be shared is told by one save of a session. True for the first that asks.
   bool tells_why_not_shared() { return !told_why_not_shared_.exchange(true); }
+  // Whether its server has copied a file. Before that nobody knows whether it can.
+  bool has_copied() const { return has_copied_; }
+  void note_copied() { has_copied_ = true; }
 
   // The staging memory, kept from save to save. Makes a new one if it is too small or if another save has it. NOMEM.
   Result<Mapping> take_arena(uint64_t bytes);
@@ -126,7 +129,7 @@ class Session {
   std::map<std::string, std::string> tables_;  // where each was saved last
   std::map<std::string, std::shared_ptr<const SavedRows>> rows_;
   std::string incremental_;
-  std::atomic<bool> told_why_not_shared_{false};
+  std::atomic<bool> told_why_not_shared_{false}, has_copied_{false};
   Mapping arena_;
   uint64_t arena_bytes_ = 0;
   const uint64_t free_at_open_ = free_memory();

@@ -394,22 +394,45 @@ TEST(ReuseByCopy, ABaseThatGoesBeforeItIsCopiedEndsTheSaveWithItsName) {
   auto shell = std::make_shared<store::ShellStore>(inner);
   auto session = open_session(shell);
   ASSERT_TRUE(save_state(session, 1).status.ok());
-  ASSERT_TRUE(save_state(session, 2, {}).status.ok());
+  ASSERT_TRUE(save_state(session, 2).taken()) << "so it is known that copies can be made";
+  ASSERT_TRUE(save_state(session, 3, {}).status.ok());
   shell->before([&](std::string_view operation, std::string_view) {
     if (operation == "borrow") {
-      EXPECT_TRUE(inner->remove("s2.1.1/PART_000", true).ok());
+      EXPECT_TRUE(inner->remove("s3.1.1/PART_000", true).ok());
     }
     return Ok();
   });
-  const Done failed = save_state(session, 3);
+  const Done failed = save_state(session, 4);
   shell->before(nullptr);
   EXPECT_EQ(failed.status.code(), CKPT_NOT_FOUND) << failed.status.message();
   ASSERT_TRUE(failed.status.detail("base"));
-  EXPECT_EQ(*failed.status.detail("base"), "s2.1.1");
-  EXPECT_FALSE(is_committed(*inner, "s3.1.1"));
-  const Done after = save_state(session, 4);
+  EXPECT_EQ(*failed.status.detail("base"), "s3.1.1");
+  EXPECT_FALSE(is_committed(*inner, "s4.1.1"));
+  const Done after = save_state(session, 5);
   ASSERT_TRUE(after.status.ok()) << after.status.message();
-  expect_sound(inner, "s4.1.1", 4);
+  expect_sound(inner, "s5.1.1", 5);
+}
+
+// A rule of the service's network, or of the bucket, may forbid copies alone.
+TEST(ReuseByCopy, AServerThatMayNotCopyGetsAllBytes) {
+  auto inner = weak_store({})();
+  auto shell = std::make_shared<store::ShellStore>(inner);
+  auto session = open_session(shell);
+  ASSERT_TRUE(save_state(session, 1).status.ok());
+  for (const ckpt_status refusal : {CKPT_UNSUPPORTED, CKPT_IO}) {
+    shell->before([&](std::string_view operation, std::string_view) {
+      return operation == "borrow" ? Status(refusal, "the copy was refused") : Ok();
+    });
+    const int64_t step = 10 + static_cast<int64_t>(refusal);
+    const Done saved = save_state(session, step);
+    ASSERT_TRUE(saved.status.ok()) << saved.status.message();
+    EXPECT_FALSE(saved.taken());
+    EXPECT_EQ(bases_in(*inner, strformat("s{}.1.1", step)).size(), 0u);
+    expect_sound(inner, strformat("s{}.1.1", step), step);
+    EXPECT_EQ(save_state(session, step + 100, reusing("strict")).status.code() == CKPT_OK, refusal == CKPT_IO);
+  }
+  shell->before(nullptr);
+  EXPECT_TRUE(save_state(session, 200).taken());
 }
 
 // ---- most_dead ----
