@@ -245,6 +245,16 @@ run_ctest() {
   python3 tools/results.py add ctest "$name" "$report" "$status"
 }
 
+# make_python FOLDER PACKAGE…
+make_python() {
+  local folder=$1 stamp=$1/made-with; shift
+  [[ -e $stamp && $(<"$stamp") == "$*" ]] && { echo "   $folder is there"; return 0; }
+  rm -rf "$folder"
+  quietly build/log/venv.txt python3 -m venv "$folder"
+  quietly build/log/pip.txt "$folder/bin/pip" install -q "$@" </dev/null
+  echo "$*" >"$stamp"
+}
+
 # The newer LibTorch: PyPI's wheel in its own virtual environment. Python can import `whole` (4 GB, a minute);
 # `libraries` is what a C++ program needs to link and run (1.2 GB).
 torch_version=2.15.0

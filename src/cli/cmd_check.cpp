@@ -28,9 +28,9 @@ constexpr Words kWords = {
     "Tries what ckpt needs: names that only one can make, locks, direct I/O, syncs; says what the kernel knows about\n"
     "the mount, and how fast it is. With --peers N, started on N machines at once, they find each other through the\n"
     "directory: when does one see the names, removals and locks of another, and what does ckpt do there?\n"
-    "Of another store, s3:// or one of --backend LIB, it tries what ckpt builds on: exclusive puts, large files, "
-    "ranges,\n"
-    "versions, lists, removals. It works in folders of its own and removes them. A store there is not touched.",
+    "Of another store, in a bucket or of --backend LIB, it tries what ckpt builds on: exclusive puts, large files,\n"
+    "ranges, versions, lists, removals, by some 2,500 requests. It works in folders of its own and removes them. A\n"
+    "store there is not touched.",
     "  ckpt check /data/run7\n"
     "  ckpt check s3://bucket/run7\n"
     "  ckpt check mine://host/run7 --backend ./libmine.so\n"
