@@ -108,13 +108,15 @@ void note_run(const Args& args, const ckpt_checkpoint_info& info) {
              stderr);
 }
 
-// An import ends with the mirror's first failure, so that it may be whole here alone.
-bool is_mirrored(const Args& args, const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
+// An import ends with the mirror's first failure, so that it may be whole here alone. Only a list looks at both.
+bool is_mirrored(const Args& args, const ckpt::Store& store, const std::string& id) {
   const std::optional<std::string> mirror = args.setting("mirror");
-  if (!mirror || (ckpt::CheckpointInfo(store.find(info.id)).flags & CKPT_CHECKPOINT_MIRRORED) != 0) return true;
+  if (!mirror) return true;
+  for (const ckpt::CheckpointInfo& one : store.list())
+    if (one.id == id && (one.flags & CKPT_CHECKPOINT_MIRRORED) != 0) return true;
   std::fputs(
-      format("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n",
-             info.id, escaped(shown(args.store)), info.id, escaped(shown(*mirror)))
+      format("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n", id,
+             escaped(shown(args.store)), id, escaped(shown(*mirror)))
           .c_str(),
       stderr);
   return false;
@@ -138,7 +140,7 @@ int run(const Args& args) {
   note_what_is_unsure(store, info);
   note_run(args, info);
   note_what_is_left_out(args, store, info);
-  return is_mirrored(args, store, info) ? kExitOk : kExitNo;
+  return is_mirrored(args, store, info.id) ? kExitOk : kExitNo;
 }
 
 }  // namespace
