@@ -15,7 +15,8 @@
 
 namespace ckpt_py {
 
-// What opens stores of a scheme. Never destroyed, since a thread of the engine may outlive the module.
+// What opens stores of a scheme, until the interpreter ends. Never destroyed, since a thread of the engine may outlive
+// the module.
 static std::map<std::string, nb::object>& openers() {
   static auto& all = *new std::map<std::string, nb::object>;
   return all;
@@ -187,9 +188,12 @@ void bind_backend(nb::module_& m) {
       "end_backends",
       [] {
         constexpr int kLooks = 1000;
-        const nb::gil_scoped_release gil;
         ends = true;
-        for (int i = 0; i < kLooks && inside > 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        {
+          const nb::gil_scoped_release gil;
+          for (int i = 0; i < kLooks && inside > 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        openers().clear();
       },
       nb::sig("def end_backends() -> None"),
       "The interpreter ends: what is asked of its stores is IO from now on. Waits for calls, at most ten seconds.");

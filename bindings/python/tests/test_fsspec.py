@@ -220,4 +220,4 @@ begun.wait()
 
 def test_a_process_may_end_while_a_store_is_asked(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ENDS, tmp_path / "s"], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr  # a thread that is ended with the interpreter aborts the process
