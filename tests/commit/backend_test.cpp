@@ -52,6 +52,14 @@ TEST_F(OnPuppet, ACommitWhoseAnswerGotLostIsSettledOnlyWhereWhatIsSeenIsDurable)
   }
 }
 
+TEST_F(OnPuppet, AWaitForItsListsEndsWithTheCall) {
+  puppet()->traits.list_delay_ms = 60000;
+  const auto ask = [kept = handles()](Job&) { return checkpoint::list_ids(*kept); };
+  const Status told = make_apart<std::vector<std::string>>(std::make_shared<Job>(), 100, ask).status();
+  EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
+  EXPECT_NE(told.message().find("a wait for the lists"), std::string::npos) << told.message();
+}
+
 TEST_F(OnPuppet, ACommitThatDidNotReachItIsNoCommit) {
   Start start(handles, 1);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
