@@ -53,8 +53,8 @@ def token():
 
 def curl(at_once, pieces):
     """One process of curl, so many transfers at once: (put, get)."""
-    common = ["curl", "-s", "-f", "-Z", "--parallel-max", str(at_once), "-H", f"authorization: Bearer {token()}",
-              "-H", "Expect:"]
+    common = ["curl", "-s", "-S", "-f", "-Z", "--no-progress-meter", "--parallel-max", str(at_once)]
+    common += ["-H", f"authorization: Bearer {token()}", "-H", "Expect:"]
     puts, gets = list(common), list(common)
     if AZURE:
         for words in (puts, gets):
@@ -91,6 +91,8 @@ def clients(pieces):
         bucket = client.bucket("ckpt-test")
         yield "google-cloud-storage", (lambda i: bucket.blob(f"theirs/{i}").upload_from_string(data),
                                        lambda i: bucket.blob(f"theirs/{i}").download_as_bytes())
+        # Else it asks by gRPC, for a minute, what kind of bucket it is.
+        os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
         import gcsfs
 
         yield "gcsfs", gcsfs.GCSFileSystem(project="p", endpoint_url=GCS,

@@ -51,15 +51,16 @@ def multipart(request):
     kind = re.match(r'multipart/related;.*boundary=("?)([^";]+)\1', request.headers.get('Content-Type', ''), re.I)
     if not kind:
         raise Refused(400, 'badContent', 'Multipart uploads need the type multipart/related and a boundary')
-    end = b'\r\n--' + kind[2].encode()
-    text, parts, at = b'\r\n' + request.body, [], 0
+    line = b'\r\n' if request.body.partition(b'\n')[0].endswith(b'\r') else b'\n'  # gcsfs' ends so, and is taken there
+    end = line + b'--' + kind[2].encode()
+    text, parts, at = line + request.body, [], 0
     for _ in range(2):
-        start = text.find(b'\r\n\r\n', at)
-        if not text.startswith(end + b'\r\n', at) or start < 0 or (stop := text.find(end, start + 2)) < 0:
+        start = text.find(line * 2, at)
+        if not text.startswith(end + line, at) or start < 0 or (stop := text.find(end, start + len(line))) < 0:
             raise Refused(400, 'badContent', 'Malformed multipart body.')
-        fields = text[at + len(end):start].decode('latin-1').split('\r\n')[1:]
+        fields = text[at + len(end):start].decode('latin-1').split(line.decode())[1:]
         fields = {name.strip().lower(): value.strip() for name, _, value in (f.partition(':') for f in fields)}
-        parts.append((fields.get('content-type', ''), text[start + 4:stop]))
+        parts.append((fields.get('content-type', ''), text[start + 2 * len(line):stop]))
         at = stop
     if not text.startswith(end + b'--', at):
         raise Refused(400, 'badContent', 'Malformed multipart body.')
