@@ -81,6 +81,7 @@ class Probe {
   }
   Result<std::unique_ptr<store::Writer>> begin_file(std::string_view name, Bytes bytes);
   Status write(std::string_view name, Bytes bytes);
+  Result<unsigned> race(unsigned threads, unsigned rivals, const std::function<Status(unsigned)>& make);
   Status old_or_gone(const store::Reader& file, std::string_view old, Promise& found);
 
   static constexpr unsigned kThreads = 16;
@@ -100,20 +101,28 @@ Status Probe::absent(Promise&) {
   return need(!exists && !holds, "what is not there is said to exist");
 }
 
+// Several make one file: which of them did, if that was one.
+Result<unsigned> Probe::race(unsigned threads, unsigned rivals, const std::function<Status(unsigned)>& make) {
+  std::atomic<unsigned> winners = 0, winner = 0;
+  CKPT_TRY(for_each_parallel(threads, rivals, [&](size_t i) {
+    const auto rival = static_cast<unsigned>(i);
+    Status told = make(rival);
+    if (told.ok()) winners++, winner = rival;
+    return told.code() == CKPT_EXISTS ? Ok() : told;
+  }));
+  if (winners == 1) return winner.load();
+  return broken(strformat("{} of {} puts of one name got OK", winners.load(), rivals));
+}
+
 Status Probe::exclusive_put(Promise& found) {
   constexpr unsigned kRivals = 8, kRounds = 16;
   const bool at_once = store_.traits().exclusive;
   for (unsigned round = 0; round < kRounds; round++) {
     const std::string name = strformat("slot.{}", round);
-    std::atomic<unsigned> winners = 0, winner = 0;
-    CKPT_TRY(for_each_parallel(at_once ? kRivals : 1, kRivals, [&](size_t i) {
-      Status told = put(name, std::string(5000 + i, static_cast<char>('a' + i)));
-      if (told.ok()) winners++, winner = static_cast<unsigned>(i);
-      return told.code() == CKPT_EXISTS ? Ok() : told;
-    }));
-    if (winners != 1) return broken(strformat("{} of {} puts of one name got OK", winners.load(), kRivals));
-    const std::string wanted(5000 + winner, static_cast<char>('a' + winner));
-    CKPT_TRY(has(name, as_bytes(wanted)));
+    const auto text = [](unsigned rival) { return std::string(5000 + rival, static_cast<char>('a' + rival)); };
+    CKPT_ASSIGN(const unsigned winner,
+                race(at_once ? kRivals : 1, kRivals, [&](unsigned rival) { return put(name, text(rival)); }));
+    CKPT_TRY(has(name, as_bytes(text(winner))));
   }
   if (!at_once) return found.lacks("several processes may both get OK: only one may write here");
   return found.holds(strformat("{} names, each made by one of {} threads", kRounds, kRivals));
@@ -183,14 +192,10 @@ Status Probe::publish_if_absent(Promise&) {
   constexpr unsigned kWriters = 4;
   std::vector<std::vector<std::byte>> bytes;
   for (unsigned i = 0; i < kWriters; i++) bytes.push_back(pattern(several_, i));
-  std::atomic<unsigned> winners = 0, winner = 0;
-  CKPT_TRY(for_each_parallel(kWriters, kWriters, [&](size_t i) {
-    CKPT_ASSIGN(const auto one, begin_file("raced", bytes[i]));
-    Status told = one->publish(bytes[i].size());
-    if (told.ok()) winners++, winner = static_cast<unsigned>(i);
-    return told.code() == CKPT_EXISTS ? Ok() : told;
-  }));
-  if (winners != 1) return broken(strformat("{} of {} files of one name were published", winners.load(), kWriters));
+  CKPT_ASSIGN(const unsigned winner, race(kWriters, kWriters, [&](unsigned rival) -> Status {
+                CKPT_ASSIGN(const auto one, begin_file("raced", bytes[rival]));
+                return one->publish(bytes[rival].size());
+              }));
   return has("raced", bytes[winner]);
 }
 

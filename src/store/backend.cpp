@@ -265,11 +265,11 @@ Status BackendCalls::append(std::string_view key, void* file, Bytes data) const 
 // so one after another. So one that was left behind never replaces what came later: that does not come.
 class BackendCalls::Turn {
  public:
-  Turn(const BackendCalls& calls, std::string_view key)
-      : calls_(calls), key_(key), full_(strformat("{}\n{}", calls.uri_, key)) {}
+  Turn(const BackendCalls& calls, std::string_view key) : calls_(calls), key_(key) {}
   ~Turn() {
+    if (taken_.empty()) return;
     const std::lock_guard lock(taken().mutex);
-    if (has_) taken().keys.erase(full_);
+    taken().keys.erase(taken_);
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -278,10 +278,14 @@ class BackendCalls::Turn {
     if (calls_.promises(CKPT_BACKEND_EXCLUSIVE)) return Ok();
     const Busy busy("a wait for an earlier put", calls_.shown_, key_);
     const CallContext waiting = CallContext::current().of(busy);
+    std::string full = strformat("{}\n{}", calls_.uri_, key_);
     for (;;) {
       {
         const std::lock_guard lock(taken().mutex);
-        if ((has_ = taken().keys.insert(full_).second)) return Ok();
+        if (taken().keys.insert(full).second) {
+          taken_ = std::move(full);
+          return Ok();
+        }
       }
       const Status over = waiting.pause(10);
       if (!over.ok())
@@ -304,8 +308,7 @@ class BackendCalls::Turn {
 
   const BackendCalls& calls_;
   const std::string_view key_;
-  const std::string full_;
-  bool has_ = false;
+  std::string taken_;  // what is in that set until the end; "" without it
 };
 
 Status BackendCalls::publish(std::string_view key, void* file) const {
