@@ -324,11 +324,13 @@ Status BackendStore::remove_parts(const Note& note) {
 }
 
 Result<bool> BackendStore::has_tombstone(const Note& note) const {
-  CKPT_ASSIGN(const auto file, open(slot_key(note)));
-  if (note.keeps_slot) return true;
-  if (file->size() != note.tombstone.size()) return false;
-  CKPT_ASSIGN(const auto held, read_all(*file, note.tombstone.size(), path(slot_key(note))));
-  return as_text(held) == note.tombstone;
+  return read_whole([&]() -> Result<bool> {
+    CKPT_ASSIGN(const auto file, open(slot_key(note)));
+    if (note.keeps_slot) return true;
+    if (file->size() != note.tombstone.size()) return false;
+    CKPT_ASSIGN(const auto held, read_all(*file, note.tombstone.size(), path(slot_key(note))));
+    return as_text(held) == note.tombstone;
+  });
 }
 
 Status BackendStore::retire(std::string_view directory, std::string_view slot, Bytes tombstone) {

@@ -225,11 +225,7 @@ Result<bool> Store::attempt_exists(std::string_view /*record*/, std::string_view
 }
 
 Result<std::vector<std::byte>> Store::get(std::string_view key, uint64_t limit) const {
-  constexpr int kTries = 4;  // of a key that is replaced, or removed, between its opening and its reading
-  for (int i = 1;; i++) {
-    auto data = get_once(key, limit);
-    if (data.status().code() != CKPT_GONE || i == kTries) return data;
-  }
+  return read_whole([&] { return get_once(key, limit); });
 }
 
 Result<std::vector<std::byte>> Store::get_once(std::string_view key, uint64_t limit) const {

@@ -191,6 +191,15 @@ class Lock {
 // All of a file. FORMAT if it is larger than `limit`; `path` is for the error.
 Result<std::vector<std::byte>> read_all(const Reader& file, uint64_t limit, std::string_view path);
 
+// What is read of a key that may be replaced, or removed, between its opening and its reading.
+template <typename Read>
+auto read_whole(const Read& read) {
+  constexpr int kTries = 4;
+  auto data = read();
+  for (int i = 1; i < kTries && data.status().code() == CKPT_GONE; i++) data = read();
+  return data;
+}
+
 class Store {
  public:
   virtual ~Store() = default;

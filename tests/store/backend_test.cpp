@@ -556,6 +556,15 @@ TEST_F(Removals, WithoutAClockTheProbeOfAnotherSessionOfTheProcessStays) {
   EXPECT_EQ(puppet()->text(probe), "probe");
 }
 
+TEST_F(Removals, WhoMeetsATombstoneThatIsPutAgainHearsThatItIsRemoved) {
+  ASSERT_EQ(code(retire()), "OK");
+  on("read", [](ckpt_error**) {  // another's comes between his look and his read
+    puppet()->before = nullptr;
+    return puppet()->objects.at("s1/MANIFEST").version = "another's", CKPT_OK;
+  });
+  EXPECT_EQ(code(retire()), "NOT_FOUND");
+}
+
 TEST_F(Removals, ThatACrashInterruptedAreFinishedOrForgotten) {
   say("remove", CKPT_IO);  // after the tombstone
   ASSERT_EQ(code(retire()), "OK");

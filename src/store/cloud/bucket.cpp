@@ -10,16 +10,13 @@ namespace ckpt::store::cloud {
 // By two requests, since not every download tells the checksum of the whole and who put it, or takes a range from the
 // end.
 Result<Bucket::End> Bucket::read_end(std::string_view key, MutableBytes into) {
-  constexpr int kTries = 3;  // of one that is replaced between two questions
-  for (int i = 1;; i++) {
+  return read_whole([&]() -> Result<End> {
     CKPT_ASSIGN(auto there, look(key, false));
     if (!there) return not_found(path(key));
     const size_t size = std::min<uint64_t>(there->size, into.size());
-    Status got = size == 0 ? Ok() : read(key, *there, there->size - size, into.first(size));
-    if (got.code() == CKPT_GONE && i < kTries) continue;
-    CKPT_TRY(std::move(got));
+    if (size != 0) CKPT_TRY(read(key, *there, there->size - size, into.first(size)));
     return End{std::move(there), size};
-  }
+  });
 }
 
 Status Bucket::remove(std::string_view key) {
