@@ -207,7 +207,7 @@ class Service(service.Service):
             raise invalid_header(f'x-ms-range-get-content-{sums[0]}', 'true')
         if not wanted:
             return 200, {**headers, **({'Content-MD5': live.md5} if live.md5 else {})}, body
-        body = body[wanted[0]:wanted[1]]
+        body = memoryview(body)[wanted[0]:wanted[1]]
         if sums and len(body) > MAX_SUMMED:
             raise Refused(400, 'OutOfRangeInput', 'One of the request inputs is out of range.')
         headers['Content-Range'] = f'bytes {wanted[0]}-{wanted[1] - 1}/{size}'
@@ -215,7 +215,7 @@ class Service(service.Service):
             headers['x-ms-blob-content-md5'] = live.md5
         if sums:
             sums = {'md5': ('Content-MD5', md5_of), 'crc64': ('x-ms-content-crc64', crc64_of)}[sums[0]]
-            headers[sums[0]] = sums[1](body)
+            headers[sums[0]] = sums[1](bytes(body))
         return 206, headers, body
 
     def described(self, live):

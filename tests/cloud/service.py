@@ -130,7 +130,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header('Content-Length', str(len(body)))
         self.end_headers()
         if status not in (204, 304) and self.command != 'HEAD':
-            self.wfile.write(body)
+            for piece in getattr(body, 'pieces', [body]):
+                self.wfile.write(piece)
 
     def version_string(self):
         return self.service.name

@@ -51,14 +51,16 @@ def multipart(request):
     kind = re.match(r'multipart/related;.*boundary=("?)([^";]+)\1', request.headers.get('Content-Type', ''), re.I)
     if not kind:
         raise Refused(400, 'badContent', 'Multipart uploads need the type multipart/related and a boundary')
-    line = b'\r\n' if request.body.partition(b'\n')[0].endswith(b'\r') else b'\n'  # gcsfs' ends so, and is taken there
+    text, parts = request.body, []
+    line = b'\r\n' if text[:text.find(b'\n')].endswith(b'\r') else b'\n'  # gcsfs' ends so, and is taken there
     end = line + b'--' + kind[2].encode()
-    text, parts, at = line + request.body, [], 0
+    at = -len(line)  # before the first boundary no line has to end
     for _ in range(2):
-        start = text.find(line * 2, at)
-        if not text.startswith(end + line, at) or start < 0 or (stop := text.find(end, start + len(line))) < 0:
+        start, after = text.find(line * 2, max(at, 0)), at + len(end)
+        follows = text.startswith((end + line)[max(-at, 0):], max(at, 0))
+        if not follows or start < 0 or (stop := text.find(end, start + len(line))) < 0:
             raise Refused(400, 'badContent', 'Malformed multipart body.')
-        fields = text[at + len(end):start].decode('latin-1').split(line.decode())[1:]
+        fields = text[after:start].decode('latin-1').split(line.decode())[1:]
         fields = {name.strip().lower(): value.strip() for name, _, value in (f.partition(':') for f in fields)}
         parts.append((fields.get('content-type', ''), text[start + 2 * len(line):stop]))
         at = stop
@@ -72,8 +74,26 @@ def multipart(request):
     return {**({'contentType': given} if given else {}), **resource}, parts[1][1]
 
 
+class Joined:
+    """Bytes in pieces, as of a composition: none is copied."""
+
+    def __init__(self, parts):
+        self.pieces = [piece for part in parts for piece in (part.pieces if isinstance(part, Joined) else [part])]
+        self.size = sum(map(len, self.pieces))
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, part):
+        (first, stop, _), found, at = part.indices(self.size), [], 0
+        for piece in self.pieces:
+            found.append(memoryview(piece)[max(first - at, 0):max(stop - at, 0)])
+            at += len(piece)
+        return Joined(found)
+
+
 class Object:
-    def __init__(self, bucket, name, data, resource, components=0):
+    def __init__(self, bucket, name, data, resource, components=0, crc=None):
         self.bucket, self.name, self.data, self.components = bucket, name, data, components
         self.metadata = resource.get('metadata') or {}
         self.content_type = resource.get('contentType')
@@ -81,7 +101,8 @@ class Object:
             raise invalid('Invalid value for metadata')
         if sum(len((key + value).encode()) for key, value in self.metadata.items()) > MAX_METADATA:
             raise invalid(f'The metadata is larger than {MAX_METADATA} bytes')
-        self.crc32c = base64_text(struct.pack('>I', crc32c(data)))
+        self.crc = crc32c(data) if crc is None else crc
+        self.crc32c = base64_text(struct.pack('>I', self.crc))
         self.md5 = None if components else base64_text(hashlib.md5(data).digest())
         self.generation = 0  # until it is there
 

@@ -8,8 +8,9 @@ import base64, email.utils, json, os, re, secrets, sys, time, urllib.parse
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'cloud'))
 import service
-from objects import (Object, Request, check_conditions, check_name, error_answer, invalid, json_answer, multipart,
-                     select, selection, text_answer, to_number, to_object, unknown_path)
+from checksums import crc32c_joined
+from objects import (Joined, Object, Request, check_conditions, check_name, error_answer, invalid, json_answer,
+                     multipart, select, selection, text_answer, to_number, to_object, unknown_path)
 from service import Refused
 from tokens import Tokens
 
@@ -136,17 +137,17 @@ class Service(service.Service):
         size = len(live.data)
         wanted = re.fullmatch(r'bytes=(\d*)-(\d*)', request.headers.get('Range', '').strip())
         if not wanted or not any(wanted.groups()):  # as there: what is no range asks for all
-            return 200, {**headers, 'X-Goog-Hash': live.hashes()}, live.data
+            return 200, {**headers, 'X-Goog-Hash': live.hashes()}, Joined([live.data])
         first, last = wanted.groups()
         begin = int(first) if first else max(size - int(last), 0)
         end = min(int(last) + 1, size) if first and last else size
         if first and last and int(last) < begin:
-            return 200, {**headers, 'X-Goog-Hash': live.hashes()}, live.data
+            return 200, {**headers, 'X-Goog-Hash': live.hashes()}, Joined([live.data])
         if begin >= size:
             return text_answer(416, 'Request range not satisfiable', {'Content-Range': f'bytes */{size}'})
         if self.options.range_hashes:
             headers['X-Goog-Hash'] = live.hashes()
-        return 206, {**headers, 'Content-Range': f'bytes {begin}-{end - 1}/{size}'}, live.data[begin:end]
+        return 206, {**headers, 'Content-Range': f'bytes {begin}-{end - 1}/{size}'}, Joined([live.data])[begin:end]
 
     def delete(self, request, bucket, name):
         live = self.find(bucket, name, request.number('generation'))
@@ -279,8 +280,9 @@ class Service(service.Service):
             live = self.find(bucket, source.get('name'), to_number(source.get('generation'), 'generation'))
             check_conditions(source.get('objectPreconditions') or {}, live)
             found.append(live)
-        new = Object(bucket, name, b''.join(live.data for live in found), resource,
-                     sum(live.components or 1 for live in found))
+        new = Object(bucket, name, Joined([live.data for live in found]), resource,
+                     sum(live.components or 1 for live in found),
+                     crc32c_joined([(live.crc, len(live.data)) for live in found]))
         new.check({'crc32c': resource.get('crc32c')})
         return json_answer(self.put(new, request.query).resource())
 
@@ -311,7 +313,8 @@ class Service(service.Service):
             return json_answer({**answer, 'rewriteToken': token})
         # What is given replaces all that the source has, its type too.
         resource = resource or {'metadata': live.metadata, 'contentType': live.content_type}
-        new = self.put(Object(to_bucket, check_name(to_name), live.data, resource, live.components), request.query)
+        new = self.put(Object(to_bucket, check_name(to_name), live.data, resource, live.components, live.crc),
+                       request.query)
         self.rewrites.pop(token, None)
         return json_answer({**answer, 'resource': new.resource()} if how == 'rewriteTo' else new.resource())
 

@@ -107,7 +107,12 @@ class Rules(Client, unittest.TestCase):
         order = {'sourceObjects': [source] * 32, 'destination': {'metadata': {'k': 'v'}}}
         self.assertEqual(self.ask('POST', f'{O}/c/compose?ifGenerationMatch=0', order), 200)
         self.assertEqual((self.json['componentCount'], self.json.get('md5Hash'), self.json['size']), (32, None, '64'))
+        made = self.json['crc32c']
+        self.assertEqual((self.write('whole', b'ab' * 32), self.json['crc32c']), (200, made))
         self.assertEqual(self.ask('POST', f'{O}/c/compose?ifGenerationMatch=0', order), 412)
+        self.assertEqual(self.ask('POST', f'{O}/cc/compose', {'sourceObjects': [{'name': 'c'}, source]}), 200)
+        self.assertEqual(self.ask('GET', f'{O}/cc?alt=media', None, {'Range': 'bytes=61-'}), 206)
+        self.assertEqual(self.body, b'babab')
         wrong = {'name': 'p', 'objectPreconditions': {'ifGenerationMatch': '7'}}
         for sources, status in ([source] * 33, 400), ([wrong], 412), ([{'name': 'p', 'generation': '7'}], 404):
             self.assertEqual(self.ask('POST', f'{O}/c/compose', {'sourceObjects': sources}), status)
