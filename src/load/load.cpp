@@ -286,6 +286,20 @@ Status Load::read(const LoadPlan& plan, Job& job) {
   return status;
 }
 
+// Ids that take long to check are read first and checked beside the rest of the reading, which waits for the disk.
+Status Load::read_and_check(const LoadPlan& ids, const LoadPlan& plan, Job& job) {
+  CKPT_TRY(read(ids, job));
+  std::atomic<bool> begun = false;
+  Status done, checked;
+  CKPT_TRY(run_parallel(2, [&](unsigned worker, const std::atomic<bool>&) {
+    if (worker == 0) done = read(plan, job);
+    if (!begun.exchange(true)) checked = tables_.check(true, std::max(1u, threads_ / 2));
+    return Ok();
+  }));
+  CKPT_TRY(std::move(done));
+  return checked;
+}
+
 Status Load::work(Job& job) {
   const ContextScope working = job.enter(options_.timeout_ms);
   Status status = run_steps(job);
@@ -306,18 +320,19 @@ Status Load::run_steps(Job& job) {
   CKPT_TRY(transfers_.open(std::min(staging_bytes_ / 8, uint64_t{2} * threads_ * device::Transfers::kPieceBytes)));
   LoadPlan plan = std::move(plan_);
   for (bool first = true, more = true; more; first = false) {
+    LoadPlan ids(*checkpoint_);
     more = views_.plan_next(&plan);
-    CKPT_TRY(tables_.plan_next(&plan));
+    CKPT_TRY(tables_.plan_next(&ids, &plan));
     more |= tables_.more();
-    CKPT_TRY(plan_reads(&plan));
-    CKPT_TRY(open_parts(plan));
+    for (LoadPlan* each : {&ids, &plan}) CKPT_TRY(plan_reads(each));
+    for (const LoadPlan* each : {&ids, &plan}) CKPT_TRY(open_parts(*each));
     if (first)
       job.counters.bytes_requested = job.counters.bytes_total =
-          plan.bytes_requested + views_.bytes_left() + tables_.bytes_left();
-    job.counters.run_count += plan.run_count;
-    CKPT_TRY(read(plan, job));
+          ids.bytes_requested + plan.bytes_requested + views_.bytes_left() + tables_.bytes_left();
+    job.counters.run_count += ids.run_count + plan.run_count;
+    CKPT_TRY(ids.boxes.empty() ? read(plan, job) : read_and_check(ids, plan, job));
     CKPT_TRY(views_.copy(transfers_));
-    CKPT_TRY(tables_.check(threads_));
+    CKPT_TRY(tables_.check(false, threads_));
     plan = LoadPlan(*checkpoint_);
   }
   return load_objects(job);

@@ -56,6 +56,7 @@ class Load {
   Status open_parts(const LoadPlan& plan) const;
   Status run_steps(Job& job);
   Status read(const LoadPlan& plan, Job& job);
+  Status read_and_check(const LoadPlan& ids, const LoadPlan& plan, Job& job);
   Status load_objects(Job& job) const;
 
   std::shared_ptr<checkpoint::Checkpoint> checkpoint_;

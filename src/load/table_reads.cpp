@@ -63,13 +63,14 @@ void TableReads::plan_extra(const Extra& extra, LoadPlan* plan) {
   }
 }
 
-Result<uint64_t> TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* plan) {
+Result<uint64_t> TableReads::plan_step(const TableRequest& request, size_t number, LoadPlan* of_ids, LoadPlan* plan) {
   const Share& share = *request.share;
   CKPT_ASSIGN(Share::Step found, share.step(number));
   const auto step = std::make_shared<const Share::Step>(std::move(found));
   std::byte* const ids = request.ids ? request.ids + row_ * sizeof(uint64_t) : nullptr;
+  const Planned planned{&request, step, ids};
   if (ids && step->ids.empty())
-    plan_column(share, step, kIds, request.ids, 0, plan);
+    plan_column(share, step, kIds, request.ids, 0, planned.many() && !step->checked ? of_ids : plan);
   else if (ids)
     std::memcpy(ids, step->ids.data(), step->ids.size() * sizeof(uint64_t));
   for (const auto& [column, data] : request.columns)
@@ -77,14 +78,14 @@ Result<uint64_t> TableReads::plan_step(const TableRequest& request, size_t numbe
   bytes_left_ -= step->rows * row_bytes(request);
   row_ += step->rows;
   if (!step->checked) {
-    if (ids) planned_.push_back({&request, step, ids});
+    if (ids) planned_.push_back(planned);
     return 0;
   }
   const uint64_t runs = step->runs.size() + step->extra.size() + (request.device == 0 ? 0 : step->places.size());
   return runs * (request.columns.size() + 1);
 }
 
-Status TableReads::plan_next(LoadPlan* plan) {
+Status TableReads::plan_next(LoadPlan* ids, LoadPlan* plan) {
   planned_.clear();
   planned_extras_ = std::exchange(extras_, {});
   for (const Extra& extra : planned_extras_) plan_extra(extra, plan);
@@ -92,7 +93,7 @@ Status TableReads::plan_next(LoadPlan* plan) {
     const TableRequest& request = requests_[next_];
     const Share::Window& window = request.share->windows()[request.window];
     if (step_ < window.step_end) {
-      CKPT_ASSIGN(const uint64_t more, plan_step(request, step_++, plan));
+      CKPT_ASSIGN(const uint64_t more, plan_step(request, step_++, ids, plan));
       runs += more;
     }
     if (step_ < window.step_end) continue;
@@ -118,8 +119,9 @@ Status TableReads::check(const Planned& planned, unsigned threads) {
   return check_distinct(share.table(), pieces, threads);
 }
 
-Status TableReads::check(unsigned threads) const {
-  for (const Planned& planned : planned_) CKPT_TRY(check(planned, threads));
+Status TableReads::check(bool many, unsigned threads) const {
+  for (const Planned& planned : planned_)
+    if (planned.many() == many) CKPT_TRY(check(planned, threads));
   return Ok();
 }
 

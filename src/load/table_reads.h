@@ -35,17 +35,20 @@ class TableReads {
   // Whether there are steps that are not planned yet.
   bool more() const { return next_ < requests_.size() || !extras_.empty(); }
   // Adds to the plan what the next steps want: all those of plain ranges, and of others until they have many runs of
-  // rows. Rows that go between others come with the next plan, once those are there.
-  Status plan_next(LoadPlan* plan);
-  // Checks the ids of the steps that were planned last. FORMAT, MISMATCH.
-  Status check(unsigned threads) const;
+  // rows. Rows that go between others come with the next plan, once those are there. What takes long to check goes to
+  // the plan `ids`, which is to be read before.
+  Status plan_next(LoadPlan* ids, LoadPlan* plan);
+  // Checks the ids of the steps that were planned last: those of the plan `ids`, or all others. FORMAT, MISMATCH.
+  Status check(bool many, unsigned threads) const;
 
  private:
   struct Planned {
     const TableRequest* request;
     std::shared_ptr<const Share::Step> step;
     std::byte* ids;
+    bool many() const { return step->rows >= kManyIds; }
   };
+  static constexpr uint64_t kManyIds = 64 << 10;
   // The rows of a step that go to step->places.
   struct Extra {
     const Share* share;
@@ -54,7 +57,7 @@ class TableReads {
     std::byte* to;
   };
   // Returns how many runs it has, if it may have very many.
-  Result<uint64_t> plan_step(const TableRequest& request, size_t number, LoadPlan* plan);
+  Result<uint64_t> plan_step(const TableRequest& request, size_t number, LoadPlan* of_ids, LoadPlan* plan);
   void plan_column(const Share& share, const std::shared_ptr<const Share::Step>& step, size_t column, std::byte* to,
                    uint8_t device, LoadPlan* plan);
   void plan_extra(const Extra& extra, LoadPlan* plan);

@@ -535,6 +535,28 @@ TEST_P(Tables, AreLeavesOfStateTrees) {
 }
 
 // From 256 ranks on, leaders of groups merge what their ranks say. Ranks 7, 14, … have no rows.
+// Their ids are read before all else, and checked beside it.
+TEST(TablesOfManyRows, AreLoadedAndAnIdOnTwoRanksIsNamed) {
+  const Scratch scratch;
+  std::mt19937_64 random(7);
+  const Ids ids = random_ids(random, 150000);
+  auto tables = deal(random, ids, 2, 1000);
+  const std::vector<TestColumn> columns{{"weight", CKPT_DTYPE_U8, {}}};
+  for (TestTable& table : tables) table.columns = columns;
+  World world(scratch / "store", 2);
+  commit_tables(world, "a", tables);
+  Reader reader = open_reader(world.store, "a");
+  for (const auto& wanted : {columns, {}})
+    EXPECT_EQ(sorted(load_all(reader, open_share(reader, share_desc(CKPT_SHARE_ALL)), 0, wanted)), sorted(ids));
+  for (TestTable& table : tables) table.ids.push_back(uint64_t{1} << 60 | 17), table.fill();
+  commit_tables(world, "b", tables);
+  reader = open_reader(world.store, "b");
+  Ids loaded;
+  const Outcome outcome = load_window(reader, open_share(reader, share_desc(CKPT_SHARE_ALL)), 0, &loaded, columns);
+  EXPECT_EQ(outcome.status, CKPT_MISMATCH) << outcome.text;
+  EXPECT_EQ(outcome.ranks, "0, 1");
+}
+
 TEST(TablesOfManyRanks, SavedBy300LoadOn7AndByTheirIds) {
   const Scratch scratch;
   constexpr uint32_t kRanks = 300;
