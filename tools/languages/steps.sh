@@ -3,15 +3,16 @@
 # ---- what the steps need ----
 python=$work/python/bin/python3
 make_python() {
-  local wanted stamp=$work/python/made-with
-  wanted=$(cat "$bindings/python/tests/requirements.txt"; echo "$torch_venv")
+  local wanted stamp=$work/python/made-with needed=(-r "$bindings/python/tests/requirements.txt")
+  [[ -z $torch_venv ]] || needed+=(-r "$bindings/python/tests/requirements-torch.txt")
+  wanted=$(cat "$bindings"/python/tests/requirements*.txt; echo "$torch_venv")
   if [[ ! -e $stamp || $(<"$stamp") != "$wanted" ]]; then
     rm -rf "$work/python"
     quietly build/log/languages-venv.txt python3 -m venv "$work/python"
     [[ -z $torch_venv ]] ||
       echo "$torch_venv"/lib/python3*/site-packages >"$(echo "$work"/python/lib/python3*/site-packages)/torch.pth"
     quietly build/log/languages-pip.txt "$work/python/bin/pip" install -q --no-cache-dir \
-      -r "$bindings/python/tests/requirements.txt" </dev/null
+      "${needed[@]}" </dev/null
     echo "$wanted" >"$stamp"
   fi
   quietly build/log/languages-python-build.txt \

@@ -35,10 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
+PRELOADED = ["ckpt", "torch.distributed", "torch._dynamo", "sharded_layouts"]  # a test file may add to it
+
+
 def forking() -> Any:
     """Makes processes that have imported torch already."""
     context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ckpt", "torch.distributed", "torch._dynamo", "sharded_layouts"])
+    context.set_forkserver_preload(PRELOADED)
     return context
 
 

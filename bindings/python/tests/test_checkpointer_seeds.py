@@ -1,4 +1,5 @@
-"""docs/trainers.md: each row of its tables names a test: one of those here, or one of the files beside this."""
+"""docs/trainers.md (and hugging-face.md): each row of its tables names a test: one of those here, or one of the files
+beside this."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from test_checkpointer import Thing, at, labels, restore
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "trainers.md"
+DOCUMENTS = [Path(__file__).parents[3] / "docs" / name for name in ("trainers.md", "hugging-face.md")]
 needs_torch = pytest.mark.torch
 
 
@@ -46,7 +47,7 @@ def test_every_row_names_a_test_and_every_test_here_has_a_row() -> None:
     def tests_in(path: Path) -> set[str]:
         return set(re.findall(r"^def test_(\w+)", path.read_text(), re.M))
 
-    named = set(re.findall(r"`(\w+)` \|$", DOCUMENT.read_text(), re.M))
+    named = set(re.findall(r"`(\w+)` \|$", "".join(page.read_text() for page in DOCUMENTS), re.M))
     assert named <= set().union(*map(tests_in, Path(__file__).parent.glob("test_*.py")))
     assert tests_in(Path(__file__)) - named == {"every_row_names_a_test_and_every_test_here_has_a_row"}
 

@@ -1,16 +1,15 @@
-"""ckpt.hf: transformers.Trainer saves into and goes on from a store of ckpt, on all ranks, atomically, without a pickle.
+"""ckpt.hf: transformers.Trainer saves into and goes on from a store of ckpt, atomically over ranks, without pickles.
 
     class MyTrainer(ckpt.hf.CheckpointMixin, Trainer): pass
     trainer = MyTrainer(model, args, train_dataset=data, store="s3://bucket/run7")
     trainer.train(resume_from_checkpoint=True)
 
-Trainer decides when to save and what stays. A checkpoint has the parts model, optimizer, scheduler, scaler, random (each
-rank's own) and trainer (Trainer's state and that of its callbacks).
+Trainer decides when to save and what stays. A checkpoint has the parts model, optimizer, scheduler, scaler, random
+(each rank's own) and trainer (Trainer's state and that of its callbacks).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -53,8 +52,8 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
     ckpt.Checkpointer, and options of store, session and save.
 
     train(resume_from_checkpoint=): True is the newest checkpoint of the store; a text is a label ("checkpoint-500"),
-    "step:500", an id, "best", or a path that ends in one of these. The path of a directory that a plain Trainer saved is
-    loaded by Trainer itself. Every rank calls train(); saves are collectives, as Trainer makes them.
+    "step:500", an id, "best", or a path that ends in one of these. The path of a directory that a plain Trainer saved
+    is loaded by Trainer itself. Every rank calls train(); saves are collectives, as Trainer makes them.
     """
 
     def __init__(self, *args: Any, store: str | os.PathLike[str] | None = None,
@@ -88,11 +87,11 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
             self._words.setdefault("keep_best", (_metric(self.args), mode, 1))
         if self.is_deepspeed_enabled or getattr(self, "is_fsdp_xla_enabled", False):
             what = "DeepSpeed, whose engine keeps the state" if self.is_deepspeed_enabled else "torch_xla"
-            raise error_of(Status.UNSUPPORTED, f"ckpt.hf does not save with {what}; use FSDP2 (fsdp=True), or Trainer's "
-                           "own checkpoints, which `ckpt import` reads", {})
+            raise error_of(Status.UNSUPPORTED, f"ckpt.hf does not save with {what}; use FSDP2 (fsdp=True), or a plain "
+                           "Trainer's checkpoints, which `ckpt import` reads", {})
         if self.args.enable_jit_checkpoint and self.args.world_size > 1:
-            raise error_of(Status.UNSUPPORTED, "enable_jit_checkpoint saves on each rank at another step; leave it out, "
-                           "and give checkpointer={'signals': ['SIGTERM']}", {})
+            raise error_of(Status.UNSUPPORTED, "enable_jit_checkpoint saves on each rank at another step; leave it "
+                           "out, and give checkpointer={'signals': ['SIGTERM']}", {})
 
     # ---- what is saved ----
 
@@ -118,7 +117,7 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
                         if isinstance(one, ExportableState)]
             self.state.stateful_callbacks = TrainerState(stateful_callbacks=exported).stateful_callbacks
             best = self._best_step()
-            state["trainer"] = {**dataclasses.asdict(self.state),
+            state["trainer"] = {**vars(self.state),
                                 "best_model_checkpoint": None if best is None else f"checkpoint-{best}"}
         return state
 
@@ -143,8 +142,8 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """In the place of Trainer's own, at the same times: on all ranks."""
         if trial is not None:
-            raise error_of(Status.UNSUPPORTED, "a hyperparameter search with ckpt.hf: search with a plain Trainer, then "
-                           "train with what it found", {})
+            raise error_of(Status.UNSUPPORTED, "a hyperparameter search with ckpt.hf: search with a plain Trainer, "
+                           "then train with what it found", {})
         self.store_flos()
         step = self.state.global_step
         self._note(step, self._keeper_now().save(step, self._state_now, metrics=self._metrics()))
@@ -224,15 +223,15 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
         """As Trainer's. Goes on from a checkpoint of the store, the same one on all ranks."""
         words = {"overwrite": True, "signals": (), **self._words}
         told = words.pop("on_commit", ())
-        with tempfile.TemporaryDirectory() as folder, Checkpointer(
-                self._path, every=None, label="checkpoint-{step}",
-                on_commit=[self._rotate, *([told] if callable(told) else told)], **words) as self._keeper:
-            try:
+        try:
+            with tempfile.TemporaryDirectory() as folder, Checkpointer(
+                    self._path, every=None, label="checkpoint-{step}",
+                    on_commit=[self._rotate, *([told] if callable(told) else told)], **words) as self._keeper:
                 if resume_from_checkpoint and not _is_trainers(resume_from_checkpoint):
                     resume_from_checkpoint = self._found(self._keeper, resume_from_checkpoint, folder)
                 return super().train(resume_from_checkpoint, *args, **kwargs)
-            finally:
-                self._from, self._ids = None, {}
+        finally:
+            self._keeper, self._from, self._ids = None, None, {}
 
     def _keeper_now(self) -> Checkpointer:
         if self._keeper is None:
@@ -247,8 +246,8 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
         if restored is None:
             old = get_last_checkpoint(self.args.output_dir) if os.path.isdir(self.args.output_dir) else None
             if old is None:
-                raise value_error(f"resume_from_checkpoint=True: there is no checkpoint yet in {shown(self._path)}, nor "
-                                  f"in {self.args.output_dir}; without it the training begins")
+                raise value_error(f"resume_from_checkpoint=True: there is no checkpoint yet in {shown(self._path)}, "
+                                  f"nor in {self.args.output_dir}; without it the training begins")
             log("warning", f"{shown(self._path)} has no checkpoint yet: going on from Trainer's own, {old}")
             return old
         self._from = restored.info.id
