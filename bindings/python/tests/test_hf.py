@@ -144,8 +144,10 @@ def test_a_training_goes_on_with_another_number_of_ranks_and_another_sharding(ra
 
 
 @pytest.mark.s3
-def test_the_store_may_be_a_bucket(ranks: Any, tmp_path: Path) -> None:
-    words: dict[str, Any] = {**BEST, "store": f"s3://ckpt-test/{uuid.uuid4().hex}", "save_total_limit": 2}
+def test_the_store_may_be_a_bucket(ranks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", os.environ["CKPT_TEST_S3"])
+    words: dict[str, Any] = {**BEST, "store": f"s3://ckpt-test/{uuid.uuid4().hex}", "save_total_limit": 2,
+                             "checkpointer": {"endpoint": os.environ["CKPT_TEST_S3"]}}
     whole = ranks(2, call, run, str(tmp_path / "whole"), {**BEST})
     ranks(2, call, run, str(tmp_path / "s"), {**words, "stop": 5})
     back = ranks(2, call, run, str(tmp_path / "other"), {**words, "seed": 2, "resume": True})
