@@ -70,6 +70,7 @@ def ranks_of_accelerate() -> Any:
     import torch.distributed as dist
     from accelerate.state import AcceleratorState, PartialState
     warnings.simplefilter("ignore")
+    warnings.simplefilter("always", ckpt.PassedOverWarning)
     told = {"RANK": dist.get_rank(), "LOCAL_RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size(),
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500} if dist.is_initialized() else {}
     os.environ.update({name: str(value) for name, value in told.items()})
@@ -141,6 +142,22 @@ def test_a_training_goes_on_with_another_number_of_ranks_and_another_sharding(ra
     for step, weights, moments in found:
         assert step == 4 and same(weights, {name: saved["model"][name] for name in weights})
         assert same(moments, {name: one["exp_avg"] for name, one in saved["optimizer"]["state"].items()})
+
+
+def go_on_past_damage(out: str, **words: Any) -> Any:
+    with pytest.warns(ckpt.PassedOverWarning, match="checkpoint-8"):
+        return run(out, resume=True, seed=2, **words)
+
+
+@pytest.mark.parametrize("how", [DDP, FSDP2], ids=["ddp", "fsdp2"])
+def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(ranks: Any, tmp_path: Path, how: Any) -> None:
+    whole = ranks(2, call, run, str(tmp_path / "s"), how)
+    (part, *_) = [path for path in tmp_path.rglob("PART_000") if "checkpoint-8" in str(path)]
+    found = bytearray(part.read_bytes())
+    found[len(found) // 2] ^= 1
+    part.write_bytes(found)
+    back = ranks(2, call, go_on_past_damage, str(tmp_path / "s"), how)
+    assert all(same(mine[1], wanted[1]) and mine[0] == 8 for mine, wanted in zip(back, whole))
 
 
 @pytest.mark.s3

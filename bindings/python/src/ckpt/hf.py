@@ -42,6 +42,14 @@ _STATE = "trainer_state.json"  # which Trainer reads
 _KEEPS = ("keep_last", "keep_every", "keep_best")
 
 
+class _Damaged(Exception):
+    """The newest checkpoint is, which a restore found on all ranks; the id of the one that was restored instead."""
+
+    def __init__(self, instead: str) -> None:
+        super().__init__(instead)
+        self.instead = instead
+
+
 class CheckpointMixin(Trainer):  # type: ignore[misc]
     """Trainer with a store of ckpt in the place of directories with pickles. It stands before Trainer, or a class made
     of it (trl's SFTTrainer), among the bases of your class.
@@ -51,9 +59,9 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
     copy the state and return; the next save, or the end, waits for the commit. `checkpointer`: more words of
     ckpt.Checkpointer, and options of store, session and save.
 
-    train(resume_from_checkpoint=): True is the newest checkpoint of the store; a text is a label ("checkpoint-500"),
-    "step:500", an id, "best", or a path that ends in one of these. The path of a directory that a plain Trainer saved
-    is loaded by Trainer itself. Every rank calls train(); saves are collectives, as Trainer makes them.
+    train(resume_from_checkpoint=): True is the newest sound checkpoint of the store; a text is a label
+    ("checkpoint-500"), "step:500", an id, "best", or a path that ends in one of these. The path of a directory that a
+    plain Trainer saved is loaded by Trainer itself. Every rank calls train(); saves are collectives, as Trainer makes them.
     """
 
     def __init__(self, *args: Any, store: str | os.PathLike[str] | None = None,
@@ -65,6 +73,7 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
         self._background, self._words = background, dict(checkpointer or {})
         self._keeper: Checkpointer | None = None  # while it trains
         self._from: str | None = None  # the id of the checkpoint that it goes on from
+        self._newest = False  # whether that is whichever is the newest sound one
         self._best: str | None = None  # the id of the best one then
         self._ids: dict[int, str] = {}  # of checkpoints, by their steps
         self._check_arguments()
@@ -227,9 +236,14 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
             with tempfile.TemporaryDirectory() as folder, Checkpointer(
                     self._path, every=None, label="checkpoint-{step}",
                     on_commit=[self._rotate, *([told] if callable(told) else told)], **words) as self._keeper:
-                if resume_from_checkpoint and not _is_trainers(resume_from_checkpoint):
-                    resume_from_checkpoint = self._found(self._keeper, resume_from_checkpoint, folder)
-                return super().train(resume_from_checkpoint, *args, **kwargs)
+                self._newest = resume_from_checkpoint is True
+                while True:
+                    if resume_from_checkpoint and not _is_trainers(resume_from_checkpoint):
+                        resume_from_checkpoint = self._found(self._keeper, resume_from_checkpoint, folder)
+                    try:
+                        return super().train(resume_from_checkpoint, *args, **kwargs)
+                    except _Damaged as damaged:  # Trainer begins again with the state of that one
+                        resume_from_checkpoint = damaged.instead
         finally:
             self._keeper, self._from, self._ids = None, None, {}
 
@@ -280,7 +294,9 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
             return
         saved = self._saved_parts()
         parts = {name: part for name, part in self._parts().items() if name in saved}
-        self._keeper_now().restore(parts, self._from)
+        restored = self._keeper_now().restore(parts, "latest" if self._newest else self._from)
+        if restored is not None and restored.info.id != self._from:
+            raise _Damaged(restored.info.id)
 
     def _saved_parts(self) -> set[str]:
         with Reader(self._keeper_now()._store, self._from or "latest", **self._run_option()) as reader, \
