@@ -61,7 +61,8 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
 
     train(resume_from_checkpoint=): True is the newest sound checkpoint of the store; a text is a label
     ("checkpoint-500"), "step:500", an id, "best", or a path that ends in one of these. The path of a directory that a
-    plain Trainer saved is loaded by Trainer itself. Every rank calls train(); saves are collectives, as Trainer makes them.
+    plain Trainer saved is loaded by Trainer itself. Every rank calls train(); saves are collectives, as Trainer makes
+    them.
     """
 
     def __init__(self, *args: Any, store: str | os.PathLike[str] | None = None,
