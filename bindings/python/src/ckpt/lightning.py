@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils._pytree import tree_map_only
 
-from .adapt import Leaf, simplify
+from .adapt import Leaf, restore, simplify
 from .arguments import checked
 from .background import SaveHandle
 from .enums import Status
@@ -50,8 +50,8 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._=-]")
 def _split(path: str) -> tuple[str, str]:
     """The store and the label of one of Lightning's paths."""
     folder, _, name = path.rpartition("/")
-    label = _NOT_IN_LABELS.sub(lambda found: "".join(f"+{byte:02X}" for byte in os.fsencode(found[0])),
-                               name.removesuffix(_SUFFIX))
+    name = name.removesuffix(_SUFFIX).replace("hpc_ckpt_", "hpc-ckpt-")  # for which Lightning looks at all names
+    label = _NOT_IN_LABELS.sub(lambda found: "".join(f"+{byte:02X}" for byte in os.fsencode(found[0])), name)
     return folder or ("/" if path.startswith("/") else "."), label
 
 
@@ -96,14 +96,12 @@ def _link(path: str, identifier: str | None) -> None:
     local = local_path(path)
     if local is None:
         return
-    if identifier is None:
-        with suppress(FileNotFoundError):
-            os.unlink(local)
-        return
-    made = f"{local}.{os.getpid()}~"
-    _link(made, None)
-    os.symlink(f"{identifier}/MANIFEST", made)
-    os.replace(made, local)
+    made = local if identifier is None else f"{local}.{os.getpid()}~"
+    with suppress(FileNotFoundError):
+        os.unlink(made)
+    if identifier is not None:
+        os.symlink(f"{identifier}/MANIFEST", made)
+        os.replace(made, local)
 
 
 # ---- what Lightning hands over ----
@@ -113,28 +111,24 @@ def _check(value: Any, path: tuple[str, ...] = ()) -> None:
     """An error for what would not be again what it was, since a load calls no class: Lightning gives no objects to be
     filled. What cannot be saved at all is left to the save."""
     kind = type(value)
-    if kind in (bool, int, float, str, bytes, type(None)) or isinstance(value, torch.Tensor):
+    if kind in (bool, int, float, str, bytes, type(None)) or isinstance(value, torch.Tensor) or len(path) > 200:
         return
-    if kind in (list, tuple, set, frozenset) or isinstance(value, Mapping) and kind.__module__ in (
-            "builtins", "collections"):
-        inside = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, below in inside:
+    if isinstance(value, Mapping) and kind.__module__ in ("builtins", "collections"):
+        for key, below in value.items():
+            _check(key, (*path, str(key)))
             _check(below, (*path, str(key)))
-        return
-    if is_stateful(value):
-        raise _refusal(value, path, "give its state_dict() to the checkpoint")
-    simple = simplify(value, path)
-    if not isinstance(simple, Record):
-        return  # an array, or what the save itself refuses
-    family = simple.class_name.partition(".")[0]
-    if family in ("torch", "numpy", "jax") or simple.class_name in KINDS:
+    elif kind in (list, tuple, set, frozenset):
+        for number, below in enumerate(value):
+            _check(below, (*path, str(number)))
+    elif is_stateful(value):
+        raise _refusal(value, path, "give its state_dict()")
+    elif isinstance(simple := simplify(value, path), Record):
+        known = simple.class_name in KINDS or simple.class_name.startswith("torch.")
+        if not known or (simple.class_name == "builtins.type" and restore(simple, "torch") is simple):
+            raise _refusal(value, path, "give its numbers and text (dict(), dataclasses.asdict(), .value of an enum, "
+                                        "OmegaConf.to_container()), or its name")
         for key, below in simple.items.items():
-            _check(below.data if isinstance(below, Leaf) else below, (*path, key))
-    elif isinstance(value, dict):
-        raise _refusal(value, path, "give dict() of it")
-    else:
-        raise _refusal(value, path, "give its numbers and text (dataclasses.asdict(), .value of an enum, "
-                                    "OmegaConf.to_container())")
+            _check(None if isinstance(below, Leaf) else below, path)
 
 
 def _refusal(value: Any, path: tuple[str, ...], way_out: str) -> TypeError:
@@ -235,17 +229,13 @@ class CkptIO:
         """The checkpoint at a path, on the CPU unless `map_location` says a device. No code is run, whatever
         `weights_only` is, unless the file is one of Lightning's own."""
         self._end()
-        found = _find(path)
-        return _theirs().load_checkpoint(path, map_location, weights_only) if found is None else (
-            _loaded(found, map_location))
+        found: Any = _find(path)
+        return _loaded(found, map_location) if found else _theirs().load_checkpoint(path, map_location, weights_only)
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Removes a checkpoint and its link, or a link of Lightning."""
         self._end()
         given, local = os.fsdecode(path), local_path(os.fsdecode(path))
-        if local is not None and os.path.lexists(local) and _followed(local) != local:
-            os.unlink(local)
-            return
         if local is not None and os.path.exists(local) and not os.path.islink(local):
             _theirs().remove_checkpoint(path)
             return
@@ -264,13 +254,21 @@ class CkptIO:
             self._sessions.clear()
 
 
+def newest(path: str | os.PathLike[str]) -> str | None:
+    """For trainer.fit(ckpt_path=newest("/data/run7")): the store, or None if it has no checkpoint yet."""
+    with Store(path) as store, suppress(NotFoundError):
+        store.find()
+        return os.fsdecode(path)
+    return None
+
+
 def _made(kind: type[CkptIO], background: bool, options: dict[str, int | str]) -> CkptIO:
     return kind(background=background, **options)
 
 
 def _loaded(found: tuple[str, str], map_location: Any) -> dict[str, Any]:
     """As torch.load would: a function of `map_location` is for storages, which these are not."""
-    state: dict[str, Any] = load(*found, framework="torch")
+    state: dict[str, Any] = load(*found)
     device = map_location.get("cpu") if isinstance(map_location, Mapping) else map_location
     if device is None or callable(device):
         return state
@@ -330,53 +328,55 @@ def sharded(strategy: T) -> T:
         raise type_error(f"sharded: expected a ModelParallelStrategy, found a {kind.__module__}.{kind.__qualname__}; "
                          "others call CkptIO on rank 0, with the whole state")
     vars(strategy)["_save_distributed_checkpoint"] = True
-    strategy.__class__ = type(kind.__name__, (_Sharded, kind), {})
+    made = _Sharded(strategy)
+    vars(strategy).update(save_checkpoint=made.save_checkpoint, load_checkpoint=made.load_checkpoint)
     return strategy
 
 
 class _Sharded:
-    """Before a strategy: saves and loads by all ranks."""
+    """How all ranks of a strategy save and load together."""
 
-    def save_checkpoint(self: Any, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        self._ckpt().save_sharded(checkpoint, self.broadcast(filepath), storage_options)
+    def __init__(self, strategy: Any) -> None:
+        self.strategy, self.theirs = strategy, strategy.load_checkpoint
 
-    def load_checkpoint(self: Any, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        io = self.strategy.checkpoint_io
+        if not isinstance(io, CkptIO):
+            raise type_error(f"sharded: expected a CkptIO among the plugins, found a {type(io).__qualname__}; for saves "
+                             "in the background give CkptIO(background=True)")
+        io.save_sharded(checkpoint, self.strategy.broadcast(filepath), storage_options)
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
         from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict,
                                                              get_optimizer_state_dict, set_model_state_dict,
                                                              set_optimizer_state_dict)
-        path = self.broadcast(checkpoint_path)
-        found = self.broadcast(_chosen(path) if self.is_global_zero else None)
+        path = self.strategy.broadcast(checkpoint_path)
+        found = self.strategy.broadcast(_chosen(path) if self.strategy.is_global_zero else None)
         if found is None:
-            theirs: dict[str, Any] = super().load_checkpoint(path, weights_only=weights_only)  # type: ignore[misc]
+            theirs: dict[str, Any] = self.theirs(path, weights_only=weights_only)
             return theirs
-        strict, module = self.lightning_module.strict_loading, self.model
-        reader: Any = open_source(*found, {})
+        own: Any = self.strategy.lightning_module
+        module, optimizers = self.strategy.model, self.strategy.optimizers
+        reader: Any = open_source(found[0], found[1], {})
         with reader:
-            saved, mine = to_native(reader.tree()), []
+            saved, mine = to_native(reader.tree()), list[Any]()
             into: dict[str, Any] = {"state_dict": get_model_state_dict(module)}
-            if self.lightning_module.trainer.state.fn == "fit" and "optimizer_states" in saved:
-                mine = [get_optimizer_state_dict(module, optimizer) for optimizer in self.optimizers]
-                into["optimizer_states"] = [_renamed(own, _names(own), _names(there), there["state"]) for own, there in
+            if own.trainer.state.fn == "fit" and "optimizer_states" in saved:
+                mine = [get_optimizer_state_dict(module, optimizer) for optimizer in optimizers]
+                into["optimizer_states"] = [_renamed(one, _names(one), _names(there), there["state"]) for one, there in
                                             zip(mine, saved["optimizer_states"], strict=True)]
-            state: dict[str, Any] = load(reader, into=into, framework="torch", strict="missing" if strict else "none")
-        set_model_state_dict(module, state["state_dict"], options=StateDictOptions(strict=strict))
-        for optimizer, own, there in zip(self.optimizers, mine, state.get("optimizer_states", ())):
-            set_optimizer_state_dict(module, optimizer, _renamed(there, _names(there), _names(own), own["state"]))
+            state: dict[str, Any] = load(reader, into=into, strict="missing" if own.strict_loading else "none")
+        set_model_state_dict(module, state["state_dict"], options=StateDictOptions(strict=own.strict_loading))
+        for optimizer, one, there in zip(optimizers, mine, state.get("optimizer_states", ())):
+            set_optimizer_state_dict(module, optimizer, _renamed(there, _names(there), _names(one), one["state"]))
         return state
-
-    def _ckpt(self: Any) -> CkptIO:
-        io = self.checkpoint_io
-        if not isinstance(io, CkptIO):
-            raise type_error(f"sharded: expected a CkptIO among the plugins, found a {type(io).__qualname__}; "
-                             "for saves in the background give CkptIO(background=True)")
-        return io
 
 
 def _chosen(path: Any) -> tuple[str, str] | None:
     """What _find finds, by its id."""
     if (found := _find(path)) is None:
         return None
-    reader: Any = open_source(*found, {})
+    reader: Any = open_source(found[0], found[1], {})
     identifier = reader.info.id
     reader.close()
     return found if os.path.basename(found[0]) == identifier else (found[0], identifier)
