@@ -109,16 +109,33 @@ def environment(size: int, rank: int) -> Any:
     return Here()
 
 
-def data() -> Any:
-    import torch
-    torch.manual_seed(0)
-    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(32, 4)), batch_size=2)
+class Batches:
+    """A loader that goes on where it was."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __len__(self) -> int:
+        return 16
+
+    def __iter__(self) -> Any:
+        import torch
+        while self.at < 16:
+            self.at += 1
+            yield [torch.linspace(-1, 1, 8).reshape(2, 4) * self.at]
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
 
 
 def fit(folder: object, *, path: str | None = None, module: Any = None, package: str = "lightning.pytorch",
         **words: Any) -> Any:
     made, module = trainer(folder, package=package, **words), module or model(package)
-    made.fit(module, data(), ckpt_path=path)
+    made.fit(module, Batches(), ckpt_path=path)
     return made, module
 
 
@@ -239,8 +256,90 @@ def test_a_store_is_opened_by_ckpt_load_and_the_tool_and_holds_no_pickle(torch: 
 def test_model_checkpoint_keeps_its_top_k_and_last(tmp_path: Path, package: str) -> None:
     made, _ = fit(tmp_path / "s", package=package, monitor="score", mode="max", save_top_k=2, save_last=True,
                   filename="{step}-of {score:.0f}")
-    assert names(tmp_path / "s") == ["last.ckpt", "step=4-of score=1.ckpt", "step=8-of score=9.ckpt"]
-    assert labels(tmp_path / "s") == ["last", "step=4-of+20score=1", "step=8-of+20score=9"]
+    assert names(tmp_path / "s") == ["last.ckpt", "step=2-of score=7.ckpt", "step=8-of score=9.ckpt"]
+    assert labels(tmp_path / "s") == ["last", "step=2-of+20score=7", "step=8-of+20score=9"]
     assert made.checkpoint_callback.best_model_path.endswith("step=8-of score=9.ckpt")
     again, module = fit(tmp_path / "s", package=package, path="last", steps=9)
     assert again.global_step == 9 and module.seen
+
+
+def test_load_from_checkpoint_and_fit_read_paths_of_ckpt_and_of_lightning(torch: Any, tmp_path: Path) -> None:
+    made, module = fit(tmp_path / "s")
+    own = trainer(tmp_path / "own", io=modules().plugins.io.TorchCheckpointIO())
+    own.fit(model(width=5), Batches())
+    for path, width in ((made.checkpoint_callback.best_model_path, 6), (tmp_path / "s/last.ckpt", 6),
+                        (tmp_path / "own/last.ckpt", 5)):
+        back = type(module).load_from_checkpoint(path, map_location="cpu", weights_only=False)
+        assert back.hparams.width == width
+    assert torch.equal(type(module).load_from_checkpoint(tmp_path / "s/last.ckpt").net[0].weight, module.net[0].weight)
+    again, _ = fit(tmp_path / "own", path=str(tmp_path / "own/last.ckpt"), module=model(width=5), steps=10)
+    assert again.global_step == 10 and len(labels(tmp_path / "own")) == 1
+    for name in names(tmp_path / "own"):
+        again.strategy.remove_checkpoint(str(tmp_path / "own" / name))
+    assert names(tmp_path / "own") == labels(tmp_path / "own") == []
+
+
+def test_the_path_of_a_store_is_its_newest_sound_checkpoint(tmp_path: Path) -> None:
+    modules()
+    assert ckpt.lightning.newest(tmp_path / "s") is None
+    made, _ = fit(tmp_path / "s", path=ckpt.lightning.newest(tmp_path / "s"), steps=4)
+    os.unlink(tmp_path / "s/last.ckpt")
+    made.save_checkpoint(tmp_path / "s/by hand/x", storage_options={"compression": "lz4"})
+    again, module = fit(tmp_path / "s", path=ckpt.lightning.newest(tmp_path / "s"), steps=6)
+    assert again.global_step == 6 and module.seen
+    assert labels(tmp_path / "s/by hand") == ["x"] and ckpt.load(tmp_path / "s/by hand")["global_step"] == 4
+
+
+@pytest.mark.parametrize("kind", ["ours", "lightning"])
+def test_a_save_in_the_background_is_there_when_fit_returns(tmp_path: Path, kind: str) -> None:
+    pl = modules()
+    io = ckpt.lightning.CkptIO(background=kind == "ours")
+    fit(tmp_path / "s", io=io if kind == "ours" else pl.plugins.io.AsyncCheckpointIO(io), save_last=True, save_top_k=1)
+    assert labels(tmp_path / "s") == ["epoch=0-step=8", "last"]
+    assert names(tmp_path / "s") == ["epoch=0-step=8.ckpt", "last.ckpt"]
+
+
+def test_a_save_in_the_background_that_fails_is_raised(tmp_path: Path) -> None:
+    modules()
+    io = ckpt.lightning.CkptIO(background=True, on_existing="error")
+    for _ in range(2):
+        io.save_checkpoint({"global_step": 1}, tmp_path / "s/x.ckpt")
+    with pytest.raises(ckpt.ExistsError):
+        io.teardown()
+
+
+def test_a_value_that_would_not_come_back_is_refused_by_its_path(torch: Any, tmp_path: Path) -> None:
+    import argparse
+    made, module = fit(tmp_path / "s", steps=2)
+    for value, said in ((argparse.Namespace(net=torch.nn.ReLU()), r"ReLU .*state_dict\(\).*ignore=\['words'\]"),
+                        (torch.nn.functional.relu, "its name"), (ckpt.Status.OK, ".value of an enum"),
+                        ({ckpt.Status.OK: 1}, ".value of an enum"), (lambda: 0, "a lambda")):
+        with pytest.raises(TypeError, match="state at 'hyper_parameters/words.*" + said):
+            module.more = {"hyper_parameters": {"words": value}}
+            made.save_checkpoint(tmp_path / "s/y.ckpt")
+    for value in (argparse.Namespace(a=[1]), torch.float16, tmp_path, {1: (2,)}, {3}, torch.nn.Parameter(torch.ones(2))):
+        module.more = {"hyper_parameters": {"words": value}}
+        made.save_checkpoint(tmp_path / "s/y.ckpt")
+        assert type(ckpt.load(tmp_path / "s", "y")["hyper_parameters"]["words"]) is type(value)
+
+
+def test_what_would_decide_twice_is_refused() -> None:
+    modules()
+    with pytest.raises(ValueError, match="save_top_k"):
+        ckpt.lightning.CkptIO(keep_last=3)
+    with pytest.raises(TypeError, match="expected a ModelParallelStrategy"):
+        ckpt.lightning.sharded(strategy("ddp"))
+
+
+@pytest.mark.s3
+def test_a_bucket_is_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import uuid
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", os.environ["CKPT_TEST_S3"])
+    uri = f"s3://ckpt-test/{uuid.uuid4().hex}"
+    made, module = fit(tmp_path / "s", steps=4)
+    made.save_checkpoint(f"{uri}/a.ckpt")
+    for path in (f"{uri}/a.ckpt", uri):
+        assert fit(tmp_path / "t", path=path, steps=5)[1].seen == weights(module)
+    assert type(module).load_from_checkpoint(f"{uri}/a.ckpt").hparams.width == 6
+    made.strategy.remove_checkpoint(f"{uri}/a.ckpt")
+    assert not ckpt.Store(uri).list() and ckpt.lightning.newest(uri) is None
