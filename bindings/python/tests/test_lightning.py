@@ -47,7 +47,8 @@ def model(package: str = "lightning.pytorch", **hyper: Any) -> Any:
             if hasattr(self, "net"):
                 return
             torch.manual_seed(3)
-            self.net = torch.nn.Sequential(torch.nn.Linear(4, self.hparams.width), torch.nn.Linear(self.hparams.width, 1))
+            width = self.hparams.width
+            self.net = torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 1))
             if self.device_mesh is not None:
                 from torch.distributed.fsdp import fully_shard
                 fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
@@ -78,9 +79,9 @@ def weights(module: Any) -> Any:
         return hashlib.sha256(value.detach().numpy().tobytes()).hexdigest()
 
     optimizer = module.optimizers(use_pl_optimizer=False)
+    states = [optimizer.state[one] for one in optimizer.param_groups[0]["params"] if one in optimizer.state]
     return ({name: whole(value) for name, value in module.state_dict().items()},
-            [{key: whole(value) for key, value in optimizer.state[one].items()} for one in optimizer.param_groups[0]["params"]
-             if one in optimizer.state])
+            [{key: whole(value) for key, value in state.items()} for state in states])
 
 
 def trainer(folder: object, steps: int = 8, io: Any = None, strategy: Any = "auto", package: str = "lightning.pytorch",
@@ -154,8 +155,10 @@ def strategy(name: str) -> Any:
                                                         tensor_parallel_size=1))
 
 
-def fit_by(name: str, folder: str, steps: int, path: str | None, width: int = 6) -> Any:
-    _, module = fit(folder, steps=steps, strategy=strategy(name), path=path, module=model(width=width))
+def fit_by(name: str, folder: str, steps: int, path: str | None, width: int = 6, background: bool = False) -> Any:
+    modules()
+    _, module = fit(folder, steps=steps, strategy=strategy(name), path=path, module=model(width=width),
+                    io=ckpt.lightning.CkptIO(background=background))
     return module.seen, weights(module)
 
 
@@ -165,6 +168,8 @@ def test_ddp_saves_on_rank_0_alone_and_any_number_of_ranks_goes_on(ranks: Any, t
 
 def test_fsdp2_saves_its_shards_on_all_ranks_and_any_number_of_ranks_goes_on(ranks: Any, tmp_path: Path) -> None:
     goes_on_elsewhere(ranks, tmp_path, "fsdp2")
+    (_, saved), _ = ranks(2, fit_by, "fsdp2", str(tmp_path / "later"), 4, None, 6, True)
+    assert fit(tmp_path / "again", steps=5, path=str(tmp_path / "later/last.ckpt"))[1].seen == saved
 
 
 def goes_on_elsewhere(ranks: Any, folder: Path, name: str) -> None:
@@ -211,8 +216,8 @@ def die_in_a_save(number: int, size: int, file: str, folder: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_training_that_is_killed_in_a_save_goes_on_bit_for_bit(ranks: Any, tmp_path: Path, size: int) -> None:
-    processes = [forking().Process(target=die_in_a_save, args=(number, size, str(tmp_path / "group"), str(tmp_path / "s")))
-                 for number in range(size)]
+    paths = str(tmp_path / "group"), str(tmp_path / "s")
+    processes = [forking().Process(target=die_in_a_save, args=(number, size, *paths)) for number in range(size)]
     for process in processes:
         process.start()
     for process in processes:
@@ -317,7 +322,7 @@ def test_a_value_that_would_not_come_back_is_refused_by_its_path(torch: Any, tmp
         with pytest.raises(TypeError, match="state at 'hyper_parameters/words.*" + said):
             module.more = {"hyper_parameters": {"words": value}}
             made.save_checkpoint(tmp_path / "s/y.ckpt")
-    for value in (argparse.Namespace(a=[1]), torch.float16, tmp_path, {1: (2,)}, {3}, torch.nn.Parameter(torch.ones(2))):
+    for value in (argparse.Namespace(a=[1]), torch.float16, tmp_path, {1: (2,)}, {3}, dict, torch.Size([2])):
         module.more = {"hyper_parameters": {"words": value}}
         made.save_checkpoint(tmp_path / "s/y.ckpt")
         assert type(ckpt.load(tmp_path / "s", "y")["hyper_parameters"]["words"]) is type(value)

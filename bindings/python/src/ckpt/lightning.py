@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -168,7 +169,7 @@ class CkptIO:
         _teach()
 
     def __reduce__(self) -> Any:
-        return _made, (type(self), self.background, self.options)
+        return partial(type(self), background=self.background, **dict[str, Any](self.options)), ()
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | os.PathLike[str],
                         storage_options: Any = None) -> None:
@@ -262,10 +263,6 @@ def newest(path: str | os.PathLike[str]) -> str | None:
     return None
 
 
-def _made(kind: type[CkptIO], background: bool, options: dict[str, int | str]) -> CkptIO:
-    return kind(background=background, **options)
-
-
 def _loaded(found: tuple[str, str], map_location: Any) -> dict[str, Any]:
     """As torch.load would: a function of `map_location` is for storages, which these are not."""
     state: dict[str, Any] = load(*found)
@@ -342,8 +339,8 @@ class _Sharded:
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         io = self.strategy.checkpoint_io
         if not isinstance(io, CkptIO):
-            raise type_error(f"sharded: expected a CkptIO among the plugins, found a {type(io).__qualname__}; for saves "
-                             "in the background give CkptIO(background=True)")
+            raise type_error(f"sharded: expected a CkptIO among the plugins, found a {type(io).__qualname__}; for "
+                             "saves in the background give CkptIO(background=True)")
         io.save_sharded(checkpoint, self.strategy.broadcast(filepath), storage_options)
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
@@ -351,7 +348,7 @@ class _Sharded:
                                                              get_optimizer_state_dict, set_model_state_dict,
                                                              set_optimizer_state_dict)
         path = self.strategy.broadcast(checkpoint_path)
-        found = self.strategy.broadcast(_chosen(path) if self.strategy.is_global_zero else None)
+        found = self.strategy.broadcast(_chosen(path))  # rank 0's; if there is none, all ranks say so
         if found is None:
             theirs: dict[str, Any] = self.theirs(path, weights_only=weights_only)
             return theirs
@@ -365,7 +362,9 @@ class _Sharded:
                 mine = [get_optimizer_state_dict(module, optimizer) for optimizer in optimizers]
                 into["optimizer_states"] = [_renamed(one, _names(one), _names(there), there["state"]) for one, there in
                                             zip(mine, saved["optimizer_states"], strict=True)]
-            state: dict[str, Any] = load(reader, into=into, strict="missing" if own.strict_loading else "none")
+            strict = "missing" if own.strict_loading else "none"
+            state: dict[str, Any] = {key: load(reader, at=(key,), into=into.get(key), strict=strict) for key in saved
+                                     if key != "optimizer_states" or mine}
         set_model_state_dict(module, state["state_dict"], options=StateDictOptions(strict=own.strict_loading))
         for optimizer, one, there in zip(optimizers, mine, state.get("optimizer_states", ())):
             set_optimizer_state_dict(module, optimizer, _renamed(there, _names(there), _names(one), one["state"]))
