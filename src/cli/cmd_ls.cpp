@@ -1,8 +1,9 @@
 // ckpt ls: lists the checkpoints and attempts of a store.
-#include <chrono>
-#include <set>
+#include <algorithm>
+#include <utility>
 
 #include "cli/command.h"
+#include "cli/listing.h"
 #include "cli/table.h"
 
 namespace cli {
@@ -10,7 +11,9 @@ namespace cmd_ls {
 namespace {
 
 struct Args : Common {
-  std::string store;
+  std::string store, sort;
+  std::vector<std::string> states;
+  std::optional<int64_t> last;
 };
 
 constexpr Words kWords = {
@@ -23,49 +26,19 @@ constexpr Words kWords = {
     "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
     "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store), and how much of SIZE a\n"
     "checkpoint shares with others, which stays when it is removed.\n"
+    "--state shows only these states, --last N then only the newest N, --sort orders what is left: age oldest first, "
+    "as "
+    "without it,\n"
+    "but across runs; size largest first; name by id, step-9 before step-10.\n"
     "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
     "mirror;\nand the last line says if it lags.\n"
     "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",
     "  ckpt ls /data/run7\n"
     "  ckpt ls /data/run7 -o mirror=s3://bucket/run7\n"
-    "  ckpt ls /data/run7 --run main\n"
+    "  ckpt ls /data/run7 --run main --last 5\n"
+    "  ckpt ls /data/run7 --state damaged --state open\n"
     "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
     "0 listed, 2 error"};
-
-struct Entry {
-  ckpt::CheckpointInfo info;
-  bool latest = false;
-};
-
-// The id that "latest" means in each run.
-std::set<std::string> latest_ids(const ckpt::Store& store, const std::vector<ckpt::CheckpointInfo>& all) {
-  std::set<std::string> runs, ids;
-  for (const ckpt::CheckpointInfo& info : all)
-    if (info.state == CKPT_CHECKPOINT_COMMITTED) runs.insert(info.run);
-  for (const std::string& run : runs) try {
-      ids.insert(store.find("latest", {{"run", run}}).id);
-    } catch (const ckpt::Error&) {
-      // It was removed since it was listed, or none can be loaded: then none is the latest, and the list says the rest.
-    }
-  return ids;
-}
-
-// Of one run, or of all: then `run` is empty.
-std::vector<Entry> read_entries(const ckpt::Store& store, const std::string& run) {
-  std::vector<Entry> entries;
-  const auto all = store.list();
-  const auto latest = latest_ids(store, all);
-  for (const ckpt::CheckpointInfo& info : all)
-    if (run.empty() || run == info.run) entries.push_back({info, latest.contains(info.id)});
-  return entries;
-}
-
-std::string age_text(uint64_t created_unix_ms) {
-  auto now = std::chrono::system_clock::now().time_since_epoch();
-  auto now_ms = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-  if (created_unix_ms == 0 || created_unix_ms > now_ms) return "-";
-  return human_duration((now_ms - created_unix_ms) / 1000);
-}
 
 std::string notes(const Entry& entry) {
   std::vector<std::string> notes;
@@ -110,52 +83,94 @@ std::string table_text(const std::vector<Entry>& entries) {
     table.add({escaped(info.id), escaped(info.label), escaped(info.run),
                info.step < 0 ? "-" : std::to_string(info.step), count_text(info.world_size, info.world_size > 0),
                count_text(info.tensor_count, committed), human_bytes(info.bytes),
-               Cell(state_name(info.state), state_color(info.state)), age_text(info.created_unix_ms), notes(entry)});
+               Cell(state_name(info.state), state_color(info.state)), age_text(info), notes(entry)});
   }
   return table.render(terminal_width());
 }
 
-// The checkpoints that the mirror should have by now: those that are newer than all of their run that it has.
-std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries) {
-  std::vector<const Entry*> lacking;
-  for (const Entry& entry : entries) {
-    const uint32_t flags = entry.info.flags;
-    if ((flags & (CKPT_CHECKPOINT_MIRRORED | CKPT_CHECKPOINT_MIRROR_ONLY)) != 0)
-      std::erase_if(lacking, [&](const Entry* one) { return std::string_view(one->info.run) == entry.info.run; });
-    else if (entry.info.state == CKPT_CHECKPOINT_COMMITTED &&
-             (flags & (CKPT_CHECKPOINT_FOREIGN | CKPT_CHECKPOINT_COPY)) == 0)
-      lacking.push_back(&entry);
-  }
-  return lacking;
+std::vector<std::string> state_names() {
+  std::vector<std::string> names;
+  for (int32_t state = CKPT_CHECKPOINT_COMMITTED; state <= CKPT_CHECKPOINT_UNREADABLE; state++)
+    names.emplace_back(state_name(state));
+  return names;
 }
 
-std::string lag_text(const std::vector<const Entry*>& lacking) {
-  if (lacking.empty()) return "";
-  const ckpt::CheckpointInfo& first = lacking[0]->info;
-  return "the mirror lags: it lacks the newest " + std::to_string(lacking.size()) + ", from " + escaped(first.id) +
-         " on, which was saved " + age_text(first.created_unix_ms) + " ago\n";
+void need_known(const char* option, const std::string& word, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), word) != known.end()) return;
+  invalid(format("{} needs one of {}; found '{}'{}", option, joined(known), word, did_you_mean(word, known)));
+}
+
+void check_words(const Args& args) {
+  if (!args.sort.empty()) need_known("--sort", args.sort, {"age", "size", "name"});
+  for (const std::string& state : args.states) need_known("--state", state, state_names());
+}
+
+// "step-9" before "step-10": digits count as numbers.
+bool name_less(std::string_view a, std::string_view b) {
+  const auto digits = [](std::string_view text) { return std::min(text.find_first_not_of("0123456789"), text.size()); };
+  while (!a.empty() && !b.empty()) {
+    const size_t in_a = digits(a), in_b = digits(b);
+    const bool numbers = in_a > 0 && in_b > 0;
+    if (numbers && in_a != in_b) return in_a < in_b;
+    const size_t size = numbers ? in_a : 1;
+    if (const int order = a.substr(0, size).compare(b.substr(0, size)); order != 0) return order < 0;
+    a.remove_prefix(size);
+    b.remove_prefix(size);
+  }
+  return a.size() < b.size();
+}
+
+void sort_entries(const std::string& by, std::vector<Entry>* entries) {
+  const auto less = [&](const Entry& a, const Entry& b) {
+    if (by == "size") return a.info.bytes > b.info.bytes;
+    if (by == "name") return name_less(a.info.id, b.info.id);
+    return std::pair(a.time, a.info.token) < std::pair(b.time, b.info.token);
+  };
+  std::stable_sort(entries->begin(), entries->end(), less);
+}
+
+// What --state, --last and --sort leave.
+std::vector<Entry> filtered(const Args& args, std::vector<Entry> entries) {
+  std::erase_if(entries, [&](const Entry& entry) {
+    const auto& states = args.states;
+    return !states.empty() && std::find(states.begin(), states.end(), state_name(entry.info.state)) == states.end();
+  });
+  if (const auto last = args.last; last && static_cast<size_t>(*last) < entries.size()) {
+    sort_entries("age", &entries);
+    entries.erase(entries.begin(), entries.end() - *last);
+  }
+  if (!args.sort.empty()) sort_entries(args.sort, &entries);
+  return entries;
+}
+
+std::string none_text(const Args& args, const std::string& path) {
+  std::string text = "no checkpoints in " + escaped(shown(path));
+  if (!args.run.empty()) text += " of run \"" + args.run + "\"";
+  if (!args.states.empty()) text += " of state " + joined(args.states, " or ");
+  return text + "\n";
 }
 
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   const bool mirrored = args.setting("mirror").has_value();
   std::string path = locate_store(args.store, options, mirrored);
-  const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
+  const std::vector<Entry> all = read_entries(ckpt::Store::open(path, options), args.run);
+  const std::vector<Entry> entries = filtered(args, all);
+  const std::string lag = mirrored ? lag_text(not_mirrored(all)) : "";
   if (!args.json) {
-    const std::string none =
-        "no checkpoints in " + escaped(shown(path)) + (args.run.empty() ? "" : " of run \"" + args.run + "\"") + "\n";
-    print(entries.empty() ? none : table_text(entries) + (mirrored ? lag_text(not_mirrored(entries)) : ""));
+    print(entries.empty() ? none_text(args, path) : table_text(entries));
+    if (!lag.empty()) print(lag + "\n");
     return kExitOk;
   }
-  Json all = Json::object();
-  all.add("store", shown(path));
-  all.add("checkpoints", Json::array(entries, [](const Entry& entry) {
-            Json json = to_json(entry.info);
-            json.add("latest", entry.latest);
-            return json;
-          }));
-  if (mirrored) all.add("mirror_lacks", not_mirrored(entries).size());
-  print_json(all);
+  Json json = Json::object();
+  json.add("store", shown(path));
+  json.add("checkpoints", Json::array(entries, [](const Entry& entry) {
+             Json one = to_json(entry.info);
+             one.add("latest", entry.latest);
+             return one;
+           }));
+  if (mirrored) json.add("mirror_lacks", not_mirrored(all).size());
+  print_json(json);
   return kExitOk;
 }
 
@@ -168,7 +183,15 @@ void add_ls(CLI::App& app, Action& chosen) {
   Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("STORE", args->store, "the directory that holds the checkpoints").required();
   command.add("--run", args->run, "only the checkpoints of this run").type("RUN");
-  command.run(chosen, [args] { return run(*args); });
+  command.add("--last", args->last, "only the newest N").positive();
+  command.add("--state", args->states, "only those of this state, such as damaged; may be repeated")
+      .one_value()
+      .type("STATE");
+  command.add("--sort", args->sort, "the order: age, size or name").type("KEY");
+  command.run(chosen, [args] {
+    check_words(*args);
+    return run(*args);
+  });
 }
 
 }  // namespace cli

@@ -19,6 +19,22 @@ json_is '[(c["step"], c["ranks"], c["tensors"], c["state"]) for c in d["checkpoi
   "[(1, 1, 3, 'committed'), (2, 1, 3, 'committed')]"
 expect 2 ls "store/$first"; complains 'its store is'
 
+# Some of them, in another order. An attempt is as old as the newest of its session or an earlier one.
+cp -r store some; import a.safetensors some step-10 --step 10 -o run=main
+mkdir some/step-3.9.1; head -c 100000 /dev/zero >some/step-3.9.1/PART_000
+cp -r some/step-10.3.1 some/step-7.8.1; flip some/step-7.8.1/MANIFEST $(($(stat -c %s some/step-7.8.1/MANIFEST) - 20))
+ids() { expect 0 ls some --json "$@"; json '" ".join(c["id"] for c in d["checkpoints"])'; }
+[ "$(ids --last 2 --run main --state committed)" = "step-2.2.1 step-10.3.1" ] || fail "--last: $(ids --last 2)"
+[ "$(ids --last 1)" = step-3.9.1 ] || fail "--last 1: $(ids --last 1)"
+[ "$(ids --last 9 --sort name)" = "step-1.1.1 step-2.2.1 step-3.9.1 step-7.8.1 step-10.3.1" ] || fail "--sort name"
+[ "$(ids --sort size --last 2 --state open --state committed)" = "step-3.9.1 step-10.3.1" ] || fail "--sort size"
+[ "$(ids --state damaged)" = step-7.8.1 ] || fail "--state damaged: $(ids --state damaged)"
+expect 0 ls some --sort age; says_not '^no checkpoints'
+expect 0 ls store --state damaged --state open; says '^no checkpoints in store of state damaged or open$'
+expect 2 ls store --state damagd; complains "needs one of committed, .*; found 'damagd'; did you mean 'damaged'\?$"
+expect 2 ls store --sort step; complains "^ckpt: --sort needs one of age, size, name; found 'step'"
+for last in 0 -1 x; do expect 2 ls store --last "$last"; complains '^ckpt: --last'; done
+
 expect 0 ls store --run main; says "^$first "
 expect 0 ls store --run none; says 'no checkpoints in store of run "none"'
 
@@ -90,6 +106,17 @@ expect 0 ls future; says '^REVISION-newer .* newer revision '
 expect 0 ls future --json; json_is '[c["state"] for c in d["checkpoints"]]' "['newer revision']"
 
 expect 2 rm store; complains 'name one checkpoint'
+
+# What a removal would do.
+expect 0 rm "store/$second" --dry-run
+says "^would remove $second, committed, step 2, the latest of run \"main\": frees [0-9.]+ KiB$"
+says '^nothing was removed: this was a dry run$'
+expect 0 rm some/step-3.9.1 --dry-run --json
+json_is '(d["state"], d["written"], d["freed_bytes"])' "('open', False, 100000)"
+expect 2 rm some/step-3.9.1; complains 'may still be written by its session'
+expect 0 rm some@step-7.8.1 --dry-run; says '^would remove step-7.8.1, damaged'
+expect 2 rm store@label:none --dry-run; expect 2 rm store/nowhere.1.1 --dry-run
+[ -d "store/$second" ] || fail "a dry run removed something"
 expect 0 rm "store@step:1"; says "removed $first"
 [ ! -e "store/$first" ] || fail "the directory is still there"
 expect 2 rm "store@$first"
