@@ -1,0 +1,62 @@
+# status: one line, figures and an exit code, of stores that are well and of those that are not.
+make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
+mkdir empty
+expect 1 status empty; says '^WRONG: no checkpoint of run "main" yet; 0 committed$'
+expect 2 status missing; complains '^ckpt: no such directory: missing'
+import a.safetensors store step-1 --step 1 -o run=main; first=$ID
+expect 2 status "store/$first"; complains 'its store is'
+expect 0 status store; is_quiet; says "^ok: latest $first, step 1, [0-9]+ s old; 1 committed$"
+expect 2 status store --run none; complains 'run "none" has no checkpoint'
+
+# Its age: a whole number and a unit, of which nothing else is taken for one.
+expect 0 status store --max-age 2h
+expect 0 status store --max-age '90 min'
+for age in 2 2x h -2h 0h 1.5h; do
+  expect 2 status store "--max-age=$age"; complains "such as 2h or 90min; found '$age'"
+done
+sleep 2.1
+expect 1 status store --max-age 1s; says "^WRONG: the latest is older than 1 s; latest $first, "
+expect 1 status store --max-age 1s --json
+json_is '(d["status"], d["wrong"], d["latest"]["id"])' "(1, ['the latest is older than 1 s'], '$first')"
+
+# An attempt is counted; it may be written right now.
+mkdir "store/step-9.9.1"
+expect 0 status store; says '; 1 committed, 1 unfinished$'
+
+# A newer one that cannot be loaded, and one whose damage a list does not see.
+import a.safetensors store step-2 --step 2 -o run=main; second=$ID
+size=$(stat -c %s "store/$second/MANIFEST")
+flip "store/$second/MANIFEST" 100
+expect 1 status store; says '^WRONG: 1 checkpoint newer than the latest cannot be loaded; latest '"$first"
+flip "store/$second/MANIFEST" $((size - 20))
+expect 1 status store; says "newer than the latest cannot be loaded; 1 damaged \($second\); latest $first"
+cp -r store all_damaged; flip "all_damaged/$first/MANIFEST" 100
+expect 1 status all_damaged; says 'WRONG: none can be loaded: .*MANIFEST'
+
+# What this ckpt is too old for, and what this user may not read, it cannot judge.
+import a.safetensors future step-1 --step 1 -o run=main
+cp -r "${scenario%/*}/../golden/bad/REVISION-newer" future/
+expect 2 status future; says '^CANNOT SAY: 1 newer revision \(REVISION-newer\); latest '
+expect 2 status future --json; json_is '(d["status"], len(d["unknown"]))' '(2, 1)'
+
+# Of several runs it speaks of main, or of the one that is named.
+import a.safetensors store other -o run=else; other=$ID
+expect 1 status store --json; json_is 'd["run"]' main
+expect 0 status store --run else --json; json_is 'd["latest"]["id"]' "$other"
+import a.safetensors models a -o run=gan; expect 0 status models --json; json_is 'd["run"]' gan
+import a.safetensors models b -o run=other; expect 2 status models; complains 'name one by --run; there are gan, other$'
+
+# Figures: also where it cannot say, so that no old ones stay.
+expect 1 status store --prometheus
+says '^ckpt_status\{store="store",run="main"\} 1$'; says '^ckpt_latest_step\{.*\} 1$'; says '^ckpt_damaged\{.*\} 1$'
+says '^# HELP ckpt_latest_age_seconds '; says '^# TYPE ckpt_latest_age_seconds gauge$'; says_not mirror
+expect 2 status missing --prometheus; says '^ckpt_status\{store="missing",run=""\} 2$'
+expect 2 status store --prometheus --json; complains 'exclude each other'
+
+# The mirror's lag is wrong once what it lacks is older than that.
+import a.safetensors near m -o mirror=far
+import a.safetensors near n; sleep 2.1
+expect 0 status near -o mirror=far; says '; mirror lacks 1$'
+expect 0 status near -o mirror=far --max-age 1h --json
+json_is '(d["mirror_lacks"], d["mirror_lag_seconds"] > 1)' '(1, True)'
+expect 1 status near -o mirror=far --max-age 1s; says 'the mirror lags: it lacks the newest 1, from n'
