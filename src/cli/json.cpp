@@ -55,6 +55,22 @@ std::vector<std::string> texts_of(std::string_view json) {
   return texts;
 }
 
+std::vector<std::string> items_of(std::string_view json) {
+  const Library parsed = Library::parse(json, nullptr, false);
+  std::vector<std::string> items;
+  if (parsed.is_array())
+    for (const Library& value : parsed) items.push_back(compact(value));
+  return items;
+}
+
+std::string value_of(std::string_view json, std::string_view key) {
+  const Library parsed = Library::parse(json, nullptr, false);
+  if (!parsed.is_object()) return "";
+  const auto at = parsed.find(std::string(key));
+  if (at == parsed.end() || at->is_null()) return "";
+  return at->is_string() ? at->get<std::string>() : compact(*at);
+}
+
 std::string Json::pretty() const { return json_shown(Library::parse(text_).dump(2)); }
 
 std::string json_shown(std::string_view json) {

@@ -57,6 +57,11 @@ std::string json_shown(std::string_view json);
 // The texts of a JSON array of texts; none if it is something else.
 std::vector<std::string> texts_of(std::string_view json);
 
+// The elements of a JSON array, each as JSON; none if it is something else.
+std::vector<std::string> items_of(std::string_view json);
+// What a JSON object has under `key`: a text as it is, anything else as JSON; "" if that is null or there is none.
+std::string value_of(std::string_view json, std::string_view key);
+
 struct Json::Field {
   std::string_view key;
   Json value;

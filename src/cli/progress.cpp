@@ -25,7 +25,9 @@ std::string progress_line(uint64_t done, uint64_t total, double seconds) {
 
 Progress::Progress() : visible_(is_terminal(stderr)), start_(std::chrono::steady_clock::now()) {}
 
-Progress::~Progress() {
+Progress::~Progress() { wipe(); }
+
+void Progress::wipe() const {
   if (visible_) std::fputs("\r\x1b[K", stderr);
 }
 

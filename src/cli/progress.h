@@ -24,6 +24,7 @@ class Progress {
 
   bool visible() const { return visible_; }
   void update(uint64_t done, uint64_t total);
+  void wipe() const;  // before a line is printed; the next update shows the bar again
   double seconds() const;
 
  private:
