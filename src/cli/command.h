@@ -45,6 +45,7 @@ void add_map(CLI::App& app, Action& chosen);
 void add_repair(CLI::App& app, Action& chosen);
 void add_prune(CLI::App& app, Action& chosen);
 void add_rm(CLI::App& app, Action& chosen);
+void add_clean(CLI::App& app, Action& chosen);
 void add_help(CLI::App& app, Action& chosen);
 void add_check(CLI::App& app, Action& chosen);
 void add_completion(CLI::App& app, Action& chosen);

@@ -1,6 +1,7 @@
 // save_tree_program STORE LABEL TREE.JSON [NAME [RANK WORLD]]: saves the tree, and for every tensor that it names six
 // f32 as [2, 3].
-// What is not JSON of the convention is saved as it is, so that scenarios see what the tool says to it.
+// What is not JSON of the convention is saved as it is, so that scenarios see what the tool says to it; but "give up"
+// saves nothing and leaves an attempt that aborted.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -33,6 +34,7 @@ int main(int argc, char** argv) try {
   const uint32_t world = argc > 6 ? static_cast<uint32_t>(std::atoi(argv[6])) : 1;
   auto session = ckpt::Session::open(ckpt::Store::open(argv[1]), rank, world, "", {{"rendezvous", world > 1}});
   auto save = ckpt::Save::create(session, argv[2]);
+  if (json == "give up\n") return save.give_up("the scenario wants it so"), 0;
   add_tree(save, json, argc > 4 ? argv[4] : CKPT_TREE_OBJECT);
   save.run();
   return 0;
