@@ -26,10 +26,8 @@ constexpr Words kWords = {
     "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
     "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store), and how much of SIZE a\n"
     "checkpoint shares with others, which stays when it is removed.\n"
-    "--state shows only these states, --last N then only the newest N, --sort orders what is left: age oldest first, "
-    "as "
-    "without it,\n"
-    "but across runs; size largest first; name by id, step-9 before step-10.\n"
+    "--state shows only these states, --last N then only the newest N, --sort orders what is left: age oldest first,\n"
+    "as without it, but across runs; size largest first; name by id, step-9 before step-10.\n"
     "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
     "mirror;\nand the last line says if it lags.\n"
     "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",

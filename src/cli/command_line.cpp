@@ -149,8 +149,17 @@ Option& Option::required() { return option_->required(), *this; }
 Option& Option::type(const char* name) { return option_->type_name(name), *this; }
 Option& Option::needs(const Option& other) { return option_->needs(other.option_), *this; }
 Option& Option::excludes(const Option& other) { return option_->excludes(other.option_), *this; }
-Option& Option::positive() { return option_->check(CLI::PositiveNumber), *this; }
-Option& Option::not_negative() { return option_->check(CLI::NonNegativeNumber), *this; }
+// CLI11's own checks name the range of a double.
+static CLI::Validator number_from(int least, const char* name) {
+  const auto fault = [least](std::string& text) -> std::string {
+    const bool whole = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    if (whole && (least == 0 || text.find_first_not_of('0') != text.npos)) return "";
+    return format("needs a whole number of {} or more, found '{}'", least, text);
+  };
+  return CLI::Validator(fault, name);
+}
+Option& Option::positive() { return option_->check(number_from(1, "POSITIVE")), *this; }
+Option& Option::not_negative() { return option_->check(number_from(0, "NONNEGATIVE")), *this; }
 Option& Option::one_value() { return option_->allow_extra_args(false), *this; }
 
 template <typename T>

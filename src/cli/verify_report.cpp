@@ -36,6 +36,7 @@ Json time_or_null(int64_t ms) { return ms == 0 ? Json(nullptr) : Json(ms); }
 std::optional<std::string> content_of(const std::string& path) {
   std::error_code code;
   if (!std::filesystem::exists(path, code)) return std::nullopt;
+  if (!std::filesystem::is_regular_file(path, code)) invalid("--report needs a file, found " + path);
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (!in && !in.eof()) fail(CKPT_IO, "cannot read " + path + ": " + std::strerror(errno));

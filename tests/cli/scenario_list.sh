@@ -33,7 +33,7 @@ expect 0 ls some --sort age; says_not '^no checkpoints'
 expect 0 ls store --state damaged --state open; says '^no checkpoints in store of state damaged or open$'
 expect 2 ls store --state damagd; complains "needs one of committed, .*; found 'damagd'; did you mean 'damaged'\?$"
 expect 2 ls store --sort step; complains "^ckpt: --sort needs one of age, size, name; found 'step'"
-for last in 0 -1 x; do expect 2 ls store --last "$last"; complains '^ckpt: --last'; done
+for last in 0 -1 x; do expect 2 ls store --last "$last"; complains "^ckpt: --last: needs a whole .* 1 or more"; done
 
 expect 0 ls store --run main; says "^$first "
 expect 0 ls store --run none; says 'no checkpoints in store of run "none"'

@@ -58,6 +58,7 @@ done
 expect 2 verify torn --all --report r.json; complains 'is the report of the store .*/store, not of .*/torn'
 expect 2 verify store --all --report quick.json; complains 'is the report of a quick check, not of a full one'
 expect 2 verify store --all --report nowhere/r.json; complains 'cannot write the report nowhere/r.json: No such file'
+expect 2 verify store --all --report empty; complains '^ckpt: --report needs a file, found empty$'
 expect 2 verify store --all --rate 0; expect 2 verify store --all --rate 5 --quick; complains 'leave out --quick'
 
 # On a terminal, a bar.
