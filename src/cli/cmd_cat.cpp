@@ -168,8 +168,8 @@ void print_all(const TensorSource& source, const Slice& slice) {
 
 void note_quantized(const TensorSource& source) {
   if (source.quantized().empty()) return;
-  std::fputs(format("ckpt: note: {} is quantized ({}): these are its stored integers\n", escaped(source.name()),
-                    escaped(source.quantized()))
+  std::fputs(strformat("ckpt: note: {} is quantized ({}): these are its stored integers\n", escaped(source.name()),
+                       escaped(source.quantized()))
                  .c_str(),
              stderr);
 }
@@ -282,8 +282,8 @@ int cat_table(const Args& args, const ckpt::Options& options, const SparseTable&
   } else {
     print(missing_text(table, missing));
     if (done < reading.row_count())
-      print(format("… {} more of {} rows; --full prints all, --ids some\n", reading.row_count() - done,
-                   reading.row_count()));
+      print(strformat("… {} more of {} rows; --full prints all, --ids some\n", reading.row_count() - done,
+                      reading.row_count()));
     if (table.info.row_count == 0 && !args.ids) print("no rows\n");
   }
   return missing.empty() ? kExitOk : kExitNo;

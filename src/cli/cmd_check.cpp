@@ -60,7 +60,7 @@ std::string ms_text(double ms) { return print_format(ms < 10 ? "%.1f ms" : "%.0f
 std::string delay_text(const Delays& delays) {
   std::string text = "nothing was seen";
   if (!delays.ms.empty()) text = ms_text(delays.median()) + ", worst " + ms_text(delays.worst());
-  return delays.missed == 0 ? text : text + format(", {} not in time", delays.missed);
+  return delays.missed == 0 ? text : text + strformat(", {} not in time", delays.missed);
 }
 
 // By what the kernel says, which is all that ckpt goes by.
@@ -78,7 +78,7 @@ void judge(const Mount& mount, const Peers& peers, std::vector<Promise>& to) {
   const Delays &names = peers.names[kListing], &removals = peers.removals[kListing];
   const State late = names.worst() > 1000 ? State::kWithout : State::kHolds;
   add("peers_exclusive", peers.fair_races == peers.races ? State::kHolds : State::kBroken,
-      format("{} of {} names were made by exactly one", peers.fair_races, peers.races));
+      strformat("{} of {} names were made by exactly one", peers.fair_races, peers.races));
   add("peers_names", names.missed > 0 ? State::kBroken : late,
       "seen after " + delay_text(names) + (late == State::kHolds ? "" : "; each step of a save takes as long"));
   add("peers_removals", removals.missed > 0 ? State::kWithout : State::kHolds, "seen after " + delay_text(removals));
@@ -86,8 +86,8 @@ void judge(const Mount& mount, const Peers& peers, std::vector<Promise>& to) {
     return add("peers_locks", State::kHolds, "seen, their end after " + delay_text(peers.unlocks));
   const bool promised = mount.locks() == Mount::Locks::kForAll;
   add("peers_locks", promised ? State::kBroken : State::kWithout,
-      format("{} of {} are not seen{}", peers.locks_unseen, peers.locks_unseen + peers.locks_seen,
-             promised ? ", though they should be: do not map checkpoints here" : ""));
+      strformat("{} of {} are not seen{}", peers.locks_unseen, peers.locks_unseen + peers.locks_seen,
+                promised ? ", though they should be: do not map checkpoints here" : ""));
 }
 
 // -1 ms: nothing was seen.
@@ -129,7 +129,7 @@ void print_promises(const std::vector<Promise>& promises) {
   for (const Promise& one : promises) {
     const auto state = static_cast<size_t>(one.state);
     const std::string text = one.found.empty() ? kStates[state] : padded(kStates[state], 9) + escaped(one.found);
-    print(format("{}{}\n", padded(one.name, 18), colored(text, kColors[state])));
+    print(strformat("{}{}\n", padded(one.name, 18), colored(text, kColors[state])));
   }
 }
 
@@ -139,14 +139,14 @@ void print_verdict(bool holds) {
 
 void print_report(const Report& report) {
   const auto& [directory, system, mount, promises, peers] = report;
-  print(format("ckpt {}, {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), system, escaped(directory),
-               mount.type, escaped(mount.source), escaped(mount.point), escaped(mount.options), locks_text(mount)));
+  print(strformat("ckpt {}, {}\n{}: {}, {} on {}\n{}\n{}\n\n", ckpt_version_string(), system, escaped(directory),
+                  mount.type, escaped(mount.source), escaped(mount.point), escaped(mount.options), locks_text(mount)));
   print_promises(promises);
   for (size_t i = 0; peers && i < peers->ids.size(); i++)
-    print(format("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i])));
+    print(strformat("{}{}: {}\n", i == 0 ? "\n" : "", peers->ids[i], escaped(peers->about[i])));
   for (size_t view = 0; peers && view < 3; view++)
-    print(format("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
-                 delay_text(peers->removals[view])));
+    print(strformat("by {} names {}; removals {}\n", padded(kViews[view], 8), delay_text(peers->names[view]),
+                    delay_text(peers->removals[view])));
   if (peers) print("their clocks are compared to within " + ms_text(peers->clock_error) + "\n");
   print_verdict(report.broken().empty());
 }
@@ -179,7 +179,7 @@ int check_store(const Args& args) {
     json.add("holds", holds);
     print_json(json);
   } else {
-    print(format("ckpt {}\n{}\n\n", ckpt_version_string(), escaped(store)));
+    print(strformat("ckpt {}\n{}\n\n", ckpt_version_string(), escaped(store)));
     print_promises(promises);
     print_verdict(holds);
   }
@@ -192,7 +192,7 @@ int run(const Args& args) try {
   utsname kernel{};
   uname(&kernel);
   Report report = {args.directory,
-                   format("{} {} {}, {}", kernel.sysname, kernel.release, kernel.machine, kernel.nodename)};
+                   strformat("{} {} {}, {}", kernel.sysname, kernel.release, kernel.machine, kernel.nodename)};
   {
     const std::string folder = make_folder(args.directory);
     std::error_code ignored;

@@ -78,10 +78,10 @@ void print_deeds(const Args& args, const std::vector<Deed>& deeds) {
   if (removed == 0)
     print("nothing to remove\n");
   else if (args.write)
-    print(format("removed {}, {}\n", counted(removed, "attempt"), human_bytes(bytes)));
+    print(strformat("removed {}, {}\n", counted(removed, "attempt"), human_bytes(bytes)));
   else
-    print(format("nothing was removed: this was a dry run; add --write to remove {}, {}\n", counted(removed, "attempt"),
-                 human_bytes(bytes)));
+    print(strformat("nothing was removed: this was a dry run; add --write to remove {}, {}\n",
+                    counted(removed, "attempt"), human_bytes(bytes)));
 }
 
 Json to_json(const Deed& deed) {

@@ -81,7 +81,7 @@ void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& arg
 void print_copied(const Copied& copied) {
   const std::string name = escaped(copied.id);
   if (!copied.error.empty()) {
-    std::fputs(format("ckpt: {}: {}\n", name, copied.error).c_str(), stderr);
+    std::fputs(strformat("ckpt: {}: {}\n", name, copied.error).c_str(), stderr);
     return;
   }
   if (!copied.foreign.empty()) std::fputs(("ckpt: note: " + escaped(copied.foreign) + "\n").c_str(), stderr);
@@ -89,12 +89,12 @@ void print_copied(const Copied& copied) {
   const std::string rate =
       copied.seconds > 0.2 ? ", " + human_rate(static_cast<double>(copied.bytes) / copied.seconds) : "";
   const std::string kept =
-      copied.parts_kept > 0 ? format(", {} of {} were there", copied.parts_kept, copied.info->part_count) : "";
-  const std::string shared = copied.files_shared > 0 ? format(" ({} not sent, since checkpoints there have them)",
-                                                              human_bytes(copied.stats.bytes_reused))
+      copied.parts_kept > 0 ? strformat(", {} of {} were there", copied.parts_kept, copied.info->part_count) : "";
+  const std::string shared = copied.files_shared > 0 ? strformat(" ({} not sent, since checkpoints there have them)",
+                                                                 human_bytes(copied.stats.bytes_reused))
                                                      : "";
-  print(format("copied {}: {}{}, {}{}{}\n", name, counted(copied.info->part_count, "part"), kept,
-               human_bytes(copied.bytes), rate, shared));
+  print(strformat("copied {}: {}{}, {}{}{}\n", name, counted(copied.info->part_count, "part"), kept,
+                  human_bytes(copied.bytes), rate, shared));
   print(requests_line(copied.stats));
 }
 
@@ -125,7 +125,7 @@ int tell(const Args& args, const std::string& to, const std::vector<Copied>& all
                                                            return to_json(c);
                                                          })}});
   else if (args.all)
-    print(format("{} copied, {} already there, {} failed\n", all.size() - failed - there, there, failed));
+    print(strformat("{} copied, {} already there, {} failed\n", all.size() - failed - there, there, failed));
   return failed == 0 ? kExitOk : kExitNo;
 }
 

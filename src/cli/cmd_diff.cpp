@@ -79,7 +79,7 @@ void print_findings(std::span<const ckpt::Finding> findings) {
 
 void print_tables(const TableDifferences& tables) {
   for (const TableDifference& table : tables.found)
-    for (const std::string& text : table.texts) print(escaped(format("table {}: {}", table.name, text)) + "\n");
+    for (const std::string& text : table.texts) print(escaped(strformat("table {}: {}", table.name, text)) + "\n");
 }
 
 Json table_json(const TableDifference& table) {
@@ -161,7 +161,7 @@ uint64_t count_unlike(const TensorSource& a, const TensorSource& b) {
 
 std::string kind_text(const TensorSource& tensor) {
   return dtype_text(tensor.stored_dtype()) + " " + shape_text(tensor.shape()) +
-         (tensor.quantized().empty() ? "" : format(" ({})", tensor.quantized()));
+         (tensor.quantized().empty() ? "" : strformat(" ({})", tensor.quantized()));
 }
 
 bool same_value(const ckpt::Node& a, const ckpt::Node& b) {
@@ -177,12 +177,12 @@ std::string first_difference(const std::string& a, const std::string& b) {
     const ckpt::Node left = first.at(i), right = second.at(i);
     const bool same_place = left.parent == right.parent && left.key_kind == right.key_kind &&
                             left.key_view() == right.key_view() && left.key_int == right.key_int;
-    if (!same_place) return format(", first where one has {} and the other {}", path(left), path(right));
+    if (!same_place) return strformat(", first where one has {} and the other {}", path(left), path(right));
     if (!same_value(left, right)) return ", first at " + path(left);
   }
   const bool more = first.size() > second.size();
-  return format(": only the {} has {}", more ? "first" : "second",
-                path(more ? first.at(second.size()) : second.at(first.size())));
+  return strformat(": only the {} has {}", more ? "first" : "second",
+                   path(more ? first.at(second.size()) : second.at(first.size())));
 }
 
 // Without what is said of tables.
@@ -195,11 +195,11 @@ std::vector<Difference> differences_of(const Side& a, const Side& b, const Table
     const auto& [left, right] = pair;
     if (!is_under(args.at, name) || tables.said.contains(name)) continue;
     if (!left || !right) {
-      found.push_back({name, format("tensor {}: only in the {}", name, left ? "first" : "second")});
+      found.push_back({name, strformat("tensor {}: only in the {}", name, left ? "first" : "second")});
     } else if (kind_text(*left) != kind_text(*right)) {
-      found.push_back({name, format("tensor {}: {} against {}", name, kind_text(*left), kind_text(*right))});
+      found.push_back({name, strformat("tensor {}: {} against {}", name, kind_text(*left), kind_text(*right))});
     } else if (const uint64_t count = args.structure_only ? 0 : count_unlike(*left, *right); count != 0) {
-      found.push_back({name, format("tensor {}: {} elements differ", name, count), count});
+      found.push_back({name, strformat("tensor {}: {} elements differ", name, count), count});
     }
   }
   if (args.at.empty() && a.tree != b.tree)
@@ -220,7 +220,7 @@ int diff_foreign(const Side& a, const Side& b, const Args& args, const ckpt::Opt
   } else {
     for (const Difference& difference : found) print(escaped(difference.text) + "\n");
     print_tables(tables);
-    if (equal) print(format("equal: {} and {}\n", escaped(a.name), escaped(b.name)));
+    if (equal) print(strformat("equal: {} and {}\n", escaped(a.name), escaped(b.name)));
   }
   return equal ? kExitOk : kExitNo;
 }
@@ -274,7 +274,7 @@ int run(const Args& args) {
     print_findings(findings);
     for (const Difference& difference : turned) print(escaped(difference.text) + "\n");
     print_tables(tables);
-    if (equal) print(format("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
+    if (equal) print(strformat("equal: {} and {}\n", escaped(a.info.id), escaped(b.info.id)));
     print(requests_line(work.stats));
   }
   return equal ? kExitOk : kExitNo;

@@ -90,9 +90,9 @@ int show_checkpoint(const Args& args, const ckpt::Options& options) {
   for (const Tree& tree : trees)
     table.add({escaped(tree.name), std::to_string(tree.tensors), human_bytes(tree.bytes), human_bytes(tree.stored)});
   print(table.empty() ? "no tensors\n" : table.render(terminal_width()));
-  print(format("{}: {} in files, {} of them its own; ckpt rm frees {}{}\n", escaped(info.id), human_bytes(info.bytes),
-               human_bytes(own_bytes(info)), human_bytes(freed_bytes(info)),
-               info.shared_bytes == 0 ? "" : ", " + stays_text(info)));
+  print(strformat("{}: {} in files, {} of them its own; ckpt rm frees {}{}\n", escaped(info.id),
+                  human_bytes(info.bytes), human_bytes(own_bytes(info)), human_bytes(freed_bytes(info)),
+                  info.shared_bytes == 0 ? "" : ", " + stays_text(info)));
   return kExitOk;
 }
 
@@ -134,7 +134,7 @@ int show_store(const Args& args, const std::string& path, const ckpt::Options& o
                human_bytes(info.shared_bytes), human_bytes(freed_bytes(info))});
   }
   if (!table.empty()) print(table.render(terminal_width()));
-  print(format("{} in {}: {}\n", counted(entries.size(), "checkpoint"), escaped(shown(path)), human_bytes(total)));
+  print(strformat("{} in {}: {}\n", counted(entries.size(), "checkpoint"), escaped(shown(path)), human_bytes(total)));
   return kExitOk;
 }
 

@@ -88,7 +88,7 @@ void note_what_is_left_out(const Args& args, const Opened& opened) {
   }
   if (left_out == 0) return;
   const char* place = writes_tree(args) ? "a .pt" : "safetensors";
-  std::fputs(format("ckpt: note: left out {}, which {} cannot hold\n", counted(left_out, "object"), place).c_str(),
+  std::fputs(strformat("ckpt: note: left out {}, which {} cannot hold\n", counted(left_out, "object"), place).c_str(),
              stderr);
 }
 
@@ -105,11 +105,12 @@ void note_what_is_converted(const Args& args, const Opened& opened) {
     if (name.starts_with("numpy.") && node.find("value")) numbers++;
   }
   if (arrays + numbers == 0) return;
-  std::fputs(format("ckpt: note: wrote {} of numpy as torch's tensors and {} as Python's, since weights_only takes no "
-                    "numpy\n",
-                    counted(arrays, "array"), counted(numbers, "number"))
-                 .c_str(),
-             stderr);
+  std::fputs(
+      strformat("ckpt: note: wrote {} of numpy as torch's tensors and {} as Python's, since weights_only takes no "
+                "numpy\n",
+                counted(arrays, "array"), counted(numbers, "number"))
+          .c_str(),
+      stderr);
 }
 
 // As torch.distributed.checkpoint does.
@@ -123,8 +124,8 @@ void note_what_dcp_changes(const Args& args, const Opened& opened) {
     ordered += node.kind == CKPT_NODE_RECORD && node.text_view() == "collections.OrderedDict";
   }
   if (numbers + ordered == 0) return;
-  std::fputs(format("ckpt: note: wrote {} as text and {} as dict, as torch does\n", counted(numbers, "integer key"),
-                    counted(ordered, "OrderedDict"))
+  std::fputs(strformat("ckpt: note: wrote {} as text and {} as dict, as torch does\n", counted(numbers, "integer key"),
+                       counted(ordered, "OrderedDict"))
                  .c_str(),
              stderr);
 }
@@ -147,13 +148,14 @@ int run_csv(const Args& args, const ckpt::Options& options) {
   const std::string at = args.at.value_or("");
   if (!args.since) {
     const uint64_t tables = export_csv(opened.reader, nullptr, at, args.path, options);
-    print(format("exported {} of {} to {}\n", counted(tables, "table"), escaped(opened.info.id), escaped(args.path)));
+    print(
+        strformat("exported {} of {} to {}\n", counted(tables, "table"), escaped(opened.info.id), escaped(args.path)));
     return kExitOk;
   }
   const Opened since = open_checkpoint(since_of(args, options), args, options);
   const uint64_t tables = export_csv(opened.reader, &since.reader, at, args.path, options);
-  print(format("exported what changed in {} from {} to {}, to {}\n", counted(tables, "table"), escaped(since.info.id),
-               escaped(opened.info.id), escaped(args.path)));
+  print(strformat("exported what changed in {} from {} to {}, to {}\n", counted(tables, "table"),
+                  escaped(since.info.id), escaped(opened.info.id), escaped(args.path)));
   return kExitOk;
 }
 
@@ -170,7 +172,7 @@ int run(const Args& args) {
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
   const Work work = watch(options, [&] { opened.reader.export_to(args.path, options); });
-  print(format("exported {} to {}\n", escaped(opened.info.id), escaped(args.path)));
+  print(strformat("exported {} to {}\n", escaped(opened.info.id), escaped(args.path)));
   print(requests_line(work.stats));
   note_what_is_left_out(args, opened);
   note_what_is_converted(args, opened);

@@ -26,8 +26,8 @@ constexpr Words kWords = {"help", "explain a command, or the options of the libr
 
 std::string values_text(const ckpt::OptionInfo& info) {
   if (info.kind == CKPT_OPTION_STR) return *info.choices == '\0' ? "text" : info.choices;
-  if (info.max == std::numeric_limits<int64_t>::max()) return format("{} and up", info.min);
-  return format("{} to {}", info.min, info.max);
+  if (info.max == std::numeric_limits<int64_t>::max()) return strformat("{} and up", info.min);
+  return strformat("{} to {}", info.min, info.max);
 }
 
 void print_options(bool as_json) {

@@ -56,17 +56,18 @@ constexpr Words kWords = {
 void note_what_is_unsure(const ckpt::Store& store, const ckpt::CheckpointInfo& info) {
   const ckpt::Reader reader = ckpt::Reader::open(store, info.id);
   if (const auto function = reader.attr("import.code"))
-    std::fputs(format("ckpt: note: the file is a module of TorchScript with code (function \"{}\"), of which only the "
-                      "values were kept\n",
-                      escaped(*function))
-                   .c_str(),
-               stderr);
+    std::fputs(
+        strformat("ckpt: note: the file is a module of TorchScript with code (function \"{}\"), of which only the "
+                  "values were kept\n",
+                  escaped(*function))
+            .c_str(),
+        stderr);
   const std::optional<std::string> count = reader.attr("import.unchecked");
   if (!count) return;
   std::fputs(
-      format("ckpt: note: the file has no checksums of {} of its entries; what was damaged in these before could "
-             "not be noticed\n",
-             *count)
+      strformat("ckpt: note: the file has no checksums of {} of its entries; what was damaged in these before could "
+                "not be noticed\n",
+                *count)
           .c_str(),
       stderr);
 }
@@ -96,14 +97,14 @@ void note_what_is_left_out(const Args& args, const ckpt::Store& store, const ckp
   const auto left = ckpt::Reader::open(store, info.id).attr("import.left_out");
   if (!left) return;
   const std::string names = some_names(texts_of(*left));
-  std::fputs(format("ckpt: note: left out of {}: {}\n", escaped(shown(args.file)), names).c_str(), stderr);
+  std::fputs(strformat("ckpt: note: left out of {}: {}\n", escaped(shown(args.file)), names).c_str(), stderr);
 }
 
 void note_run(const Args& args, const ckpt_checkpoint_info& info) {
   if (args.setting("run") || std::string_view(info.run) == "main") return;
-  std::fputs(format("ckpt: note: saved into run \"{}\", since a trainer uses run \"main\"; --run {} opens it, in "
-                    "programs option run\n",
-                    info.run, info.run)
+  std::fputs(strformat("ckpt: note: saved into run \"{}\", since a trainer uses run \"main\"; --run {} opens it, in "
+                       "programs option run\n",
+                       info.run, info.run)
                  .c_str(),
              stderr);
 }
@@ -115,8 +116,8 @@ bool is_mirrored(const Args& args, const ckpt::Store& store, const std::string& 
   for (const ckpt::CheckpointInfo& one : store.list())
     if (one.id == id && (one.flags & CKPT_CHECKPOINT_MIRRORED) != 0) return true;
   std::fputs(
-      format("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n", id,
-             escaped(shown(args.store)), id, escaped(shown(*mirror)))
+      strformat("ckpt: {} was imported, but the mirror does not have it; `ckpt cp {}/{} {}` says why, or copies it\n",
+                id, escaped(shown(args.store)), id, escaped(shown(*mirror)))
           .c_str(),
       stderr);
   return false;
@@ -134,7 +135,7 @@ int run(const Args& args) {
     json.add("requests", requests_json(work.stats));
     print_json(json);
   } else {
-    print(format("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
+    print(strformat("imported {}: {}, {}\n", info.id, counted(info.tensor_count, "tensor"), human_bytes(info.bytes)));
     print(requests_line(work.stats));
   }
   note_what_is_unsure(store, info);

@@ -62,15 +62,15 @@ std::string identity_text(const ckpt::CheckpointInfo& info) {
   line("step", info.step < 0 ? "-" : std::to_string(info.step));
   line("state", joined(state));
   line("written",
-       format("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
-  line("size", format("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
+       strformat("{} by {}, {}", time_text(info.created_unix_ms), info.writer, counted(info.world_size, "rank")));
+  line("size", strformat("{} in {}", human_bytes(info.bytes), counted(info.part_count, "part")));
   if (info.base_bytes != 0)
-    line("bases", format("{} of these in parts of earlier checkpoints, of which {} are used",
-                         human_bytes(info.base_bytes), human_bytes(info.used_bytes)));
+    line("bases", strformat("{} of these in parts of earlier checkpoints, of which {} are used",
+                            human_bytes(info.base_bytes), human_bytes(info.used_bytes)));
   if (info.shared_bytes != 0)
-    line("shared", format("{} with other checkpoints here: they stay when it is removed, which frees {}",
-                          human_bytes(info.shared_bytes), human_bytes(info.bytes - info.shared_bytes)));
-  line("order", format("token {}, attempt {}, sequence {}", info.token, info.attempt, info.sequence));
+    line("shared", strformat("{} with other checkpoints here: they stay when it is removed, which frees {}",
+                             human_bytes(info.shared_bytes), human_bytes(info.bytes - info.shared_bytes)));
+  line("order", strformat("token {}, attempt {}, sequence {}", info.token, info.attempt, info.sequence));
   line("save id", info.save_id);
   line("session id", info.session_id);
   line("store id", info.store_id);
@@ -171,7 +171,7 @@ std::string skew_text(const std::vector<SparseTable>& tables, const ckpt::Option
       {{"SKEW OF", Align::kLeft, true}, {"BUCKETS WITH ROWS", Align::kRight}, {"FULLEST BUCKET", Align::kRight}});
   for (const SparseTable& table : tables) {
     const Skew skew = skew_of(table, options);
-    text.add({escaped(table.info.name), format("{} of {}", skew.buckets_with_rows, table.info.bucket_count),
+    text.add({escaped(table.info.name), strformat("{} of {}", skew.buckets_with_rows, table.info.bucket_count),
               against_mean(skew.rows_of_fullest, table.info.row_count, skew.buckets_with_rows)});
   }
   return text.empty() ? "" : "\n" + text.render(terminal_width());
@@ -187,7 +187,7 @@ std::string uneven_text(const std::vector<SparseTable>& tables, const ckpt::Opti
     const uint64_t first = with_columns(table, {}).open(ckpt::Rowset::slice(0, 2), options).info.row_count;
     const uint64_t most = std::max(first, all - first);
     if (most > all / 4 * 3)
-      out += format(
+      out += strformat(
           "\nnote: of {} one of two slices has {} of {} rows, since its ids do not spread over {} buckets: "
           "load shares by mod instead, or save it with a bucket_count near the number of its ids\n",
           escaped(table.info.name), most, all, table.info.bucket_count);
@@ -269,20 +269,20 @@ std::string trees_text(const ckpt::Reader& reader, uint64_t lines) {
 }
 
 std::string region_text(const ckpt::SegmentInfo& segment) {
-  if (segment.ndim < 0) return format("flat {}:{}", segment.flat_offset, segment.flat_offset + segment.flat_size);
+  if (segment.ndim < 0) return strformat("flat {}:{}", segment.flat_offset, segment.flat_offset + segment.flat_size);
   std::vector<std::string> slices;
   int64_t elements = 1;
   for (int32_t d = 0; d < segment.ndim; ++d) {
-    slices.push_back(format("{}:{}", segment.offset[d], segment.offset[d] + segment.extent[d]));
+    slices.push_back(strformat("{}:{}", segment.offset[d], segment.offset[d] + segment.extent[d]));
     elements *= segment.extent[d];
   }
   const std::string box = "[" + joined(slices) + "]";
   if (segment.flat_size == elements) return box;
-  return format("elements {}:{} of {}", segment.flat_offset, segment.flat_offset + segment.flat_size, box);
+  return strformat("elements {}:{} of {}", segment.flat_offset, segment.flat_offset + segment.flat_size, box);
 }
 
 std::string coding_text(const ckpt::SegmentInfo& segment) {
-  std::string codec = segment.codec == 0 ? "raw" : segment.codec == 1 ? "lz4" : format("codec {}", segment.codec);
+  std::string codec = segment.codec == 0 ? "raw" : segment.codec == 1 ? "lz4" : strformat("codec {}", segment.codec);
   switch (segment.filter) {
     case 0:
       return codec;
@@ -291,7 +291,7 @@ std::string coding_text(const ckpt::SegmentInfo& segment) {
     case 2:
       return codec + ", bit planes";
     default:
-      return format("{}, filter {}", codec, segment.filter);
+      return strformat("{}, filter {}", codec, segment.filter);
   }
 }
 

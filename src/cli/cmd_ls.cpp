@@ -95,7 +95,7 @@ std::vector<std::string> state_names() {
 
 void need_known(const char* option, const std::string& word, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), word) != known.end()) return;
-  invalid(format("{} needs one of {}; found '{}'{}", option, joined(known), word, did_you_mean(word, known)));
+  invalid(strformat("{} needs one of {}; found '{}'{}", option, joined(known), word, did_you_mean(word, known)));
 }
 
 void check_words(const Args& args) {

@@ -57,12 +57,12 @@ void print_findings(const Args& args, const ckpt::Report& report) {
   }
   if (!table.empty()) print(table.render(terminal_width()));
   if (left > 0)
-    print(format("{} could not be removed\n", counted(left, "checkpoint")));
+    print(strformat("{} could not be removed\n", counted(left, "checkpoint")));
   else if (removed == 0)
     print("nothing to remove\n");
   else if (!args.write)
-    print(
-        format("nothing was removed: this was a dry run; add --write to remove {}\n", counted(removed, "checkpoint")));
+    print(strformat("nothing was removed: this was a dry run; add --write to remove {}\n",
+                    counted(removed, "checkpoint")));
 }
 
 int run(const Args& args) {

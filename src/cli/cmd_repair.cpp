@@ -45,8 +45,8 @@ void print_outcome(const Args& args, const Outcome& outcome) {
     return;
   }
   for (const ckpt::Finding& finding : outcome.report)
-    print(format("{}: {}\n", finding_name(finding.kind), escaped(text_of(finding.text))));
-  print(format("{}: {}\n", outcome.state, escaped(outcome.id)));
+    print(strformat("{}: {}\n", finding_name(finding.kind), escaped(text_of(finding.text))));
+  print(strformat("{}: {}\n", outcome.state, escaped(outcome.id)));
   if (!outcome.reason.empty()) print("  " + outcome.reason + "\n");
   if (outcome.state == "repairable") print("nothing was written; add --write to do it\n");
 }

@@ -48,8 +48,8 @@ std::string text_of_removal(const Args& args, const Entry& entry) {
   const ckpt::CheckpointInfo& info = entry.info;
   const std::string what = escaped(info.id);
   if (!args.dry_run) return "removed " + what + (info.shared_bytes == 0 ? "" : ": " + stays_text(info)) + "\n";
-  std::string text = format("would remove {}, {}", what, state_name(info.state));
-  if (info.step >= 0) text += format(", step {}", info.step);
+  std::string text = strformat("would remove {}, {}", what, state_name(info.state));
+  if (info.step >= 0) text += strformat(", step {}", info.step);
   if (entry.latest) text += ", the latest of run \"" + escaped(info.run) + "\"";
   text += ": frees " + human_bytes(freed_bytes(info));
   if (info.shared_bytes != 0) text += "; " + stays_text(info);

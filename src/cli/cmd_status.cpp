@@ -96,7 +96,7 @@ void look_at_states(const std::vector<Entry>& entries, Health* health) {
     const std::string more = names[state].size() > 3 ? ", …" : "";
     names[state].resize(std::min<size_t>(names[state].size(), 3));
     auto& where = state == CKPT_CHECKPOINT_DAMAGED ? health->wrong : health->unknown;
-    where.push_back(format("{} {} ({}{})", health->count[state], state_name(state), joined(names[state]), more));
+    where.push_back(strformat("{} {} ({}{})", health->count[state], state_name(state), joined(names[state]), more));
   }
 }
 
@@ -135,13 +135,13 @@ std::string line_of(const Health& health) {
   std::vector<std::string> facts = health.wrong;
   facts.insert(facts.end(), health.unknown.begin(), health.unknown.end());
   if (const auto& latest = health.latest)
-    facts.push_back(format("latest {}, {}{} old", escaped(latest->id),
-                           latest->step < 0 ? "" : format("step {}, ", latest->step), age_text(*latest)));
-  std::string counts = format("{} committed", health.count[CKPT_CHECKPOINT_COMMITTED]);
-  if (const uint64_t open = health.count[CKPT_CHECKPOINT_OPEN]) counts += format(", {} unfinished", open);
-  if (const uint64_t aborted = health.count[CKPT_CHECKPOINT_ABORTED]) counts += format(", {} aborted", aborted);
+    facts.push_back(strformat("latest {}, {}{} old", escaped(latest->id),
+                              latest->step < 0 ? "" : strformat("step {}, ", latest->step), age_text(*latest)));
+  std::string counts = strformat("{} committed", health.count[CKPT_CHECKPOINT_COMMITTED]);
+  if (const uint64_t open = health.count[CKPT_CHECKPOINT_OPEN]) counts += strformat(", {} unfinished", open);
+  if (const uint64_t aborted = health.count[CKPT_CHECKPOINT_ABORTED]) counts += strformat(", {} aborted", aborted);
   facts.push_back(counts);
-  if (health.lacks) facts.push_back(format("mirror lacks {}", *health.lacks));
+  if (health.lacks) facts.push_back(strformat("mirror lacks {}", *health.lacks));
   const Color color = health.code() == kExitOk ? Color::kGreen : Color::kRed;
   return colored(code_name(health.code()), color) + ": " + joined(facts, "; ") + "\n";
 }
@@ -182,8 +182,8 @@ std::string prometheus_text(const std::string& store, const std::string& run, co
   std::string text;
   for (const Figure& figure : figures)
     if (figure.value)
-      text += format("# HELP ckpt_{} {}\n# TYPE ckpt_{} gauge\nckpt_{}{store=\"{}\",run=\"{}\"} {}\n", figure.name,
-                     figure.help, figure.name, figure.name, label_value(store), label_value(run), *figure.value);
+      text += strformat("# HELP ckpt_{} {}\n# TYPE ckpt_{} gauge\nckpt_{}{store=\"{}\",run=\"{}\"} {}\n", figure.name,
+                        figure.help, figure.name, figure.name, label_value(store), label_value(run), *figure.value);
   return text;
 }
 

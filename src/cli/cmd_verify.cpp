@@ -60,7 +60,7 @@ void set_sample(ckpt::Options* options, const std::string& sample) {
   std::string_view text = sample;
   if (slash == std::string::npos || !number(text.substr(0, slash), &k) || !number(text.substr(slash + 1), &n))
     invalid("--sample needs k/n, such as 3/10, found '" + sample + "'");
-  if (k < 1 || k > n) invalid(format("--sample needs k from 1 to n, found {}/{}", k, n));
+  if (k < 1 || k > n) invalid(strformat("--sample needs k from 1 to n, found {}/{}", k, n));
   options->set("sample_k", k).set("sample_n", n);
 }
 
@@ -150,11 +150,11 @@ void check_paced(const ckpt::Reader& reader, int64_t rate, ckpt::Options options
 std::string place_text(const ckpt::Finding& finding) {
   std::vector<std::string> facts;
   if (finding.part != nullptr)
-    facts.push_back(format("part {}, offset {}, {} bytes", finding.part, finding.offset, finding.size));
+    facts.push_back(strformat("part {}, offset {}, {} bytes", finding.part, finding.offset, finding.size));
   if (finding.name != nullptr)
-    facts.push_back(format("{} {}", finding.first_element >= 0 ? "tensor" : "name", escaped(finding.name)));
+    facts.push_back(strformat("{} {}", finding.first_element >= 0 ? "tensor" : "name", escaped(finding.name)));
   if (finding.first_element >= 0)
-    facts.push_back(format("elements {} to {}", finding.first_element, finding.last_element));
+    facts.push_back(strformat("elements {} to {}", finding.first_element, finding.last_element));
   return joined(facts);
 }
 
@@ -169,10 +169,10 @@ std::string ids_text(const ckpt::Reader& reader, const SparseTable& table, const
     return table.info.id_dtype == CKPT_DTYPE_I64 ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
   };
   const auto [low, high] = std::minmax_element(ids.begin(), ids.end(), less);
-  const std::string text = format(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
+  const std::string text = strformat(", of ids from {} to {}", id_text(table, *low), id_text(table, *high));
   for (uint64_t& id : ids) id %= table.info.bucket_count;
   const auto [begin, end] = std::minmax_element(ids.begin(), ids.end());
-  return text + format(", buckets {} to {}", *begin, *end);
+  return text + strformat(", buckets {} to {}", *begin, *end);
 }
 
 // The rows of a sparse table whose column (or ids) has these damaged elements; "" if it is another tensor. `rows`: the
@@ -184,13 +184,13 @@ std::string rows_text(const ckpt::Reader& reader, const SparseTable& table, cons
   });
   const bool of_ids = rows + "/ids" == finding.name;
   if (rows + "/buckets" == finding.name)
-    return format("table {}: where the buckets of {}'s rows begin", rows, finding.part);
+    return strformat("table {}: where the buckets of {}'s rows begin", rows, finding.part);
   if (column == table.columns.end() && !of_ids) return "";
   int64_t elements = 1;
   if (!of_ids) elements = std::accumulate(column->shape, column->shape + column->ndim, elements, std::multiplies<>());
   const int64_t first = finding.first_element / elements, count = finding.last_element / elements - first + 1;
-  const std::string where = format("table {}, {}: rows {} to {}", rows,
-                                   of_ids ? "ids" : "column " + std::string(column->name), first, first + count - 1);
+  const std::string where = strformat("table {}, {}: rows {} to {}", rows,
+                                      of_ids ? "ids" : "column " + std::string(column->name), first, first + count - 1);
   try {
     return where + ids_text(reader, table, rows, first, count, options);
   } catch (const ckpt::Error&) {
@@ -211,27 +211,27 @@ void print_damage(const Outcome& outcome) {
   for (size_t i = 0; i < outcome.findings.size(); i++) {
     const ckpt::Finding& finding = outcome.findings[i];
     std::string place = place_text(finding), text = escaped(text_of(finding.text));
-    print(format("{}: {}\n", colored(finding_name(finding.kind), Color::kRed), place.empty() ? text : place));
+    print(strformat("{}: {}\n", colored(finding_name(finding.kind), Color::kRed), place.empty() ? text : place));
     if (!place.empty() && !text.empty()) print("  " + text + "\n");
     if (!outcome.rows[i].empty()) print("  " + escaped(outcome.rows[i]) + "\n");
   }
   if (!outcome.unreadable.empty()) print(colored("damaged", Color::kRed) + ": " + outcome.unreadable + "\n");
   size_t count = outcome.findings.size() + (outcome.unreadable.empty() ? 0 : 1);
-  print(format("{}: {} {} in {} ({} check)\n", colored("DAMAGED", Color::kRed), count,
-               count == 1 ? "damage" : "damages", escaped(outcome.id), outcome.mode));
+  print(strformat("{}: {} {} in {} ({} check)\n", colored("DAMAGED", Color::kRed), count,
+                  count == 1 ? "damage" : "damages", escaped(outcome.id), outcome.mode));
 }
 
 void print_outcome(const Outcome& outcome) {
   if (outcome.damaged()) return print_damage(outcome);
   if (!outcome.unknown.empty())
-    return print(format("{}: {}: {}\n", colored("CANNOT SAY", Color::kRed), escaped(outcome.id), outcome.unknown));
+    return print(strformat("{}: {}: {}\n", colored("CANNOT SAY", Color::kRed), escaped(outcome.id), outcome.unknown));
   std::string rate =
       outcome.seconds > 0.2 ? ", " + human_rate(static_cast<double>(outcome.bytes) / outcome.seconds) : "";
-  print(format("{}: {} ({} check, {}{})\n", colored("sound", Color::kGreen), escaped(outcome.id), outcome.mode,
-               human_bytes(outcome.bytes), rate));
+  print(strformat("{}: {} ({} check, {}{})\n", colored("sound", Color::kGreen), escaped(outcome.id), outcome.mode,
+                  human_bytes(outcome.bytes), rate));
   if (const auto passed_over = outcome.passed_over(); !passed_over.empty())
-    print(format("{}: {} newer than it cannot be loaded\n", colored("DAMAGED", Color::kRed),
-                 counted(passed_over.size(), "checkpoint")));
+    print(strformat("{}: {} newer than it cannot be loaded\n", colored("DAMAGED", Color::kRed),
+                    counted(passed_over.size(), "checkpoint")));
 }
 
 Json to_json(const Outcome& outcome) {
@@ -336,8 +336,8 @@ int print_pass(const Args& args, const std::map<std::string, uint64_t>& results,
     print_json(report.to_json());
   } else {
     std::string text = counted(count("sound"), "checkpoint") + " sound";
-    if (damaged > 0) text += format(", {} {}", damaged, colored("DAMAGED", Color::kRed));
-    if (unknown > 0) text += format(", of {} nobody can say", unknown);
+    if (damaged > 0) text += strformat(", {} {}", damaged, colored("DAMAGED", Color::kRed));
+    if (unknown > 0) text += strformat(", of {} nobody can say", unknown);
     print(text + "\n");
   }
   if (damaged > 0) return kExitNo;

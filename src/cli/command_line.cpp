@@ -15,7 +15,7 @@ class Formatter : public CLI::Formatter {
  public:
   std::string make_subcommand(const CLI::App* command) const override {
     std::string text = command->get_description();
-    return format("  {}{}\n", padded(command->get_name(), get_column_width() - 2), text.substr(0, text.find('\n')));
+    return strformat("  {}{}\n", padded(command->get_name(), get_column_width() - 2), text.substr(0, text.find('\n')));
   }
 };
 
@@ -33,7 +33,7 @@ constexpr const char* kFooter =
     "  ckpt help COMMAND, ckpt help options   more";
 
 std::string version_text() {
-  return format("ckpt {} (format revision {})", ckpt_version_string(), CKPT_FORMAT_REVISION);
+  return strformat("ckpt {} (format revision {})", ckpt_version_string(), CKPT_FORMAT_REVISION);
 }
 
 void set_up(CLI::App& app, Action& chosen) {
@@ -74,8 +74,8 @@ void need_command(const CLI::App& app, int argc, char** argv) {
   const bool is_option = word.starts_with('-');
   const std::vector<std::string> known = is_option ? option_names(app) : command_names(app);
   if (std::find(known.begin(), known.end(), word) == known.end())
-    invalid(format("unknown {} '{}'{}\nsee: ckpt help", is_option ? "option" : "command", word_shown(word),
-                   did_you_mean(word, known)));
+    invalid(strformat("unknown {} '{}'{}\nsee: ckpt help", is_option ? "option" : "command", word_shown(word),
+                      did_you_mean(word, known)));
 }
 
 // "N" for CLI11's "INT:POSITIVE".
@@ -123,7 +123,7 @@ Action parse_command_line(int argc, char** argv) {
     std::string topic = commands.empty() ? "" : " " + commands.front()->get_name(), text = error.what();
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
       text = extra_text(commands.empty() ? *app : *commands.front(), text);
-    invalid(format("{}\nsee: ckpt help{}", word_shown(text), topic));
+    invalid(strformat("{}\nsee: ckpt help{}", word_shown(text), topic));
   }
   return [app, chosen] { return chosen(); };
 }
@@ -154,7 +154,7 @@ static CLI::Validator number_from(int least, const char* name) {
   const auto fault = [least](std::string& text) -> std::string {
     const bool whole = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
     if (whole && (least == 0 || text.find_first_not_of('0') != text.npos)) return "";
-    return format("needs a whole number of {} or more, found '{}'", least, text);
+    return strformat("needs a whole number of {} or more, found '{}'", least, text);
   };
   return CLI::Validator(fault, name);
 }

@@ -89,14 +89,14 @@ std::string bash_script(Commands commands) {
   std::string out = kBashHead;
   for (const CommandText& command : commands) {
     const bool tool = command.name.empty();
-    out += format("    {}) options={}", tool ? "''" : command.name,
-                  in_quotes(names_of(command) + (tool ? " " + command_words(commands) : "")));
+    out += strformat("    {}) options={}", tool ? "''" : command.name,
+                     in_quotes(names_of(command) + (tool ? " " + command_words(commands) : "")));
     if (!argument_words(command, commands).empty()) out += " words=" + in_quotes(argument_words(command, commands));
     std::string values;
     for (const OptionText& option : command.options)
       if (!option.is_argument() && !choices(option).empty())
-        values += format("{}) values={} ;; ", joined(option.names, "|"), in_quotes(choices(option)));
-    if (!values.empty()) out += format("; case $prev in {}esac", values);
+        values += strformat("{}) values={} ;; ", joined(option.names, "|"), in_quotes(choices(option)));
+    if (!values.empty()) out += strformat("; case $prev in {}esac", values);
     out += " ;;\n";
   }
   return out + replaced(kBashTail, "KEYS", option_keys());
@@ -130,15 +130,15 @@ std::string zsh_script(Commands commands) {
   std::string out =
       "#compdef ckpt\n# zsh completion for ckpt, made by `ckpt completion zsh`\n_ckpt() {\n  local -a commands=(\n";
   for (const CommandText& command : commands.subspan(1))
-    out += format("    {}\n", in_quotes(command.name + ":" + zsh_text(command.summary)));
+    out += strformat("    {}\n", in_quotes(command.name + ":" + zsh_text(command.summary)));
   out += "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n";
   out += "  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n";
   for (const CommandText& command : commands.subspan(1)) {
-    out += format("    {}) _arguments", command.name);
+    out += strformat("    {}) _arguments", command.name);
     for (const OptionText& option : command.options)
       if (!option.is_argument()) out += " \\\n      " + zsh_option(option);
     const std::string words = argument_words(command, commands);
-    out += format(" \\\n      {} ;;\n", words.empty() ? "'*:file:_files'" : in_quotes("*:value:(" + words + ")"));
+    out += strformat(" \\\n      {} ;;\n", words.empty() ? "'*:file:_files'" : in_quotes("*:value:(" + words + ")"));
   }
   return out + "  esac\n}\n_ckpt \"$@\"\n";
 }
@@ -146,7 +146,7 @@ std::string zsh_script(Commands commands) {
 // ---- fish ----
 
 std::string fish_option(const CommandText& command, const OptionText& option) {
-  std::string out = format("complete -c ckpt -n '__fish_seen_subcommand_from {}'", command.name);
+  std::string out = strformat("complete -c ckpt -n '__fish_seen_subcommand_from {}'", command.name);
   for (const std::string& name : option.names)
     out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   if (!choices(option).empty())
@@ -161,12 +161,13 @@ std::string fish_option(const CommandText& command, const OptionText& option) {
 std::string fish_script(Commands commands) {
   std::string out = "# fish completion for ckpt, made by `ckpt completion fish`\n";
   for (const CommandText& command : commands.subspan(1)) {
-    out +=
-        format("complete -c ckpt -f -n __fish_use_subcommand -a {} -d {}\n", command.name, in_quotes(command.summary));
+    out += strformat("complete -c ckpt -f -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                     in_quotes(command.summary));
     for (const OptionText& option : command.options)
       if (!option.is_argument()) out += fish_option(command, option);
     if (const std::string words = argument_words(command, commands); !words.empty())
-      out += format("complete -c ckpt -f -n '__fish_seen_subcommand_from {}' -a {}\n", command.name, in_quotes(words));
+      out +=
+          strformat("complete -c ckpt -f -n '__fish_seen_subcommand_from {}' -a {}\n", command.name, in_quotes(words));
   }
   return out;
 }

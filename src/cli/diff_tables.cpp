@@ -53,15 +53,16 @@ class Comparison {
   TableDifference difference() const {
     TableDifference out{first_.name(), {}, only_first_.count, only_second_.count, differing_.count};
     const auto only = [&](const Ids& ids, const char* where) {
-      if (ids.count) out.texts.push_back(format("{} only in the {}: {}", counted(ids.count, "id"), where, ids.text()));
+      if (ids.count)
+        out.texts.push_back(strformat("{} only in the {}: {}", counted(ids.count, "id"), where, ids.text()));
     };
     only(only_first_, "first");
     only(only_second_, "second");
     if (differing_.count)
-      out.texts.push_back(format("{} of {} that both have differ, in {}; ids {}", differing_.count,
-                                 counted(first_.info.row_count - only_first_.count, "row"),
-                                 joined(std::vector<std::string>(columns_.begin(), columns_.end())),
-                                 differing_.text()));
+      out.texts.push_back(strformat("{} of {} that both have differ, in {}; ids {}", differing_.count,
+                                    counted(first_.info.row_count - only_first_.count, "row"),
+                                    joined(std::vector<std::string>(columns_.begin(), columns_.end())),
+                                    differing_.text()));
     return out;
   }
 
@@ -111,17 +112,18 @@ TableDifferences diff_tables(const TableSide& a, const TableSide& b, const std::
     TableDifference difference{name, {}};
     if (!left || !right) {
       if ((left ? b : a).has_tensor(name)) continue;  // it is a tensor there
-      difference.texts.push_back(format("only in the {}", left ? "first" : "second"));
+      difference.texts.push_back(strformat("only in the {}", left ? "first" : "second"));
     } else {
       if (values) {
         Comparison comparison(*left, *right, options);
         comparison.run();
         difference = comparison.difference();
       } else if (left->info.row_count != right->info.row_count) {
-        difference.texts.push_back(format("{} rows against {}", left->info.row_count, right->info.row_count));
+        difference.texts.push_back(strformat("{} rows against {}", left->info.row_count, right->info.row_count));
       }
       if (left->info.bucket_count != right->info.bucket_count && left->info.bucket_count && right->info.bucket_count)
-        difference.texts.push_back(format("{} buckets against {}", left->info.bucket_count, right->info.bucket_count));
+        difference.texts.push_back(
+            strformat("{} buckets against {}", left->info.bucket_count, right->info.bucket_count));
     }
     for (const SparseTable* table : {left, right})
       if (table) out.said.merge(tensors_of(*table));

@@ -28,7 +28,7 @@ std::string error_text(const ckpt::Error& error) {
   std::string text = ckpt::cut_line(said);
   for (const auto& [key, fact] : error.details()) {
     const std::string value = escaped(ckpt::without_secrets(fact));
-    if (!value.empty() && !says(said, value)) text += "\n" + ckpt::cut_line(format("  {}: {}", key, value));
+    if (!value.empty() && !says(said, value)) text += "\n" + ckpt::cut_line(strformat("  {}: {}", key, value));
   }
   return text;
 }

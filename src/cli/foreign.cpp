@@ -43,9 +43,9 @@ std::string summary_text(const std::string& path, const ckpt::File& file, const 
   auto is_alias = [](const ckpt::FileTensor& tensor) { return tensor.alias_of != nullptr; };
   const auto aliases = static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), is_alias));
   const std::vector<std::string> left = file.left_out();
-  return format("file        {}\nformat      {}\ntensors     {}, {} aliases, {}\n{}", escaped(shown(path)),
-                file.format(), tensors.size() - aliases, aliases, human_bytes(bytes_of(tensors)),
-                left.empty() ? "" : "left out    " + some_names(left) + "\n");
+  return strformat("file        {}\nformat      {}\ntensors     {}, {} aliases, {}\n{}", escaped(shown(path)),
+                   file.format(), tensors.size() - aliases, aliases, human_bytes(bytes_of(tensors)),
+                   left.empty() ? "" : "left out    " + some_names(left) + "\n");
 }
 
 std::string tensors_text(const Tensors& tensors) {
@@ -136,7 +136,7 @@ void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tens
 
 std::string some_names(std::vector<std::string> names) {
   constexpr size_t kNamed = 12;
-  const std::string more = names.size() > kNamed ? format(" and {} more", names.size() - kNamed) : "";
+  const std::string more = names.size() > kNamed ? strformat(" and {} more", names.size() - kNamed) : "";
   names.resize(std::min(names.size(), kNamed));
   for (std::string& name : names) name = escaped(name);
   return joined(names) + more;

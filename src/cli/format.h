@@ -1,5 +1,5 @@
-// Text with values in it: format("{} of {}", done, total). {} takes text, bools and integers. Floats have functions of
-// their own. Pure.
+// Text with values in it: strformat("{} of {}", done, total). {} takes text, bools and integers. Floats have functions
+// of their own. Pure.
 #pragma once
 
 #include <initializer_list>
@@ -38,7 +38,7 @@ struct Pattern {
 std::string format_pieces(std::string_view pattern, std::initializer_list<std::string_view> pieces);
 
 template <typename... Values>
-std::string format(Pattern<sizeof...(Values)> pattern, const Values&... values) {
+std::string strformat(Pattern<sizeof...(Values)> pattern, const Values&... values) {
   return format_pieces(pattern.text, {ValueText(values).text()...});
 }
 

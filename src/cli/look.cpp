@@ -61,8 +61,8 @@ void look_at(std::string_view path, std::function<void()> ask) {
   std::unique_lock lock(answer->mutex);
   if (!answer->changed.wait_for(lock, std::chrono::milliseconds(patience_ms), [&] { return answer->is_there; }))
     fail(CKPT_TIMEOUT,
-         format("looking at {} has not ended for {} ms; the system holds its thread, which was left behind",
-                escaped(shown(path)), patience_ms));
+         strformat("looking at {} has not ended for {} ms; the system holds its thread, which was left behind",
+                   escaped(shown(path)), patience_ms));
   if (const std::exception_ptr failure = std::exchange(answer->failure, nullptr)) std::rethrow_exception(failure);
 }
 

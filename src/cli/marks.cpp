@@ -32,8 +32,8 @@ std::string quantizer_of(const ckpt::Node& record) {
   for (const char* key : {"scale", "zero_point", "axis"}) {
     const std::optional<ckpt::Node> field = record.find(key);
     if (field && field->kind == CKPT_NODE_FLOAT)
-      text += format(", {} {}", key, print_format("%.17g", field->float_value));
-    if (field && field->kind == CKPT_NODE_INT) text += format(", {} {}", key, field->int_value);
+      text += strformat(", {} {}", key, print_format("%.17g", field->float_value));
+    if (field && field->kind == CKPT_NODE_INT) text += strformat(", {} {}", key, field->int_value);
   }
   return text;
 }
@@ -70,11 +70,12 @@ MarkedTensors marks_in(const ckpt::Reader& reader) {
   try {
     return marks_in(reader.tree().view());
   } catch (const ckpt::Error& error) {
-    std::fputs(format("ckpt: note: elements are shown as they are stored, since the state tree, which says what torch "
-                      "makes of them, cannot be read: {}\n",
-                      escaped(error.what()))
-                   .c_str(),
-               stderr);
+    std::fputs(
+        strformat("ckpt: note: elements are shown as they are stored, since the state tree, which says what torch "
+                  "makes of them, cannot be read: {}\n",
+                  escaped(error.what()))
+            .c_str(),
+        stderr);
     return {};
   }
 }

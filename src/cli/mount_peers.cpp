@@ -97,7 +97,7 @@ struct Meeting {
     struct stat found{};
     const OpenFile held(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!held.is_open() || fstat(held.get(), &found) != 0 || !is_ours(found)) return;
-    const std::string in = format("/proc/self/fd/{}", held.get());
+    const std::string in = strformat("/proc/self/fd/{}", held.get());
     for (const std::string& name : names_in(in))
       if (id.empty() || id_of(name) == id) std::filesystem::remove_all(in + "/" + name, ignored);
     rmdir(folder.c_str());
@@ -114,7 +114,7 @@ struct Meeting {
     if (came.size() == count) return;
     const std::vector<std::string> names(ever.begin(), ever.end());
     throw Refused{
-        format("{} of {} {} within {} s: {}", ever.size(), count, what, timeout.count() / 1000, joined(names))};
+        strformat("{} of {} {} within {} s: {}", ever.size(), count, what, timeout.count() / 1000, joined(names))};
   }
   std::string path(const std::string& kind, const std::string& id) const { return folder + "/" + kind + "." + id; }
 

@@ -212,7 +212,7 @@ std::string make_id() {
   gethostname(host, sizeof host - 1);
   for (char& c : host) c = c == '\0' || std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   const auto chance = static_cast<unsigned>(Clock::now().time_since_epoch().count() >> 8 & 0xffffff);
-  return format("{}-{}-{}", host, getpid(), print_format("%06x", chance));
+  return strformat("{}-{}-{}", host, getpid(), print_format("%06x", chance));
 }
 
 void remove_leftovers(const std::string& directory) {
@@ -230,7 +230,7 @@ void probe(const std::string& folder, Watch& watch, std::vector<Promise>& promis
     try {
       promises.push_back({name, State::kHolds, call(folder)});
     } catch (const Refused& refused) {
-      const std::string then = refused.state == State::kWithout ? format("; {}", otherwise) : "";
+      const std::string then = refused.state == State::kWithout ? strformat("; {}", otherwise) : "";
       promises.push_back({name, refused.state, refused.text + then});
     }
   }
@@ -249,8 +249,8 @@ std::string probe_speed(const std::string& folder, Watch& watch) {
   const std::string synced = text(rate_of(path, kMake, bytes));
   posix_fadvise(OpenFile(path, O_RDONLY).get(), 0, 0, POSIX_FADV_DONTNEED);
   const double read = rate_of(path, O_RDONLY | O_DIRECT, bytes);
-  return format("direct writes {}, writes with a sync {}, reads {}", direct, synced,
-                text(read > 0 ? read : rate_of(path, O_RDONLY, bytes)));
+  return strformat("direct writes {}, writes with a sync {}, reads {}", direct, synced,
+                   text(read > 0 ? read : rate_of(path, O_RDONLY, bytes)));
 }
 
 }  // namespace cli

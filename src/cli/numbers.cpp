@@ -79,7 +79,7 @@ std::string component_text(int bits, std::span<const std::byte> data, uint64_t i
 std::string complex_text(int bits, std::span<const std::byte> data, uint64_t index) {
   std::string real = component_text(bits / 2, data, 2 * index),
               imaginary = component_text(bits / 2, data, 2 * index + 1);
-  return format("({}{}{}j)", real, imaginary.front() == '-' ? "" : "+", imaginary);
+  return strformat("({}{}{}j)", real, imaginary.front() == '-' ? "" : "+", imaginary);
 }
 
 int64_t sign_extended(uint64_t pattern, int bits) {
@@ -166,7 +166,7 @@ std::string number_text(int32_t dtype, std::span<const std::byte> data, uint64_t
     }
     case CKPT_DTYPE_BOOL: {
       uint64_t value = element_pattern(data, 8, index);
-      return value == 0 ? "False" : value == 1 ? "True" : format("True({})", value);
+      return value == 0 ? "False" : value == 1 ? "True" : strformat("True({})", value);
     }
     default:
       break;

@@ -106,7 +106,7 @@ std::string manual_page(std::span<const CommandText> commands, size_t index) {
   const std::string name = command.name.empty() ? "ckpt" : "ckpt-" + command.name;
   std::string upper = name;
   for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  std::string out = format(".TH {} 1 \"\" \"ckpt {}\" \"User Commands\"\n", roff(upper), ckpt_version_string());
+  std::string out = strformat(".TH {} 1 \"\" \"ckpt {}\" \"User Commands\"\n", roff(upper), ckpt_version_string());
   out += ".SH NAME\n" + roff(name) + " \\- " + roff(command.summary) + "\n.SH SYNOPSIS\n" + synopsis(command);
   if (!command.teaching.empty()) out += ".SH DESCRIPTION\n" + paragraphs(command.teaching);
   if (index == 0) out += commands_text(commands);

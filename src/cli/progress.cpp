@@ -16,11 +16,11 @@ std::string progress_line(uint64_t done, uint64_t total, double seconds) {
   size_t filled = static_cast<size_t>(share * kBar);
   std::string bar = std::string(filled, '#') + std::string(kBar - filled, '-');
   std::string line =
-      format("[{}] {} %  {} of {}", bar, print_format("%3.0f", share * 100), human_bytes(done), human_bytes(total));
+      strformat("[{}] {} %  {} of {}", bar, print_format("%3.0f", share * 100), human_bytes(done), human_bytes(total));
   if (done == 0 || seconds < 0.2) return line;
   double rate = static_cast<double>(done) / seconds;
   double left = static_cast<double>(total - std::min(done, total)) / rate;
-  return line + format("  {}  {} left", human_rate(rate), human_duration(static_cast<uint64_t>(std::llround(left))));
+  return line + strformat("  {}  {} left", human_rate(rate), human_duration(static_cast<uint64_t>(std::llround(left))));
 }
 
 Progress::Progress() : visible_(is_terminal(stderr)), start_(std::chrono::steady_clock::now()) {}
@@ -72,10 +72,10 @@ Json requests_json(const ckpt::JobStats& stats) {
 
 std::string requests_line(const ckpt::JobStats& stats) {
   if (stats.get_count + stats.put_count + stats.list_count + stats.delete_count == 0) return "";
-  const std::string again = stats.retry_count > 0 ? format(" ({} tried again)", stats.retry_count) : "";
-  return format("requests: {} GET, {} PUT, {} LIST, {} DELETE{}; {} sent, {} received\n", stats.get_count,
-                stats.put_count, stats.list_count, stats.delete_count, again, human_bytes(stats.bytes_sent),
-                human_bytes(stats.bytes_received));
+  const std::string again = stats.retry_count > 0 ? strformat(" ({} tried again)", stats.retry_count) : "";
+  return strformat("requests: {} GET, {} PUT, {} LIST, {} DELETE{}; {} sent, {} received\n", stats.get_count,
+                   stats.put_count, stats.list_count, stats.delete_count, again, human_bytes(stats.bytes_sent),
+                   human_bytes(stats.bytes_received));
 }
 
 }  // namespace cli

@@ -118,7 +118,7 @@ std::string columns_text(const SparseTable& table) {
 std::vector<std::string> runs_of(const SparseTable& table) {
   std::vector<std::string> runs{table.name()};
   for (uint32_t run = 1; run < table.info.run_count; run++) {
-    runs.push_back(format("{}/run-{}", table.name(), run));
+    runs.push_back(strformat("{}/run-{}", table.name(), run));
     runs.push_back(runs.back() + "-removed");
   }
   return runs;
@@ -140,7 +140,7 @@ SparseTable with_columns(SparseTable table, const std::vector<std::string>& name
   for (const std::string& name : names) {
     const auto found = std::find(known.begin(), known.end(), name);
     if (found == known.end())
-      fail(CKPT_NOT_FOUND, format("table {} has no column {}; it has {}", table.name(), name, joined(known)));
+      fail(CKPT_NOT_FOUND, strformat("table {} has no column {}; it has {}", table.name(), name, joined(known)));
     chosen.push_back(table.columns[static_cast<size_t>(found - known.begin())]);
   }
   table.columns = std::move(chosen);
@@ -216,7 +216,7 @@ static std::string csv_header(const SparseTable& table) {
   for (const ckpt::ColumnInfo& column : table.columns) {
     const uint64_t elements = elements_of(column);
     for (uint64_t i = 0; i < elements; i++)
-      line += "," + csv_field(escaped(column.ndim == 0 ? column.name : format("{}.{}", column.name, i)));
+      line += "," + csv_field(escaped(column.ndim == 0 ? column.name : strformat("{}.{}", column.name, i)));
   }
   return line + "\r\n";
 }

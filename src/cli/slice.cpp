@@ -37,10 +37,10 @@ void parse_bounds(std::string_view text, size_t dimension, int64_t size, int64_t
   auto first = bound(trimmed(bounds.substr(0, colon)), single ? -1 : 0, size);
   auto last = single ? first : bound(trimmed(bounds.substr(colon + 1)), size, size);
   if (!first || !last || bounds.empty())
-    invalid(format("cannot read '{}' in --box as a slice such as 0:2, 5: or 7", bounds));
+    invalid(strformat("cannot read '{}' in --box as a slice such as 0:2, 5: or 7", bounds));
   int64_t end = single ? (*first < size ? *first + 1 : size + 1) : *last;
   if (*first < 0 || *first > end || end > size)
-    invalid(format("slice '{}' is outside dimension {}, which has extent {}", bounds, dimension, size));
+    invalid(strformat("slice '{}' is outside dimension {}, which has extent {}", bounds, dimension, size));
   *offset = *first;
   *extent = end - *first;
 }
@@ -60,7 +60,7 @@ Slice Slice::whole(std::span<const int64_t> shape) {
 Slice parse_slice(std::string_view text, std::span<const int64_t> shape) {
   Slice slice = Slice::whole(shape);
   size_t count = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
-  if (count > shape.size()) invalid(format("--box names {} dimensions, the tensor has {}", count, shape.size()));
+  if (count > shape.size()) invalid(strformat("--box names {} dimensions, the tensor has {}", count, shape.size()));
   for (size_t d = 0; d < count; ++d) {
     size_t comma = text.find(',');
     parse_bounds(text.substr(0, comma), d, shape[d], &slice.offset[d], &slice.extent[d]);

@@ -137,8 +137,8 @@ Slice TensorSource::distinct(const TensorSource& other) const {
   }
   if (!strides_.empty() && elements > kMostElements && elements / places > kMostTimes)
     fail(CKPT_UNSUPPORTED, "tensor " + name_ + ": a view that names each element of its memory " +
-                               format("{} times; option --structure-only leaves values out",
-                                      static_cast<uint64_t>(std::min(elements / places, 0x1p62))));
+                               strformat("{} times; option --structure-only leaves values out",
+                                         static_cast<uint64_t>(std::min(elements / places, 0x1p62))));
   return slice;
 }
 

@@ -50,7 +50,7 @@ bool use_color() {
 }  // namespace
 
 std::string counted(uint64_t count, std::string_view noun) {
-  return format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return strformat("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string human_bytes(uint64_t bytes) {
@@ -64,10 +64,10 @@ std::string human_rate(double bytes_per_second) {
 }
 
 std::string human_duration(uint64_t seconds) {
-  if (seconds < 120) return format("{} s", seconds);
-  if (seconds < 2 * uint64_t{3600}) return format("{} min", seconds / 60);
-  if (seconds < 2 * uint64_t{86400}) return format("{} h", seconds / 3600);
-  return format("{} d", seconds / 86400);
+  if (seconds < 120) return strformat("{} s", seconds);
+  if (seconds < 2 * uint64_t{3600}) return strformat("{} min", seconds / 60);
+  if (seconds < 2 * uint64_t{86400}) return strformat("{} h", seconds / 3600);
+  return strformat("{} d", seconds / 86400);
 }
 
 std::string shape_text(std::span<const int64_t> shape) {
@@ -109,7 +109,7 @@ size_t terminal_width() {
 std::string colored(std::string_view text, Color color) {
   static constexpr std::array kCodes = {"", "31", "32", "33", "2", "1"};
   if (color == Color::kNone || !use_color()) return std::string(text);
-  return format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(color)], text);
+  return strformat("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(color)], text);
 }
 
 }  // namespace cli

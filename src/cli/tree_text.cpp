@@ -33,7 +33,7 @@ std::string float_text(double value) {
 
 std::string text_text(std::string_view text) {
   std::string shown = "\"" + escaped(cut(text, kLongestText)) + "\"";
-  return text.size() > kLongestText ? format("{} ({})", shown, counted(text.size(), "byte")) : shown;
+  return text.size() > kLongestText ? strformat("{} ({})", shown, counted(text.size(), "byte")) : shown;
 }
 
 class Outline {
@@ -56,7 +56,7 @@ class Outline {
       shown += whole ? sizes_[i] : 1;
       i += skip ? sizes_[i] : 1;
     }
-    if (shown < count_) out += format("… {} more of {}\n", count_ - shown, counted(count_, "node"));
+    if (shown < count_) out += strformat("… {} more of {}\n", count_ - shown, counted(count_, "node"));
     return out;
   }
 
@@ -98,11 +98,11 @@ class Outline {
 
   static std::string key_text(const ckpt::Node& node) {
     if (node.number() == 0) return "";
-    if (node.key_kind == CKPT_KEY_INT) return format("{}: ", node.key_int);
+    if (node.key_kind == CKPT_KEY_INT) return strformat("{}: ", node.key_int);
     if (node.key_kind == CKPT_KEY_NONE) return "- ";
     std::string_view key = node.key_view();
     bool quote = key.empty() || is_integer(key) || key.find_first_of(" :\"") != std::string_view::npos;
-    return quote ? format("\"{}\": ", escaped(key)) : escaped(key) + ": ";
+    return quote ? strformat("\"{}\": ", escaped(key)) : escaped(key) + ": ";
   }
 
   std::string leaf_text(const ckpt::Node& node) const {
@@ -127,7 +127,7 @@ class Outline {
         return "tensor " + (known.empty() ? escaped(text) : known);
       }
       default:
-        return format("node of kind {}", node.kind);
+        return strformat("node of kind {}", node.kind);
     }
   }
 
@@ -153,7 +153,7 @@ class Outline {
     for (const ckpt::Node& child : node) {
       if (written_ones > 0) out += ", ";
       if (written_ones++ > 0 && text_width(out) > kInlineWidth && sizes_[node.number()] > kInlineNodes)
-        return out + format("… {} in all", node.child_count) + brackets[1];
+        return out + strformat("… {} in all", node.child_count) + brackets[1];
       if (child.key_kind != CKPT_KEY_NONE) out += key_text(child);
       out += written(child);
     }
@@ -167,9 +167,9 @@ class Outline {
     if (*whole) return text;
     std::string name = node.kind == CKPT_NODE_RECORD ? escaped(node.text_view())
                        : node.kind <= CKPT_NODE_DICT ? node.kind_name()
-                                                     : format("node of kind {}", node.kind);
+                                                     : strformat("node of kind {}", node.kind);
     bool hidden = depths_[node.number()] == max_depth_;
-    return format("{} of {}{}", name, node.child_count, hidden ? " …" : "");
+    return strformat("{} of {}{}", name, node.child_count, hidden ? " …" : "");
   }
 
   ckpt::TreeView tree_;

@@ -56,8 +56,8 @@ void VerifyReport::load(const std::string& text) {
   const std::string other = "; name another file by --report, or remove this one";
   if (value_of(text, "report") != kKind) invalid(file_ + " is no report of " + kKind + other);
   const std::string store = value_of(text, "store"), mode = value_of(text, "mode");
-  if (store != store_) invalid(format("{} is the report of the store {}, not of {}{}", file_, store, store_, other));
-  if (mode != mode_) invalid(format("{} is the report of a {} check, not of a {} one{}", file_, mode, mode_, other));
+  if (store != store_) invalid(strformat("{} is the report of the store {}, not of {}{}", file_, store, store_, other));
+  if (mode != mode_) invalid(strformat("{} is the report of a {} check, not of a {} one{}", file_, mode, mode_, other));
   for (const std::string& json : items_of(value_of(text, "checkpoints")))
     checked_[value_of(json, "checkpoint")] = {value_of(json, "save_id"), value_of(json, "result"),
                                               number_of(json, "checked_unix_ms"), number_of(json, "last_sound_unix_ms"),
