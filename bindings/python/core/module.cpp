@@ -1,6 +1,8 @@
 // ckpt._core: the classes of the C headers as Python sees them. The package re-exports them.
 #include <nanobind/stl/string.h>
 
+#include <string>
+
 #include "arrays.h"
 #include "bind.h"
 #include "own_arrays.h"
@@ -22,6 +24,8 @@ void bind_library(nb::module_& m) {
   m.def("version", [] { return ckpt::version(); }, "The version of the loaded library, \"0.1.0\".");
   m.def("version_number", &ckpt_version_number, "The version as major * 1000000 + minor * 1000 + patch.");
   m.attr("HEADER_VERSION_NUMBER") = CKPT_VERSION_MAJOR * 1000000 + CKPT_VERSION_MINOR * 1000 + CKPT_VERSION_PATCH;
+  m.attr("HEADER_VERSION") = std::to_string(CKPT_VERSION_MAJOR) + "." + std::to_string(CKPT_VERSION_MINOR) + "." +
+                             std::to_string(CKPT_VERSION_PATCH);
   m.attr("FORMAT_REVISION") = CKPT_FORMAT_REVISION;
   m.attr("TABLE_BUCKETS") = CKPT_TABLE_BUCKETS;
   m.def(

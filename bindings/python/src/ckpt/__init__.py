@@ -9,9 +9,9 @@ it is closed raises InvalidError. Every failure is an Error with status, message
 neither numpy nor torch.
 """
 
-from . import errors
-from ._core import (FORMAT_REVISION, File, Job, Load, Memory, Save, Tree, View, dtype_bits, dtype_find, dtype_name,
-                    options, status_name, version, version_number)
+from . import _clash, errors
+from ._core import (FORMAT_REVISION, HEADER_VERSION, File, Job, Load, Memory, Save, Tree, View, dtype_bits,
+                    dtype_find, dtype_name, options, status_name, version, version_number)
 from .background import SaveHandle
 from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
@@ -30,7 +30,7 @@ from .saving import save, save_async
 from .tables import Rowset, Share, Table
 from .trees import Record, TensorName, TreeSet, from_native, to_native
 
-__version__ = "0.1.0"
+__version__ = HEADER_VERSION
 
 __all__ = [
     "save", "save_async", "load", "ls", "fsspec_store", "SaveHandle", "Shard", "PerRank", "random_states", "Table",
