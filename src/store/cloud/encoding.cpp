@@ -181,7 +181,7 @@ static Crc crc_by_tables(const CrcTables<Crc>& tables, Crc crc, Bytes bytes) {
 }
 
 #if defined(__x86_64__)
-[[gnu::target("sse4.2")]] static uint32_t crc_by_instruction(uint32_t crc, Bytes bytes) {
+[[gnu::target("sse4.2,crc32")]] static uint32_t crc_by_instruction(uint32_t crc, Bytes bytes) {
   uint64_t wide = crc;
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
     uint64_t word;
