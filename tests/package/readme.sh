@@ -1,0 +1,15 @@
+#!/bin/bash
+# The training loop of a README with the wheel, run twice: the second run goes on from the first. See wheel.sh.
+#
+#   readme.sh DIST README TORCH_VENV      TORCH_VENV has torch, for Python 3.11
+set -euo pipefail
+dist=$1 readme=$2 torch_venv=$3
+cd "$(mktemp -d)"
+/usr/bin/python3 -m venv venv
+venv/bin/pip install -q --no-index --find-links "$dist" libckpt
+echo "$torch_venv"/lib/python3*/site-packages >"$(echo venv/lib/python3*/site-packages)/torch.pth"
+awk '/^```python$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$readme" >train.py
+venv/bin/python3 train.py store
+venv/bin/python3 train.py store
+venv/bin/ckpt ls store
+venv/bin/ckpt verify store@latest
