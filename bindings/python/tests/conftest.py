@@ -87,9 +87,9 @@ def serve(rank: int, pipe: Any) -> None:
     from sharded_layouts import process_group
 
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     while (work := pipe.recv()) is not None:
         function, size, file, arguments = work
+        torch.set_num_threads(1)  # a test before may have changed it (accelerate does), and sums would differ by rank
         try:
             with process_group(rank, size, file):
                 pipe.send((function(*arguments), None))
