@@ -75,7 +75,8 @@ class Faults : public ::testing::Test {
   // What must hold after every point.
   void check_store(const std::string& uri, const Operation& operation);
   void finish(const std::string& uri, const Operation& operation);
-  void check_next_start(const std::string& uri);
+  // `kept`: so many files of a retired checkpoint, at most, wait for reuse.
+  void check_next_start(const std::string& uri, size_t kept = 1);
 
   // How often an undisturbed victim makes each system call.
   std::map<std::string, int> count_calls(const Operation& operation);

@@ -397,7 +397,8 @@ void PowerLoss::check(const Cut& cut, const Found& found) {
   const Operation after{.start = {}, .commands = {}, .latest = allowed(cut, found), .stays = {}, .finish = cut.finish};
   check_store(uri, after);
   finish(uri, after);
-  check_next_start(uri);
+  // Of the checkpoint that was retired last the cut may have undone that a small file was unlinked. It has two.
+  check_next_start(uri, 2);
   remove_tree(uri);
 }
 
