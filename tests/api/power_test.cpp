@@ -189,9 +189,9 @@ class Recorder {
       make(args.path(1), true);
     } else if (call.name == "mkdir") {
       make(args[0], true);
-    } else if (call.name == "pwrite64" || call.name == "write") {
+    } else if (call.name == "pwrite64") {
       const auto wrote = static_cast<size_t>(std::stoull(call.result));
-      write(args[0], call.name == "write" ? 0 : args.number(3), args[1].substr(0, wrote));
+      write(args[0], args.number(3), args[1].substr(0, wrote));
     } else if (call.name == "ftruncate") {
       resize(args[0], args.number(1));
     } else if (call.name == "fallocate") {
