@@ -388,7 +388,7 @@ def die_in_a_save(number: int, file: str, path: str) -> None:
                 return super().resolve_data(item)
 
         try:
-            dcp().save(state, storage_writer=writer(path, step=2, timeout_ms=5000), planner=Dying())
+            dcp().save(state, storage_writer=writer(path, step=2, timeout_ms=60000), planner=Dying())
         except BaseException:
             os._exit(7)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""ckpt.lightning: PyTorch Lightning saves into and loads from stores of ckpt. Skipped where Lightning is missing."""
+"""ckpt.lightning: PyTorch Lightning saves into and loads from stores of ckpt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import ckpt
 import pytest
 from conftest import forking
 
-pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("lightning") is None, reason="lightning not installed")]
+pytestmark = pytest.mark.torch
 
 
 def modules(package: str = "lightning.pytorch") -> Any:
@@ -204,7 +203,7 @@ def die_in_a_save(number: int, size: int, file: str, folder: str) -> None:
         follow(*told)
 
     ckpt.saving.follow = dying
-    words: dict[str, Any] = {"steps": 10, "module": model(width=1 << 18), "io": ckpt.lightning.CkptIO(timeout_ms=5000)}
+    words: dict[str, Any] = {"steps": 10, "module": model(width=1 << 18), "io": ckpt.lightning.CkptIO(timeout_ms=60000)}
     try:
         if size == 1:
             fit(folder, **words)
