@@ -3,9 +3,9 @@
 #include "maintain/mirror.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <latch>
 
 #include "commit/any_store.h"
 #include "commit/commit.h"
@@ -56,25 +56,6 @@ class Training {
   std::shared_ptr<maintain::Mirror> mirror_;
 };
 
-// Keeps operations of a store waiting until it is opened.
-class Gate {
- public:
-  void open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void pass() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
-};
-
 std::shared_ptr<Checkpoint> open(const std::shared_ptr<store::Store>& store, const std::string& selector,
                                  const std::shared_ptr<store::Store>& mirror) {
   auto opened = Checkpoint::open(store, {selector, "main"}, 1, mirror);
@@ -119,16 +100,16 @@ TEST_P(Mirrors, HaveEveryByteOfWhatIsCommitted) {
 
 // The copy waits until the job has begun; what is there already costs it nothing.
 TEST_P(Mirrors, TellTheJobThatFollowsWhatTheirCopiesAskOfAServer) {
-  Gate gate;
+  std::latch gate(1);
   const auto shell = shell_of(there());
   Training training(here(), shell);
   ASSERT_TRUE(training.follow().ok());
-  shell->once("create", "s1.1.1/PART_000", [&] { gate.pass(); });
+  shell->once("create", "s1.1.1/PART_000", [&] { gate.wait(); });
   ASSERT_TRUE(training.save(1).ok());
   Job job, later;
   std::thread opener([&] {
     while (job.counters.bytes_total == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    gate.open();
+    gate.count_down();
   });
   EXPECT_TRUE(training.follow(job).ok());
   opener.join();
@@ -392,28 +373,28 @@ TEST(MirrorFaults, OfOneCheckpointDoNotKeepTheOthersBack) {
 }
 
 TEST(MirrorFaults, StopNoWaitThatIsCancelled) {
-  Gate gate;
+  std::latch gate(1);
   const auto there = shell_of(fresh_memory_store());
   Training training(fresh_memory_store(), there);
   ASSERT_TRUE(training.follow().ok());
-  there->once("create", "s1.1.1/PART_000", [&] { gate.pass(); });
+  there->once("create", "s1.1.1/PART_000", [&] { gate.wait(); });
   ASSERT_TRUE(training.save(1).ok());
   Job job;
   job.cancel();
   EXPECT_EQ(training.follow(job).code(), CKPT_CANCELLED);
-  gate.open();
+  gate.count_down();
   EXPECT_TRUE(training.follow().ok());
 }
 
 TEST(MirrorFaults, OfADiskThatHoldsItsThreadDoNotKeepASessionFromEnding) {
-  const auto gate = std::make_shared<Gate>();
+  const auto gate = std::make_shared<std::latch>(1);
   const auto there = shell_of(fresh_memory_store());
   Training training(fresh_memory_store(), there, 0, 500);
   ASSERT_TRUE(training.follow().ok());
   std::promise<void> left;
   there->once("create", "s1.1.1/PART_000", [&, gate] {
     const Busy busy("creation", "the mirror's disk");
-    gate->pass();
+    gate->wait();
     left.set_value();
   });
   ASSERT_TRUE(training.save(1).ok());
@@ -422,7 +403,7 @@ TEST(MirrorFaults, OfADiskThatHoldsItsThreadDoNotKeepASessionFromEnding) {
   EXPECT_EQ(waited.code(), CKPT_TIMEOUT) << "nor those who wait for the mirror";
   EXPECT_NE(waited.message().find("nothing has moved for 7"), std::string::npos) << waited.message();
   training.close();
-  gate->open();
+  gate->count_down();
   left.get_future().wait();
 }
 
@@ -430,16 +411,16 @@ TEST(MirrorFaults, OfADiskThatHoldsItsThreadDoNotKeepASessionFromEnding) {
 
 // The copy of the first one takes until four more were saved.
 TEST(MirrorRetention, LeavesTheOldestThatWait) {
-  Gate gate;
+  std::latch gate(1);
   const Handles here = directory_store();
   const auto inner = fresh_memory_store();
   const auto there = shell_of(inner);
   Training training(here(), there);
   ASSERT_TRUE(training.follow().ok());
-  there->once("create", "s1.1.1/PART_000", [&] { gate.pass(); });
+  there->once("create", "s1.1.1/PART_000", [&] { gate.wait(); });
   for (int64_t step : {1, 2, 3, 4, 5}) ASSERT_TRUE(training.save(step, {.keep_last = 1}).ok());
   EXPECT_EQ(ids(*here()), "s1.1.1 s2.1.1 s3.1.1 s5.1.1 ");
-  gate.open();
+  gate.count_down();
   Status followed = training.follow();
   if (!followed.ok()) followed = training.follow();  // after it told of the fourth
   EXPECT_TRUE(followed.ok()) << followed.message();

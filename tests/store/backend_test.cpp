@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
-#include <condition_variable>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 
@@ -252,31 +252,25 @@ TEST_F(Puppets, ACacheKeepsWhatARemoteOneReadAndNoOtherMayHaveOne) {
 TEST_F(Puppets, ACallThatHangsIsLeftBehindAndReleaseComesAfterIt) {
   ASSERT_TRUE(put("a", "x").ok());
   const auto held = puppet();
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool goes_on = false, has_ended = false;
-  on("read", [&](ckpt_error**) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return goes_on; });
-    has_ended = true;
+  // The thread may use it longer than this test lasts.
+  const auto answers = std::make_shared<std::latch>(1);
+  on("read", [answers](ckpt_error**) {
+    answers->wait();
     return CKPT_OK;
   });
-  const auto read = [kept = std::move(store)](Job&) { return kept->get("a", 10); };
-  Status told;
-  {
-    auto moved = std::move(read);
-    told = make_apart<std::vector<std::byte>>(std::make_shared<Job>(), 100, std::move(moved)).status();
-  }
+  auto read = [kept = std::move(store)](Job&) { return kept->get("a", 10); };
+  const Status told = make_apart<std::vector<std::byte>>(std::make_shared<Job>(), 100, std::move(read)).status();
   EXPECT_EQ(told.code(), CKPT_TIMEOUT) << told.message();
   EXPECT_NE(told.message().find("read of puppet://host/run7/a"), std::string::npos) << told.message();
   EXPECT_NE(told.message().find("left behind"), std::string::npos) << told.message();
-  {
-    std::lock_guard lock(mutex);
-    EXPECT_FALSE(has_ended);
-    EXPECT_EQ(held->released, 0);
-    goes_on = true;
-  }
-  changed.notify_all();
+  const auto released = [&] {
+    std::lock_guard lock(held->mutex);
+    return held->released;
+  };
+  EXPECT_EQ(released(), 0);
+  answers->count_down();
+  while (released() == 0) std::this_thread::yield();
+  EXPECT_EQ(held->late, 0);
 }
 
 TEST_F(Puppets, ACallThatEndsItsThreadEndsTheCallOfTheEngine) {
@@ -294,14 +288,11 @@ TEST_F(Puppets, ACallThatEndsItsThreadEndsTheCallOfTheEngine) {
 TEST_F(Puppets, NoPutComesBesideOneThatWasLeftBehindWherePutsLookFirst) {
   puppet()->traits.promises = CKPT_BACKEND_DURABLE;
   store = open_puppet(false);
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool goes_on = false;
-  int publishes = 0;
-  on("publish", [&](ckpt_error**) {
-    std::unique_lock lock(mutex);
-    publishes++;
-    changed.wait(lock, [&] { return goes_on; });
+  const auto answers = std::make_shared<std::latch>(1);
+  const auto publishes = std::make_shared<std::atomic<int>>(0);
+  on("publish", [answers, publishes](ckpt_error**) {
+    (*publishes)++;
+    answers->wait();
     return CKPT_OK;
   });
   const auto put_as = [&](const char* text) {
@@ -314,12 +305,8 @@ TEST_F(Puppets, NoPutComesBesideOneThatWasLeftBehindWherePutsLookFirst) {
   const Status late = put_as("a tombstone");
   EXPECT_EQ(late.code(), CKPT_TIMEOUT);
   EXPECT_NE(late.message().find("an earlier put has not ended"), std::string::npos) << late.message();
-  {
-    std::lock_guard lock(mutex);
-    EXPECT_EQ(publishes, 1);
-    goes_on = true;
-  }
-  changed.notify_all();
+  EXPECT_EQ(*publishes, 1);
+  answers->count_down();
   while (puppet()->text("s1/MANIFEST") == "<none>") std::this_thread::yield();
   EXPECT_EQ(code(store->put_if_absent("s1/MANIFEST", as_bytes("a tombstone"))), "EXISTS");
   EXPECT_EQ(puppet()->text("s1/MANIFEST"), "a commit");
