@@ -27,6 +27,7 @@ struct RowSource {
   uint64_t row_bytes = 0;
   const uint64_t* positions = nullptr;  // of the row with each number; null: its number
   const uint64_t* order = nullptr;      // row numbers in the order of saving; null: as they are
+  std::span<const uint64_t> waves{};    // of the table
 
   // Among the rows of all blocks.
   uint64_t position_of(uint64_t at) const {
@@ -104,6 +105,7 @@ struct SaveTable {
   std::deque<RowSource> column_sources;
   std::vector<SaveTensor*> tensors;  // T/ids, then the columns
   UntouchedVector<uint64_t> order;   // row numbers, once the table is sorted; empty: they are in order
+  std::vector<uint64_t> waves;       // where the rows end that are sorted by wave 1, 2, … (table_sort.h); none: wave 0
   // What the caller says has changed since the save `since`, a directory; "" if this session has saved no such table.
   // Of all rows: a save may turn the fields above into those of a run (table_runs.h).
   bool has_changes = false, by_digest = false;

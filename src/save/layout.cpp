@@ -188,7 +188,27 @@ static void add_list_items(PartLayout* layout) {
 // From this size on an item gets blocks of its own, even though that makes the write before it shorter.
 static constexpr uint64_t kOwnBlock = 1 << 20;
 
-static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
+// Which wave of sorting brings the last row of some bytes of an item, or all that T/buckets counts.
+static size_t wave_of(const Item& item, uint64_t end, const std::map<const SaveTensor*, size_t>& counted) {
+  const SaveTensor* tensor = item.source.tensor;
+  if (!tensor) return 0;
+  if (const auto at = counted.find(tensor); at != counted.end()) return at->second;
+  if (tensor->arrangement != Arrangement::kTable) return 0;
+  const std::span waves = tensor->rows->waves;
+  if (waves.empty()) return 0;
+  const uint64_t last = (item.source.first + end - 1) / tensor->rows->row_bytes;
+  return static_cast<size_t>(std::ranges::upper_bound(waves, last) - waves.begin()) + 1;
+}
+
+static std::map<const SaveTensor*, size_t> last_waves(const SaveContent& content) {
+  std::map<const SaveTensor*, size_t> waves;
+  for (const SaveTable& table : content.tables)
+    if (!table.waves.empty()) waves.emplace(table.buckets_tensor, table.waves.size());
+  return waves;
+}
+
+static void cut_blocks(const SaveContent& content, PartLayout* layout, const LayoutOptions& options) {
+  const auto counted = last_waves(content);
   Block block;
   auto end_block = [&] {
     if (block.chunk_count != 0) layout->blocks.push_back(block);
@@ -210,11 +230,13 @@ static void cut_blocks(PartLayout* layout, const LayoutOptions& options) {
       block.raw_bytes = place_chunk(item, number, block.raw_bytes) + size;
       block.encoded |= item.codec.codec != Codec::kRaw;
       block.on_device |= item.source.on_device();
+      block.wave = std::max(block.wave, wave_of(item, item.first_byte(number) + size, counted));
       block.chunk_count++;
     }
     if (alone) end_block();
   }
   end_block();
+  std::ranges::stable_sort(layout->blocks, {}, &Block::wave);
 }
 
 Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& options) {
@@ -225,7 +247,7 @@ Result<PartLayout> lay_out(const SaveContent& content, const LayoutOptions& opti
   add_object_items(content, options, &layout);
   add_list_items(&layout);
   CKPT_TRY(check_limits(content, layout, options.rank, options.limits));
-  cut_blocks(&layout, options);
+  cut_blocks(content, &layout, options);
   return layout;
 }
 

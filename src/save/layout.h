@@ -44,13 +44,14 @@ struct GroupPlan {
 };
 
 // Chunks that are staged and written together. They are consecutive in the part, and every block starts at a multiple
-// of kAlign.
+// of kAlign. Blocks are written in the order of their waves, so those of no table come before any that must be sorted.
 struct Block {
   size_t chunk_first = 0, chunk_count = 0;
   size_t item_first = 0;
   uint64_t raw_bytes = 0;  // with all chunks raw, and with the gaps that alignment needs
   bool encoded = false;    // at least one of its items has a codec
   bool on_device = false;  // at least one of its items is in a device's memory
+  size_t wave = 0;         // of a table's rows that must be in order (table_sort.h)
 };
 
 struct PartLayout {

@@ -50,6 +50,7 @@ class PartWriter {
   Status write_blocks();
   Status work(unsigned worker, const std::atomic<bool>& stop);
   Status take(const Task& task, StageScratch& scratch);
+  void sort_ahead(const std::atomic<bool>& stop);
   Task next_task(unsigned worker);
   BlockSchedule::Needs needs_of(const Block& block) const;
   Status stage(size_t index, std::byte* buffer, StageScratch& scratch);
@@ -85,6 +86,7 @@ class PartWriter {
   std::unique_ptr<store::Writer> file_;
   unsigned threads_ = 1;  // that work at once,
   unsigned workers_ = 1;  // and all, with those that wait for the disk
+  unsigned sorter_ = 0;   // which of them sorts tables first
   uint64_t buffer_bytes_ = 0;
   bool opening_ = false;
 
@@ -158,7 +160,10 @@ Status PartWriter::make_buffers(bool encodes) {
                             least * buffer_bytes_, buffer_bytes_, all))
         .with("expected", least * buffer_bytes_)
         .with("found", std::to_string(all));
-  const size_t at_once = threads_ + traits_.write_depth;
+  const bool gathers =
+      std::ranges::any_of(in_.content.tables, [](const SaveTable& table) { return !table.order.empty(); });
+  // While a thread gathers rows it does not look after the disk, so each has a block ready beside that.
+  const size_t at_once = threads_ * (gathers ? 2 : 1) + traits_.write_depth;
   const BufferCounts counts = count_buffers({.staging = in_.copies ? blocks : std::min(blocks, at_once),
                                              .most_reserve = !encodes ? 0
                                                              : grows  ? threads_
@@ -175,7 +180,7 @@ Status PartWriter::make_buffers(bool encodes) {
   // While rows are gathered the processors are busy, and each time that a block passes from one thread to another, it
   // waits for one of them; so does the thread of the kernel that ends what io_uring writes into a fresh file. So the
   // threads that gather rows also write them.
-  if (std::ranges::any_of(in_.content.tables, [](const SaveTable& table) { return !table.order.empty(); })) {
+  if (gathers) {
     workers_ += traits_.write_depth;
     return Ok();
   }
@@ -263,6 +268,7 @@ Status PartWriter::write_blocks() {
   for (const Block& block : layout_.blocks) needs.push_back(needs_of(block));
   schedule_ = BlockSchedule(needs, {.threads = threads_, .in_flight = traits_.write_depth}, &buffers_, opening_);
   const unsigned workers = workers_ + (opening_ ? 0 : 1);  // one of them waits for the store and for other ranks first
+  sorter_ = workers - 1;
   Status done =
       run_parallel(workers, [this](unsigned worker, const std::atomic<bool>& stop) { return work(worker, stop); });
   if (!done.ok() && file_) file_->abandon();  // a block that has its place may never be submitted
@@ -271,6 +277,7 @@ Status PartWriter::write_blocks() {
 
 Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
   StageScratch scratch;
+  if (worker != 0 && worker == sorter_) sort_ahead(stop);
   while (!stop) {
     const Task task = next_task(worker);
     Status status = task.step == Step::kDone ? Ok() : call_guarded([&] { return take(task, scratch); });
@@ -280,6 +287,12 @@ Status PartWriter::work(unsigned worker, const std::atomic<bool>& stop) {
     if (task.step == Step::kDone || !schedule_.error().ok()) return schedule_.error();
   }
   return Ok();
+}
+
+// Beside those that stage, which wait for what comes late. If it fails, they are told.
+void PartWriter::sort_ahead(const std::atomic<bool>& stop) {
+  for (size_t wave = 1; wave < in_.order.waves() && !stop; wave++)
+    if (!call_guarded([&] { return in_.order.sort(wave); }).ok()) return;
 }
 
 Task PartWriter::next_task(unsigned worker) {
@@ -348,6 +361,7 @@ Status PartWriter::stage(size_t index, std::byte* buffer, StageScratch& scratch)
   if (in_.settings.memory) CKPT_TRY(in_.settings.memory->wait(index, [this] { return go_on(); }));
   if (buffer) CKPT_TRY(populate(buffer));
   const Block& block = layout_.blocks[index];
+  CKPT_TRY(in_.order.sort(block.wave));
   if (block.on_device) return fetch(index, buffer);
   const Busy busy("read", "the memory of a tensor");  // which may be a file that a disk or a server holds
   Bytes data;

@@ -3,6 +3,7 @@
 
 #include "save/save.h"
 #include "save/table_runs.h"
+#include "save/table_sort.h"
 
 namespace ckpt::save {
 
@@ -10,6 +11,7 @@ struct PartInput {
   session::Session& session;
   const SaveIdentity& identity;
   const SaveContent& content;
+  TableOrder& order;       // of its tables; begun
   const Carried& carried;  // beside it
   const SaveSettings& settings;
   std::span<const Digest> values;  // of digest_replicas

@@ -336,7 +336,9 @@ Status Save::write(const SaveIdentity& identity, bool copies, const Opening& ope
     if (carries_tables()) {
       CKPT_ASSIGN(carried, carry_tables({*session_, identity, settings_, job}, &content_));
     }
-    CKPT_TRY(sort_tables(content_, settings_.threads, job));
+    TableOrder order(content_, settings_.threads, job);
+    CKPT_TRY(order.begin());
+    if (settings_.compression != "none") CKPT_TRY(order.sort(order.waves() - 1));  // codecs are chosen by samples
     if (settings_.commit.some_hold) CKPT_TRY(find_holders(job));
     CKPT_TRY(transfers_.open(
         std::min(settings_.staging_bytes / 8, uint64_t{settings_.threads} * device::Transfers::kPieceBytes)));
@@ -344,6 +346,7 @@ Status Save::write(const SaveIdentity& identity, bool copies, const Opening& ope
     const PartInput input{.session = *session_,
                           .identity = identity,
                           .content = content_,
+                          .order = order,
                           .carried = carried,
                           .settings = settings_,
                           .values = values,

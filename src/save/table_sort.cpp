@@ -1,6 +1,6 @@
 // Each row becomes one number: the highest bits of (bucket, id), then the row's number. One pass counts how many of
-// them begin alike, a second one puts them into these parts, and then each part is sorted in the processor's cache. Ids
-// are read again only where those bits do not tell which of two rows comes first.
+// them begin alike. For each wave another pass puts its rows into these parts, and then each part is sorted in the
+// processor's cache. Ids are read again only where those bits do not tell which of two rows comes first.
 #include "save/table_sort.h"
 
 #include <algorithm>
@@ -24,6 +24,10 @@ constexpr unsigned kSpareBits = 8;          // beyond those that tell as many ro
 constexpr uint64_t kFewRows = 1 << 10;      // that are sorted by comparing
 constexpr uint64_t kRadixRows = 128 << 10;  // at most, by way of a copy
 constexpr uint64_t kAlikeRows = 32 << 10;   // at most, in memory of their own
+constexpr uint64_t kWaveRows = 32 << 10;    // of a table that is sorted in waves, at least
+// The share of a table's rows that each wave reaches. The disk writes what a wave gave while the next one is sorted, so
+// each may be a few times as large as the one before.
+constexpr uint64_t kWaveShares[] = {16, 4, 1};
 
 // A row as it is compared.
 struct Key {
@@ -31,21 +35,38 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
+}  // namespace
+
+// The highest bits of (bucket, id): they ascend with both. Loops keep a copy, which no write of theirs can change.
+struct RowBits {
+  const std::byte* ids = nullptr;
+  uint64_t bucket_count = 1;
+  unsigned id_bits = 0, id_shift = 0, bucket_shift = 0;
+
+  uint64_t operator()(uint64_t row) const {
+    const uint64_t id = id_at(ids, row);
+    return (format::bucket_of(id, bucket_count) << id_bits | (id_bits == 0 ? 0 : id >> id_shift)) >> bucket_shift;
+  }
+};
+
 class TableSort {
  public:
   TableSort(SaveTable& table, unsigned threads, const Job& job)
       : table_(table), threads_(threads), job_(job), slices_(std::min<size_t>(threads, kMostSlices)) {}
-  Status run();
+  // Counts the rows. Those that are in order need no sorting.
+  Status begin();
+  // Each wave once, one after another.
+  Status sort(size_t wave);
+  size_t waves() const { return wave_ends_.size(); }
 
  private:
   uint64_t id(uint64_t row) const { return id_at(table_.ids, row); }
   uint64_t bucket_of(uint64_t id) const { return format::bucket_of(id, table_.bucket_count); }
   Key key(uint64_t row) const { return {bucket_of(id(row)), id(row), row}; }
-  // The highest key_bits_ bits of (bucket, id): they ascend with both.
-  uint64_t bits_of(uint64_t id) const {
-    return (bucket_of(id) << id_bits_ | (id_bits_ == 0 ? 0 : id >> id_shift_)) >> bucket_shift_;
+  bool ascends(uint64_t row) const {
+    const Key before = key(row - 1), here = key(row);
+    return std::pair(before.bucket, before.id) < std::pair(here.bucket, here.id);
   }
-  uint64_t part_of(uint64_t bits) const { return bits >> (key_bits_ - part_bits_); }
   uint64_t row_of(uint64_t number) const { return number & ((uint64_t{1} << row_bits_) - 1); }
   std::span<uint64_t> counts(size_t slice) { return std::span(counts_).subspan(slice << part_bits_, parts()); }
   size_t parts() const { return size_t{1} << part_bits_; }
@@ -62,15 +83,22 @@ class TableSort {
     });
   }
 
-  Status choose_bits();
   Status check_positions() const;
-  Status scatter();
+  Status choose_bits();
+  Status count_parts();
+  void choose_waves();
+  Status count_in_order();
+  void use_order();
+  Status scatter(size_t first, size_t end);
   Status sort_part(size_t part);
   void sort_numbers(std::span<uint64_t> numbers) const;
   Status sort_alike(std::span<uint64_t> rows, std::vector<Key>& keys) const;
   Status twice(const Key& a, const Key& b) const;
-  void count_entries(std::span<const uint64_t> numbers);
-  void use_order();
+  template <typename Bucket>
+  void count_entries(uint64_t first, uint64_t end, Bucket&& bucket);
+  void sum_entries() {
+    std::exclusive_scan(table_.buckets.begin(), table_.buckets.end(), table_.buckets.begin(), uint64_t{0});
+  }
 
   SaveTable& table_;
   const unsigned threads_;
@@ -78,9 +106,11 @@ class TableSort {
   const size_t slices_;
   uint64_t entry_buckets_ = 1;
   unsigned row_bits_ = 0, key_bits_ = 0, part_bits_ = 0;
-  unsigned id_bits_ = 0, id_shift_ = 0, bucket_shift_ = 0;
-  std::vector<uint64_t> counts_;  // of slices, by part; then where the rows of each go
-  std::vector<uint64_t> ends_;    // of parts
+  RowBits bits_;
+  std::atomic<bool> in_order_ = true;
+  std::vector<uint64_t> counts_;   // of slices, by part; then where the rows of each go
+  std::vector<uint64_t> ends_;     // of parts
+  std::vector<size_t> wave_ends_;  // in parts
 };
 
 Status TableSort::choose_bits() {
@@ -95,10 +125,10 @@ Status TableSort::choose_bits() {
   const unsigned used = width(all), buckets = width(table_.bucket_count - 1), rows = width(table_.row_count);
   row_bits_ = width(table_.row_count - 1);
   key_bits_ = std::min(64 - row_bits_, std::max(buckets, rows + kSpareBits));
-  bucket_shift_ = buckets > key_bits_ ? buckets - key_bits_ : 0;
-  id_bits_ = bucket_shift_ == 0 ? std::min(used, key_bits_ - buckets) : 0;
-  id_shift_ = used - id_bits_;
-  key_bits_ = buckets + id_bits_ - bucket_shift_;
+  const unsigned bucket_shift = buckets > key_bits_ ? buckets - key_bits_ : 0;
+  const unsigned id_bits = bucket_shift == 0 ? std::min(used, key_bits_ - buckets) : 0;
+  bits_ = {table_.ids, table_.bucket_count, id_bits, used - id_bits, bucket_shift};
+  key_bits_ = buckets + id_bits - bucket_shift;
   part_bits_ = std::min({key_bits_, kMostPartBits, width(table_.row_count / kPartRows)});
   return Ok();
 }
@@ -114,12 +144,21 @@ Status TableSort::check_positions() const {
   });
 }
 
-// Stable: the rows of a part keep their order.
-Status TableSort::scatter() {
+Status TableSort::count_parts() {
   counts_.resize(slices_ << part_bits_);
   CKPT_TRY(for_slices([&](size_t slice) {
     const auto count = counts(slice);
-    for_slice(slice, [&](uint64_t row) { count[part_of(bits_of(id(row)))]++; });
+    const RowBits bits_of = bits_;
+    const unsigned shift = key_bits_ - part_bits_;
+    uint64_t before = UINT64_MAX;
+    bool ordered = true;
+    for_slice(slice, [&](uint64_t row) {
+      const uint64_t bits = bits_of(row);
+      count[bits >> shift]++;
+      if (bits <= before && ordered && row != 0) ordered = ascends(row);
+      before = bits;
+    });
+    if (!ordered) in_order_ = false;
     return Ok();
   }));
   ends_.resize(parts());
@@ -128,12 +167,32 @@ Status TableSort::scatter() {
     for (size_t slice = 0; slice < slices_; slice++) at += std::exchange(counts(slice)[part], at);
     ends_[part] = at;
   }
-  table_.order = UntouchedVector<uint64_t>(table_.row_count);
+  return Ok();
+}
+
+void TableSort::choose_waves() {
+  if (table_.row_count >= kWaveRows)
+    for (const uint64_t share : kWaveShares) {
+      const auto last = std::ranges::lower_bound(ends_, table_.row_count / share);
+      const size_t end = static_cast<size_t>(last - ends_.begin()) + 1;
+      if (wave_ends_.empty() || end > wave_ends_.back()) wave_ends_.push_back(end);
+    }
+  if (wave_ends_.size() < 2) wave_ends_ = {parts()};
+  wave_ends_.back() = parts();
+  if (wave_ends_.size() == 1) return;
+  for (const size_t end : wave_ends_) table_.waves.push_back(ends_[end - 1]);
+}
+
+// Of parts [first, end). Stable: the rows of a part keep their order.
+Status TableSort::scatter(size_t first, size_t end) {
   return for_slices([&](size_t slice) {
     const auto next = counts(slice);
+    const RowBits bits_of = bits_;
+    const unsigned shift = key_bits_ - part_bits_, row_bits = row_bits_;
+    uint64_t* const order = table_.order.data();
     for_slice(slice, [&](uint64_t row) {
-      const uint64_t bits = bits_of(id(row));
-      table_.order[next[part_of(bits)]++] = bits << row_bits_ | row;
+      const uint64_t bits = bits_of(row), part = bits >> shift;
+      if (part - first < end - first) order[next[part]++] = bits << row_bits | row;
     });
     return Ok();
   });
@@ -146,22 +205,29 @@ Status TableSort::twice(const Key& a, const Key& b) const {
       .with("found", a.id);
 }
 
-// Parts are counted at the same time, and several may be in one entry. Of rows whose bits are equal the buckets need
-// not ascend. There is one division for each run of rows.
-void TableSort::count_entries(std::span<const uint64_t> numbers) {
-  auto bucket = [this](uint64_t number) {
-    return bucket_shift_ == 0 ? number >> row_bits_ >> id_bits_ : bucket_of(id(row_of(number)));
-  };
-  for (size_t i = 0; i < numbers.size();) {
-    const uint64_t entry = bucket(numbers[i]) / entry_buckets_, least = entry * entry_buckets_;
-    const size_t first = i;
-    while (i < numbers.size() && bucket(numbers[i]) - least < entry_buckets_) i++;
-    std::atomic_ref<uint64_t>(table_.buckets[entry]).fetch_add(i - first, std::memory_order_relaxed);
+// Several threads count at the same time, and may be in one entry. bucket(i): of what comes i-th, in any order where
+// only its first bits are sorted. There is one division for each run of rows.
+template <typename Bucket>
+void TableSort::count_entries(uint64_t first, uint64_t end, Bucket&& bucket) {
+  for (uint64_t i = first; i < end;) {
+    const uint64_t entry = bucket(i) / entry_buckets_, least = entry * entry_buckets_, begin = i;
+    while (i < end && bucket(i) - least < entry_buckets_) i++;
+    std::atomic_ref<uint64_t>(table_.buckets[entry]).fetch_add(i - begin, std::memory_order_relaxed);
   }
 }
 
+Status TableSort::count_in_order() {
+  CKPT_TRY(for_slices([&](size_t slice) {
+    const uint64_t size = table_.row_count / slices_ + 1, first = std::min(slice * size, table_.row_count);
+    count_entries(first, std::min(first + size, table_.row_count), [this](uint64_t row) { return bucket_of(id(row)); });
+    return Ok();
+  }));
+  sum_entries();
+  return Ok();
+}
+
 // Stable, by `bits` bits above the lowest `shift` ones.
-void sort_digits(std::span<const uint64_t> numbers, uint64_t* to, unsigned shift, unsigned bits) {
+static void sort_digits(std::span<const uint64_t> numbers, uint64_t* to, unsigned shift, unsigned bits) {
   const uint64_t mask = (uint64_t{1} << bits) - 1;
   std::vector<uint32_t> at(mask + 1);
   for (uint64_t number : numbers) at[number >> shift & mask]++;
@@ -208,7 +274,10 @@ Status TableSort::sort_part(size_t part) {
   const auto numbers = std::span(table_.order).subspan(first, ends_[part] - first);
   std::vector<Key> keys;
   sort_numbers(numbers);
-  count_entries(numbers);
+  const bool tells_bucket = bits_.bucket_shift == 0;
+  count_entries(0, numbers.size(), [&, row_bits = row_bits_, id_bits = bits_.id_bits](uint64_t i) {
+    return tells_bucket ? numbers[i] >> row_bits >> id_bits : bucket_of(id(row_of(numbers[i])));
+  });
   for (size_t i = 0; i < numbers.size();) {
     const uint64_t bits = numbers[i] >> row_bits_;
     const size_t begin = i;
@@ -220,13 +289,11 @@ Status TableSort::sort_part(size_t part) {
 
 // Rows that are in order need no numbers, and in one block they are a tensor like any other.
 void TableSort::use_order() {
-  uint64_t at = 0;
-  while (at < table_.row_count && table_.order[at] == at) at++;
-  const bool in_order = at == table_.row_count;
-  if (in_order) table_.order = {};
+  if (!in_order_) table_.order = UntouchedVector<uint64_t>(table_.row_count);
   auto use = [&](RowSource& source, SaveTensor* tensor) {
-    source.order = in_order ? nullptr : table_.order.data();
-    if (!in_order || source.positions || source.rows_per_block < table_.row_count) return;
+    source.order = in_order_ ? nullptr : table_.order.data();
+    source.waves = table_.waves;
+    if (!in_order_ || source.positions || source.rows_per_block < table_.row_count) return;
     tensor->data = const_cast<std::byte*>(source.blocks[0]);
     tensor->arrangement = Arrangement::kRow;
   };
@@ -234,31 +301,75 @@ void TableSort::use_order() {
   for (size_t i = 0; i < table_.column_sources.size(); i++) use(table_.column_sources[i], table_.tensors[1 + i]);
 }
 
-Status TableSort::run() {
+Status TableSort::begin() {
+  table_.order = {};
+  table_.waves.clear();
   if (table_.row_count == 0) return Ok();
   CKPT_TRY(check_positions());
   CKPT_TRY(choose_bits());
-  CKPT_TRY(scatter());
+  CKPT_TRY(count_parts());
   std::ranges::fill(table_.buckets, 0);
   entry_buckets_ = format::buckets_per_entry(table_.bucket_count, table_.buckets.size());
-  CKPT_TRY(for_each_parallel(threads_, parts(), [this](size_t part) { return sort_part(part); }));
-  std::exclusive_scan(table_.buckets.begin(), table_.buckets.end(), table_.buckets.begin(), uint64_t{0});
+  if (!in_order_) choose_waves();
   use_order();
+  return in_order_ ? count_in_order() : Ok();
+}
+
+Status TableSort::sort(size_t wave) {
+  const size_t first = wave == 0 ? 0 : wave_ends_[wave - 1], end = wave_ends_[wave];
+  CKPT_TRY(scatter(first, end));
+  CKPT_TRY(for_each_parallel(threads_, end - first, [&](size_t i) { return sort_part(first + i); }));
+  if (end == parts()) sum_entries();
   return Ok();
 }
 
-}  // namespace
+// ---- all tables ----
+
+TableOrder::TableOrder(SaveContent& content, unsigned threads, const Job& job)
+    : content_(content), threads_(threads), job_(job) {}
+
+TableOrder::~TableOrder() = default;
+
+Status TableOrder::begin() {
+  for (SaveTable& table : content_.tables) {
+    auto sort = std::make_unique<TableSort>(table, threads_, job_);
+    CKPT_TRY(sort->begin());
+    if (sort->waves() == 1) CKPT_TRY(sort->sort(0));
+    if (sort->waves() < 2) continue;
+    waves_ = std::max(waves_, sort->waves() + 1);
+    large_.push_back(std::move(sort));
+  }
+  return Ok();
+}
+
+Status TableOrder::sort(size_t wave) {
+  std::unique_lock lock(mutex_);
+  while (error_.ok() && sorted_ <= wave) {
+    if (sorting_) {
+      changed_.wait(lock);  // for one who asks the job as he goes
+      continue;
+    }
+    sorting_ = true;
+    lock.unlock();
+    Status status = call_guarded([&]() -> Status {
+      for (const auto& table : large_)
+        if (sorted_ <= table->waves()) CKPT_TRY(table->sort(sorted_ - 1));
+      return Ok();
+    });
+    lock.lock();
+    sorting_ = false;
+    if (status.ok()) sorted_++;
+    error_ = std::move(status);
+    changed_.notify_all();
+  }
+  return error_;
+}
 
 Status check_position(const SaveTable& table, uint64_t row) {
   if (!table.positions || table.positions[row] < table.capacity) return Ok();
   return error_about(CKPT_INVALID, table.name,
                      strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows", quoted(table.name),
                                row, id_at(table.ids, row), table.positions[row], table.capacity));
-}
-
-Status sort_tables(SaveContent& content, unsigned threads, const Job& job) {
-  for (SaveTable& table : content.tables) CKPT_TRY(TableSort(table, threads, job).run());
-  return Ok();
 }
 
 }  // namespace ckpt::save

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "format/table.h"
 #include "save/source.h"
@@ -45,13 +46,19 @@ struct Sorted {
   SaveContent content;
 };
 
+Status sort_all(SaveContent& content, unsigned threads, const Job& job) {
+  TableOrder order(content, threads, job);
+  CKPT_TRY(order.begin());
+  return order.sort(order.waves() - 1);
+}
+
 void expect_sorted(std::vector<uint64_t> ids, uint64_t buckets, unsigned threads) {
   auto entries = std::min<uint64_t>(buckets, (ids.size() + kRowsPerEntry - 1) / kRowsPerEntry);
   while (format::buckets_per_entry(buckets, entries) == 0) entries--;
   const uint64_t width = format::buckets_per_entry(buckets, entries);
   Sorted sorted(ids, buckets, entries);
   Job job;
-  const Status status = sort_tables(sorted.content, threads, job);
+  const Status status = sort_all(sorted.content, threads, job);
   ASSERT_TRUE(status.ok()) << status.message();
   std::ranges::sort(ids, {}, [&](uint64_t id) { return std::pair(id % buckets, id); });
   ASSERT_EQ(sorted.saved(), ids) << ids.size() << " ids in " << buckets << " buckets";
@@ -93,8 +100,42 @@ TEST(TableSort, OrdersManyRowsWhateverTheirIdsHaveInCommon) {
     ids[kRows - 1] = ids[77];
     Sorted sorted(ids, 65536, 1);
     Job job;
-    const Status twice = sort_tables(sorted.content, 2, job);
+    const Status twice = sort_all(sorted.content, 2, job);
     EXPECT_NE(twice.message().find("rows 77 and 49999"), std::string::npos) << twice.message();
+  }
+}
+
+// As threads ask that stage a save: each for what its block needs.
+TEST(TableSort, WhoeverAsksForAWaveGetsItsRowsInOrderOrTheIdThatIsThereTwice) {
+  std::mt19937_64 random(3);
+  std::vector<uint64_t> ids(200'000);
+  for (uint64_t& id : ids) id = random();
+  const std::vector<uint64_t> as_given = ids;
+  std::ranges::sort(ids, {}, [](uint64_t id) { return std::pair(id % 65536, id); });
+  for (const bool twice : {false, true}) {
+    Sorted sorted(as_given, 65536, 1);
+    if (twice) sorted.ids[7] = sorted.ids[100'000];
+    Job job;
+    TableOrder order(sorted.content, 2, job);
+    ASSERT_TRUE(order.begin().ok());
+    const std::vector<uint64_t>& ends = sorted.content.tables[0].waves;
+    ASSERT_EQ(ends.size(), 3u);
+    ASSERT_EQ(order.waves(), 4u);
+    ASSERT_EQ(ends.back(), ids.size());
+    ASSERT_LT(ends[0], ids.size() / 6);
+    std::vector<std::jthread> threads;
+    for (size_t wave : {3, 1, 2, 1, 3, 2})
+      threads.emplace_back([&, wave] {
+        const Status status = order.sort(wave);
+        if (twice) {
+          EXPECT_TRUE(wave != 3 || status.message().find("rows 7 and 100000") != std::string::npos) << status.message();
+          return;
+        }
+        ASSERT_TRUE(status.ok()) << status.message();
+        std::vector<uint64_t> first(ends[wave - 1]);
+        ASSERT_TRUE(Source::of(sorted.tensor).read(0, std::as_writable_bytes(std::span(first)), nullptr).ok());
+        EXPECT_TRUE(std::ranges::equal(first, std::span(ids).first(first.size())));
+      });
   }
 }
 
@@ -103,11 +144,11 @@ TEST(TableSort, OrdersIdsOfOneBucketInPlace) {
   for (size_t i = 0; i < ids.size(); i++) ids[i] = (i * 7919 % ids.size()) << 20;
   Sorted sorted(ids, 65536, 1);
   Job job;
-  ASSERT_TRUE(sort_tables(sorted.content, 2, job).ok());
+  ASSERT_TRUE(sort_all(sorted.content, 2, job).ok());
   std::ranges::sort(ids);
   EXPECT_EQ(sorted.saved(), ids);
   sorted.ids[39999] = sorted.ids[5];
-  const Status twice = sort_tables(sorted.content, 2, job);
+  const Status twice = sort_all(sorted.content, 2, job);
   EXPECT_EQ(twice.code(), CKPT_MISMATCH) << twice.message();
   EXPECT_NE(twice.message().find("rows 5 and 39999"), std::string::npos) << twice.message();
 }
@@ -115,7 +156,7 @@ TEST(TableSort, OrdersIdsOfOneBucketInPlace) {
 TEST(TableSort, LeavesRowsThatAreInOrderWhereTheyLie) {
   Sorted sorted({4, 8, 1, 2}, 4, 1);
   Job job;
-  ASSERT_TRUE(sort_tables(sorted.content, 1, job).ok());
+  ASSERT_TRUE(sort_all(sorted.content, 1, job).ok());
   EXPECT_EQ(sorted.tensor.arrangement, Arrangement::kRow);
   EXPECT_TRUE(sorted.content.tables[0].order.empty());
 }
