@@ -213,7 +213,7 @@ TEST_P(S3Faults, AnyRequestOfARemovalOrARepairMayMeetAnyFault) {
   constexpr size_t kKinds = std::size(store::kFaults);
   for (const Work& work : works) {
     uint64_t requests = 0;
-    for (uint64_t number = 0; number <= requests; number++)
+    for (uint64_t number = 0; number <= requests; number += all || number == 0 ? 1 : 3)
       for (size_t kind = 0; kind < kKinds; kind++) {
         if (number == 0 ? kind != 0 : !all && kind != number % kKinds) continue;
         uri_ = store::fresh_s3_uri();
