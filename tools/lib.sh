@@ -3,6 +3,7 @@ set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repo"
 export LC_ALL=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1
+export PIP_NO_COMPILE=1  # of thousands of modules few are imported; that takes half of an installation's time
 jobs=$(nproc)
 prefix=$repo/build/prefix # the release build installed, for the tests of bindings and for demos
 
