@@ -2,7 +2,7 @@
 
 # ---- what the steps need ----
 python=$work/python/bin/python3
-make_python() {
+get_packages() {
   local wanted stamp=$work/python/made-with needed=(-r "$bindings/python/tests/requirements.txt")
   [[ -z $torch_venv ]] || needed+=(-r "$bindings/python/tests/requirements-torch.txt")
   wanted=$(cat "$bindings"/python/tests/requirements*.txt; echo "$torch_venv")
@@ -15,6 +15,9 @@ make_python() {
       "${needed[@]}" </dev/null
     echo "$wanted" >"$stamp"
   fi
+}
+make_python() {
+  get_packages
   quietly build/log/languages-python-build.txt \
     "$work/python/bin/pip" install -q --no-cache-dir "$bindings/python" </dev/null
 }
