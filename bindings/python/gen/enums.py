@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from . import _core
 
@@ -24,7 +23,7 @@ class OpenEnum(enum.IntEnum):
     def _name_of(cls, value: int) -> str:
         return "UNKNOWN"
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[type[OpenEnum], tuple[int]]:
+    def __reduce_ex__(self, protocol: object) -> tuple[type[OpenEnum], tuple[int]]:
         return self.__class__, (int(self),)
 
 

@@ -441,8 +441,3 @@ class EndsAfterThePoll:
 def test_the_jobs_own_error_is_raised_with_progress_too() -> None:
     with pytest.raises(ckpt.InternalError, match="the job's own"):
         progress.ended(EndsAfterThePoll())  # type: ignore[arg-type]
-
-
-def test_importing_ckpt_imports_no_framework() -> None:
-    code = "import ckpt, sys; print([m for m in ('numpy', 'torch', 'jax', 'pickle') if m in sys.modules])"
-    assert python(code) == "[]\n"

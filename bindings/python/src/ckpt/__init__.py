@@ -9,26 +9,29 @@ it is closed raises InvalidError. Every failure is an Error with status, message
 neither numpy nor torch.
 """
 
-from . import _clash, errors
+from . import _clash, _end, errors
 from ._core import (FORMAT_REVISION, HEADER_VERSION, File, Job, Load, Memory, Save, Tree, View, dtype_bits,
                     dtype_find, dtype_name, options, status_name, version, version_number)
-from .background import SaveHandle
-from .checkpointer import Check, Checkpointer, Moment, Restored
 from .enums import (CheckpointFlags, CheckpointState, Codec, Device, DType, Filter, FindingKind, IoEngine, JobState,
                     KeyKind, NodeKind, OptionKind, Scope, Status)
 from .errors import *
-from .fsspecs import fsspec_store
-from .handles import Reader, Session, Store
-from .loading import load
-from .opening import Checkpoint, LazyTensor, Listing, ls
-from .opening import open as open  # not in __all__, for it would hide Python's own
-from .records import (AliasInfo, CheckpointInfo, ColumnInfo, FileTensor, Finding, JobStats, Node, ObjectInfo,
-                      OptionInfo, PartInfo, Report, RunInfo, SegmentInfo, TableInfo, TensorInfo)
-from .random_states import random_states
-from .regions import PerRank, Shard
-from .saving import save, save_async
-from .tables import Rowset, Share, Table
-from .trees import Record, TensorName, TreeSet, from_native, to_native
+
+TYPE_CHECKING = False  # that of typing, which takes long to import
+if TYPE_CHECKING:
+    from .background import SaveHandle
+    from .checkpointer import Check, Checkpointer, Moment, Restored
+    from .fsspecs import fsspec_store
+    from .handles import Reader, Session, Store
+    from .loading import load
+    from .opening import Checkpoint, LazyTensor, Listing, ls
+    from .opening import open as open  # not in __all__, for it would hide Python's own
+    from .process_random import random_states
+    from .records import (AliasInfo, CheckpointInfo, ColumnInfo, FileTensor, Finding, JobStats, Node, ObjectInfo,
+                          OptionInfo, PartInfo, Report, RunInfo, SegmentInfo, TableInfo, TensorInfo)
+    from .regions import PerRank, Shard
+    from .saving import save, save_async
+    from .tables import Rowset, Share, Table
+    from .trees import Record, TensorName, TreeSet, from_native, to_native
 
 __version__ = HEADER_VERSION
 
@@ -46,3 +49,33 @@ __all__ = [
     "FORMAT_REVISION", "__version__",
 ]
 __all__ += errors.__all__
+
+_LATER = {  # modules that are imported once they are needed, with what the package has of each
+    "background": "SaveHandle", "checkpointer": "Check Checkpointer Moment Restored", "fsspecs": "fsspec_store",
+    "handles": "Reader Session Store", "loading": "load", "opening": "Checkpoint LazyTensor Listing ls open",
+    "process_random": "random_states",
+    "records": "AliasInfo CheckpointInfo ColumnInfo FileTensor Finding JobStats Node ObjectInfo OptionInfo PartInfo "
+               "Report RunInfo SegmentInfo TableInfo TensorInfo",
+    "regions": "PerRank Shard", "saving": "save save_async", "tables": "Rowset Share Table",
+    "trees": "Record TensorName TreeSet from_native to_native",
+    **dict.fromkeys(("adapt", "arguments", "board", "frameworks", "generators", "hints", "keys", "kinds", "looks",
+                     "missing", "objects", "overlap", "progress", "ranks", "saved", "sharing", "show", "sources",
+                     "stateful", "states", "team", "tied"), ""),
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # mypy would take it for a promise that every name is there
+
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name, name)
+        if module not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+        found = import_module(f"{__name__}.{module}")
+        if name != module:
+            found = globals()[name] = getattr(found, name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, *_MODULE_OF} - {"TYPE_CHECKING"})

@@ -7,14 +7,12 @@ for it, in a forked process too.
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
 from types import TracebackType
 from typing import Any
 
-from . import _core
 from ._core import Job, Session
 from .arguments import checked
 from .enums import FindingKind, JobState, Status
@@ -323,12 +321,9 @@ class SaveHandle:
             raise
 
 
-atexit.register(_core.end_backends)  # the last of these, since the first to be registered
-
-
-@atexit.register
-def _cancel_what_is_left() -> None:
-    """Only after Ctrl-C has ended the interpreter's own wait for the threads: nothing may run when it is gone."""
+def cancel_what_is_left() -> None:
+    """For the end of the interpreter. There is something only after Ctrl-C has ended the interpreter's own wait for the
+    threads: nothing may run when it is gone."""
     for running in list(_running):
         if running.here:
             running.cancel("the interpreter ends")

@@ -33,7 +33,7 @@ from .errors import ConflictError, error_of, type_error, value_error
 from .handles import Reader
 from .hints import shown
 from .loading import load
-from .random_states import random_states
+from .process_random import random_states
 from .records import CheckpointInfo
 from .saved import children, tree_of
 

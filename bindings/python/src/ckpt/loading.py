@@ -21,7 +21,7 @@ from .keys import pairs_like, set_like
 from .missing import arrays_in, framework_in, holds_others, items_of, may_hold, missing_error, warn_missing
 from .objects import check_fits, rebuild, takes, template_of
 from .progress import Progress
-from .random_states import OfNewRank, are_at, of_new_rank
+from .process_random import OfNewRank, are_at, of_new_rank
 from .ranks import own_rank
 from .records import TensorInfo
 from .regions import PER_RANK, PerRank, Regions, Shard, Whose

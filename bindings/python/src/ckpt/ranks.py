@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from typing import Any
 
 from .errors import RanksWarning, value_error, warn
@@ -99,11 +98,8 @@ def alone() -> Alone:
 
 
 def close() -> None:
-    """Closes the sessions that were formed over a process group."""
+    """Closes the sessions that were formed over a process group. The end of the interpreter does, too."""
     global _team, _of
     if _team is not None:
         _team.close()
         _team = _of = None
-
-
-atexit.register(close)

@@ -13,7 +13,7 @@ from .enums import DType, NodeKind, Status
 from .errors import Error, NotFoundError, UnsupportedError, error_of, type_error
 from .frameworks import Framework, framework_name_of, framework_of, is_array
 from .hints import near, some
-from .random_states import are_at
+from .process_random import are_at
 from .regions import PER_RANK, Whose
 from .sources import FileReader
 from .trees import to_native
