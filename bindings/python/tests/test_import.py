@@ -1,4 +1,4 @@
-"""What `import ckpt` brings with it, which a short program waits for."""
+"""What `import ckpt` brings with it, which a short program waits for; and what works where numpy is not installed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 
 import ckpt
+import numpy as np
+import pytest
 from conftest import python
 
 EAGER = ["_clash", "_core", "_end", "enums", "errors"]
@@ -50,3 +52,75 @@ def test_a_handler_of_the_end_that_came_before_the_first_call_may_still_save() -
             "store = ckpt.fsspec_store('memory://at-the-end')\n"
             "ckpt.save(store, {'step': 1}, label='a')")
     assert python(code) == "{'step': 2}\n"
+
+
+NO_ARRAYS = '''
+import sys
+sys.modules.update(numpy=None, torch=None, jax=None, ml_dtypes=None)  # as if they were not installed
+import ckpt
+folder = sys.argv[1]
+state = {"step": 3, "names": ["a", None, 1.5], "seen": {1, 2}, "random": ckpt.random_states()}
+ckpt.save(f"{folder}/plain", state)
+print(ckpt.load(f"{folder}/plain", into=state)["names"], ckpt.load(f"{folder}/plain")["seen"])
+print(ckpt.load(f"{folder}/arrays", at=("step",)), ckpt.load(f"{folder}/torch", at=("step",)))
+print(len(ckpt.ls(f"{folder}/arrays")), len(ckpt.ls(f"{folder}/arrays")._repr_html_()) > 100)
+with ckpt.Store(f"{folder}/arrays") as store, ckpt.Reader(store) as reader:
+    print(store.list()[0].tensor_count, reader.verify().wait(), ckpt.to_native(reader.tree())["step"])
+    numbers = memoryview(bytearray(32)).cast("d")
+    with ckpt.Load(reader) as load:
+        load.add_tensor("w", numbers)
+        load.run()
+    print(numbers.tolist())
+    numbers[0] = 5
+    ckpt.load(reader, into={"w": ckpt.Shard(numbers, (4,), (0,))})
+    print(numbers.tolist())
+for name in ("arrays", "x.safetensors"):
+    with ckpt.open(f"{folder}/{name}") as found:
+        print(found["w"], found.info and found.info.step, "w" in repr(found), found.attrs)
+for step in (1, 2):
+    with ckpt.Checkpointer(f"{folder}/kept", every=1) as keeper:
+        print(keeper.restore(kept := {"step": 0}), kept)
+        keeper.step(step, {"step": step})
+'''
+
+ARRAYS = '''
+import sys
+sys.modules.update(numpy=None, torch=None, jax=None, ml_dtypes=None)
+import ckpt
+try:
+    print(eval(sys.argv[1], {"ckpt": ckpt, "folder": sys.argv[2]}))
+except ImportError as error:
+    print(error.name, "|", error)
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With checkpoints of arrays, and a file of another program."""
+    for name, saved_as in (("arrays", "numpy"), ("torch", "torch")):
+        with ckpt.Store(tmp_path / name) as store, ckpt.Session(store) as session, ckpt.Save(
+                session, "a", 7, {}) as save:
+            save.add_tensor("w", np.arange(4.0))
+            save.add_tree(ckpt.from_native({"w": ckpt.TensorName("w"), "step": 3}))
+            save.set_attr("ckpt.framework", saved_as)
+            save.run()
+    with ckpt.Store(tmp_path / "arrays") as store, ckpt.Reader(store) as reader:
+        reader.export(str(tmp_path / "x.safetensors"))
+    return tmp_path
+
+
+def test_what_has_no_arrays_needs_no_numpy(folder: Path) -> None:
+    assert python(NO_ARRAYS, str(folder)).splitlines() == [
+        "['a', None, 1.5] {1, 2}", "3 3", "1 True", "1 None 3", "[0.0, 1.0, 2.0, 3.0]", "[0.0, 1.0, 2.0, 3.0]",
+        "<ckpt.LazyTensor 'w': f64, 4, 32 B> 7 True {'ckpt.framework': 'numpy'}",
+        "<ckpt.LazyTensor 'w': f64, 4, 32 B> None True {}",
+        "None {'step': 0}", "<ckpt.Restored step-1.1.1: step 1> {'step': 1}"]
+
+
+@pytest.mark.parametrize("call", ["ckpt.load(f'{folder}/arrays')", "ckpt.load(f'{folder}/torch')",
+                                  "ckpt.load(f'{folder}/x.safetensors')", "ckpt.open(f'{folder}/arrays')['w'][:2]",
+                                  "ckpt.open(f'{folder}/x.safetensors')['w'][:2]"])
+def test_arrays_without_numpy_say_what_to_install(folder: Path, call: str) -> None:
+    assert python(ARRAYS, call, str(folder)) == (
+        "numpy | the arrays are to be those of numpy, which is not installed: pip install numpy, or name another "
+        "framework (framework=)\n")

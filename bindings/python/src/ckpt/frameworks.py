@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import math
 import sys
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from .enums import NUMPY, TORCH, DType, Status
@@ -39,6 +40,23 @@ def loaded(module: str) -> Any:
     return sys.modules.get(module)
 
 
+def is_installed(name: str) -> bool:
+    """Whether imported() finds it."""
+    from importlib.util import find_spec  # not before it is needed
+    return loaded(name) is not None or find_spec(name) is not None
+
+
+def imported(name: str) -> Any:
+    """The module of a framework whose arrays are needed now; ModuleNotFoundError says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:  # it is there, and lacks something itself
+            raise
+        raise ModuleNotFoundError(f"the arrays are to be those of {name}, which is not installed: pip install {name}, "
+                                  "or name another framework (framework=)", name=name) from None
+
+
 class Framework(Protocol):
     """Makes the arrays into which tensors are loaded."""
 
@@ -68,9 +86,9 @@ class Numpy:
 
     name: FrameworkName = "numpy"
 
-    def __init__(self) -> None:
-        import numpy
-        self._numpy = numpy
+    @cached_property
+    def _numpy(self) -> Any:
+        return imported("numpy")  # not before there is an array
 
     def dtype(self, name: str, dtype: DType) -> Any:
         if dtype in NUMPY:
@@ -100,9 +118,9 @@ class Torch:
 
     name: FrameworkName = "torch"
 
-    def __init__(self) -> None:
-        import torch
-        self._torch = torch
+    @cached_property
+    def _torch(self) -> Any:
+        return imported("torch")
 
     def dtype(self, name: str, dtype: DType) -> Any:
         found = torch_dtype(self._torch, dtype)
@@ -135,10 +153,9 @@ class Jax(Numpy):
 
     name: FrameworkName = "jax"
 
-    def __init__(self) -> None:
-        super().__init__()
-        import jax
-        self._jax = jax
+    @cached_property
+    def _jax(self) -> Any:
+        return imported("jax")
 
     def dtype(self, name: str, dtype: DType) -> Any:
         found = super().dtype(name, dtype)
@@ -179,7 +196,7 @@ def torch_dtype(torch: Any, dtype: DType) -> Any:
 
 
 def framework_of(name: str) -> Framework:
-    """The framework of that name, which is imported here."""
+    """The framework of that name, which is imported with its first array."""
     if name == "numpy":
         return Numpy()
     if name == "torch":
@@ -197,7 +214,7 @@ others say "numpy" or "jax"."""
 def saved_framework(saved_as: str | None) -> FrameworkName:
     """The framework of what was saved, if it is installed here."""
     name: FrameworkName = "torch" if saved_as in ("torch", "mixed") else "jax" if saved_as == "jax" else "numpy"
-    return name if loaded(name) is not None or importlib.util.find_spec(name) is not None else "numpy"
+    return name if name == "numpy" or is_installed(name) else "numpy"
 
 
 def framework_name_of(value: Any) -> FrameworkName | None:

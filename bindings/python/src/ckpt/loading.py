@@ -13,8 +13,8 @@ from .adapt import (TRANSPARENT, Marks, check_dtype, check_sparse, fill_whole, i
 from .arguments import checked, whole
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of, type_error
-from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_whole,
-                         loaded, saved_framework)
+from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_installed,
+                         is_whole, loaded, saved_framework)
 from .generators import is_generator
 from .kinds import bytes_of, described, is_packed, is_plain
 from .keys import pairs_like, set_like
@@ -385,6 +385,8 @@ class StateReader(TreeReader):
         if isinstance(request, FileRequest) or isinstance(reader, FileReader) or (
                 self._format is not None or self._handing is not None or name == "jax"):
             return None  # jax lets memory go late, after nanobind has looked for what is leaked
+        if loaded(name) is None and not (self._wanted and is_installed(name)):
+            return None  # no array needs it, or _new() says of one that it is missing
         if name not in self._arrays:
             mixed = self._mixed and self._framework is self._default
             self._arrays[name] = NewArrays(request, reader, self._framework, self._made[name], mixed)

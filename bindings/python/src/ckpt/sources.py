@@ -15,7 +15,7 @@ from .enums import DType, Status
 from .errors import Error, NotFoundError, error_of, value_error, warn_of
 from .hints import bucket_of, local_path, shown
 from .looks import look
-from .frameworks import Framework, FrameworkName, framework_of, is_whole, loaded
+from .frameworks import Framework, FrameworkName, framework_of, imported, is_whole, loaded
 from .handles import Reader, Store
 from .overlap import check_apart
 from .progress import Progress, finish
@@ -89,7 +89,7 @@ class FileReader:
 
     def elements(self, name: str, region: Region) -> Elements:
         """Those of a region: where the file has them if they have an address there, else a copy."""
-        import numpy
+        numpy = imported("numpy")
         place, found = self._tensor(name)
         if found.data_bytes or 0 in found.shape:
             return Elements(region.of(numpy.asarray(self.file.data(place))), found.dtype)
