@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import array
-import hashlib
-import json
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -76,6 +74,9 @@ def are_at(tree: Tree, node: int) -> bool:
 
 def of_new_rank(states: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """The states of a rank that saved none, made of rank 0's."""
+    import hashlib  # not before it is needed
+    import json
+
     def seed(name: str, size: int) -> int:
         text = json.dumps([rank, name, states], sort_keys=True, default=bytes.hex)
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=size).digest(), "little")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -86,6 +85,7 @@ def replica_of(rank: int, ranks: Sequence[int]) -> Replica | None:
     """This rank's place among the ranks that hold the same; all of them name their group alike."""
     if len(ranks) < 2:
         return None
+    import hashlib  # not before it is needed
     members = sorted(ranks)
     digest = hashlib.blake2b(",".join(map(str, members)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little"), members.index(rank), len(members)

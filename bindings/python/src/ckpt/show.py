@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import html
 from collections.abc import Sequence
 
 Rows = Sequence[Sequence[str]]
@@ -48,6 +47,7 @@ def text_table(title: str, header: Sequence[str], rows: Rows) -> str:
 
 def html_table(title: str, header: Sequence[str], rows: Rows) -> str:
     """The same in HTML."""
+    import html  # not before it is needed
     shown, left_out = _shortened(rows)
     lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in shown]
     if left_out:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -184,6 +183,7 @@ class Team(Alone):
     def exchange(self, about: str, mine: Any) -> list[Any]:
         """What each rank gives here, in order of rank: text and numbers, nested in lists and tuples. Ranks compare
         digests; only if one has changed do they send more, and of equal ones only the first."""
+        import hashlib  # not before it is needed
         digests = self._digests(hashlib.blake2b(repr((about, mine)).encode(), digest_size=16).digest())
         known = self._told.get(about)
         if known is not None and known[0] == digests:
