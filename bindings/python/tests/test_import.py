@@ -122,5 +122,5 @@ def test_what_has_no_arrays_needs_no_numpy(folder: Path) -> None:
                                   "ckpt.open(f'{folder}/x.safetensors')['w'][:2]"])
 def test_arrays_without_numpy_say_what_to_install(folder: Path, call: str) -> None:
     assert python(ARRAYS, call, str(folder)) == (
-        "numpy | the arrays are to be those of numpy, which is not installed: pip install numpy, or name another "
-        "framework (framework=)\n")
+        "numpy | these arrays need numpy, which is not installed: pip install numpy, or choose another framework "
+        "(framework=)\n")

@@ -9,6 +9,7 @@ from typing import Any
 import ckpt
 import numpy as np
 import pytest
+from conftest import python
 
 
 def draws() -> list[Any]:
@@ -24,6 +25,14 @@ def test_python_and_numpy_draw_the_same_after_a_load(tmp_path: Path) -> None:
     expected = [draws() for _ in range(3)]
     ckpt.load(tmp_path, into={"random": ckpt.random_states()})
     assert [draws() for _ in range(3)] == expected
+
+
+def test_numpy_draws_the_same_if_it_is_imported_after_the_load(tmp_path: Path) -> None:
+    np.random.seed(2)
+    ckpt.save(tmp_path, {"random": ckpt.random_states()}, step=1)
+    code = ("import ckpt, sys; ckpt.load(sys.argv[1], into={'random': ckpt.random_states()})\n"
+            "import numpy; print(numpy.random.rand())")
+    assert python(code, str(tmp_path)) == f"{np.random.rand()}\n"
 
 
 def test_a_checkpointer_restores_them_with_the_rest(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def imported(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:  # it is there, and lacks something itself
             raise
-        raise ModuleNotFoundError(f"the arrays are to be those of {name}, which is not installed: pip install {name}, "
-                                  "or name another framework (framework=)", name=name) from None
+        raise ModuleNotFoundError(f"these arrays need {name}, which is not installed: pip install {name}, or choose "
+                                  "another framework (framework=)", name=name) from None
 
 
 class Framework(Protocol):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import array
+import importlib
 import random
 from collections.abc import Mapping
 from typing import Any
 
 from ._core import Tree
 from .errors import NotFoundError
-from .frameworks import loaded
+from .frameworks import is_installed, loaded
 from .regions import PerRank
 from .stateful import PlainObject
 
@@ -22,9 +23,10 @@ def random_states() -> PerRank:
 
         state = {"model": model, "random": ckpt.random_states()}
 
-    A load into it sets them. A rank that saved none, since there are more ranks now, gets streams of its own: seeded by
-    a BLAKE2b digest of rank 0's states and the number of the rank, so that they are the same each time, and no rank's
-    are another's. numpy's Generators are values of their own and stand in the state themselves."""
+    A load into it sets them, also if the program imports numpy or torch only later. A rank that saved none, since there
+    are more ranks now, gets streams of its own: seeded by a BLAKE2b digest of rank 0's states and the number of the
+    rank, so that they are the same each time, and no rank's are another's. numpy's Generators are values of their own
+    and stand in the state themselves."""
     return PerRank(_RandomStates())
 
 
@@ -49,12 +51,12 @@ class _RandomStates:
         python = states["python"]
         words = array.array("I", python["words"])
         random.setstate((python["version"], tuple(words), python["gauss"]))
-        numpy, torch = loaded("numpy.random"), loaded("torch")
-        if numpy is not None and "numpy" in states:
+        numpy, torch = _drawn_from("numpy", states), _drawn_from("torch", states)
+        if numpy is not None:
             kept = states["numpy"]
             key = array.array("I", kept["key"])
             numpy.set_state(("MT19937", key, kept["position"], kept["has_gauss"], kept["gauss"]))
-        if torch is not None and "torch" in states:
+        if torch is not None:
             torch.set_rng_state(torch.tensor(list(states["torch"]), dtype=torch.uint8, device="cpu"))
             for number, state in states.get("torch.cuda", {}).items():
                 if int(number) < torch.cuda.device_count():
@@ -62,6 +64,14 @@ class _RandomStates:
 
     def __repr__(self) -> str:
         return "<random states of this process>"
+
+
+def _drawn_from(name: str, states: Mapping[str, Any]) -> Any:
+    """The module that goes on from its state among these; None if they have none of it, or it is not installed. A
+    program may import it only after the load, and must then draw as before."""
+    if name not in states or not is_installed(name):
+        return None
+    return importlib.import_module("numpy.random" if name == "numpy" else name)
 
 
 def are_at(tree: Tree, node: int) -> bool:
@@ -83,13 +93,13 @@ def of_new_rank(states: Mapping[str, Any], rank: int) -> dict[str, Any]:
 
     version, words, gauss = random.Random(seed("python", 32)).getstate()
     out: dict[str, Any] = {"python": {"version": version, "words": array.array("I", words).tobytes(), "gauss": gauss}}
-    numpy, torch = loaded("numpy.random"), loaded("torch")
-    if numpy is not None and "numpy" in states:
+    numpy, torch = _drawn_from("numpy", states), _drawn_from("torch", states)
+    if numpy is not None:
         seeds = [seed("numpy", 32) >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
         _, key, position, has_gauss, gauss = numpy.RandomState(seeds).get_state()
         out["numpy"] = {"key": key.astype("<u4").tobytes(), "position": position, "has_gauss": has_gauss,
                         "gauss": gauss}
-    if torch is not None and "torch" in states:
+    if torch is not None:
         def drawn(name: str, device: str) -> bytes:
             generator = torch.Generator(device).manual_seed(seed(name, 8) >> 1)
             return bytes(generator.get_state().tolist())
