@@ -44,6 +44,7 @@ def test_types_see_the_names_where_they_come_from() -> None:
     found = {alias.name: node.module for node in branch.body if isinstance(node, ast.ImportFrom)
              for alias in node.names}
     assert found == ckpt._MODULE_OF
+    assert not found.keys() & ckpt._LATER.keys()  # the module would take the place of what has its name
 
 
 def test_a_handler_of_the_end_that_came_before_the_first_call_may_still_save() -> None:

@@ -10,7 +10,6 @@ from typing import Any, overload
 
 from . import _core, show
 from ._core import Load, Tree
-from .adapt import TRANSPARENT, restore
 from .arguments import checked
 from .enums import CheckpointState, DType, Status
 from .errors import error_of, type_error, value_error
@@ -177,6 +176,7 @@ class _LazyState(TreeReader):
         return self._tensors[name]
 
     def record(self, class_name: str, index: int, like: Any) -> Any:
+        from .adapt import TRANSPARENT, restore  # not before it is needed
         items = self.entries(index, like)
         if TRANSPARENT.get(class_name) == "data":
             return items["data"]
