@@ -1,15 +1,16 @@
 #include "cli/verify_report.h"
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "cli/error.h"
+#include "cli/files.h"
 #include "cli/format.h"
 #include "cli/look.h"
 
@@ -104,11 +105,8 @@ Json VerifyReport::to_json() const {
 // Whole or not at all, so that who is killed meanwhile can go on.
 void VerifyReport::write() const {
   if (file_.empty()) return;
-  const std::string fresh = file_ + ".new", text = to_json().pretty() + "\n";
-  std::ofstream out(fresh, std::ios::binary);
-  out << text << std::flush;
-  if (!out || std::rename(fresh.c_str(), file_.c_str()) != 0)
-    fail(CKPT_IO, "cannot write the report " + file_ + ": " + std::strerror(errno));
+  const std::string text = to_json().pretty() + "\n";
+  replace_file(file_, std::array<std::string_view, 1>{text});
 }
 
 }  // namespace cli

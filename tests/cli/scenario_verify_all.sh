@@ -57,7 +57,10 @@ for file in a.safetensors before; do
 done
 expect 2 verify torn --all --report r.json; complains 'is the report of the store .*/store, not of .*/torn'
 expect 2 verify store --all --report quick.json; complains 'is the report of a quick check, not of a full one'
-expect 2 verify store --all --report nowhere/r.json; complains 'cannot write the report nowhere/r.json: No such file'
+expect 2 verify store --all --report nowhere/r.json; complains 'cannot write nowhere/r.json: No such file'
+ln -s elsewhere r2.json; ln -s elsewhere r2.json.new
+expect 0 verify store --all --report r2.json
+[ ! -e elsewhere ] && [ ! -L r2.json ] || fail "the report went through a link"
 expect 2 verify store --all --report empty; complains '^ckpt: --report needs a file, found empty$'
 expect 2 verify store --all --rate 0; expect 2 verify store --all --rate 5 --quick; complains 'leave out --quick'
 
