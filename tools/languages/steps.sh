@@ -78,7 +78,7 @@ test_rust_sanitized() {
 }
 
 # ---- the bindings' own tests ----
-# Those of Python and of contrib share one process, what takes long to make, and the fixtures of conftest.py.
+# Those of Python and of contrib share two processes, what takes long to make, and the fixtures of conftest.py.
 python_tests=(-m pytest -q -rfEsxX -p no:cacheprovider -c "$bindings/python/pyproject.toml" --noconftest -p conftest
   "$bindings/python/tests" contrib/recis/tests/python)
 rust() { (cd "$bindings/rust" && "$@"); }
@@ -119,12 +119,17 @@ test_go() {
     claim "Go: links the static library" go_in go build -tags static -o "$programs/go-static" ./cmd/ckpt-conformance
 }
 
+# NAME MARKS
+some_python_tests() {
+  counted pytest "$1" env PYTHONPATH="$bindings/python/tests" tests/s3/run.sh "$s3proxy" "$python" \
+    "${python_tests[@]}" -m "not cuda and $2"
+}
+python_without_torch() { some_python_tests "Python tests" "not torch"; }
+python_with_torch() { some_python_tests "Python tests with torch" "torch"; }
 test_python() {
-  local marks="not cuda" fake=$repo/build/release/tests/fake_cuda/libcudart.so.13
-  [[ -n $torch_venv ]] || marks="not cuda and not torch"
+  local fake=$repo/build/release/tests/fake_cuda/libcudart.so.13
   fetch_s3proxy
-  counted pytest "Python tests" env PYTHONPATH="$bindings/python/tests" tests/s3/run.sh "$s3proxy" "$python" \
-    "${python_tests[@]}" -m "$marks"
+  if [[ -n $torch_venv ]]; then together python_without_torch python_with_torch; else python_without_torch; fi
   # A process of its own: it has a libcudart, which the others must not have.
   counted pytest "Python tests on a fake device" env CKPT_CUDART="$fake" CKPT_TEST_CUDART="$fake" \
     "$python" -m pytest -q -rfEsxX -p no:cacheprovider "$bindings/python/tests/test_device.py"
