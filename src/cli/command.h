@@ -39,6 +39,7 @@ void add_diff(CLI::App& app, Action& chosen);
 void add_cat(CLI::App& app, Action& chosen);
 void add_cp(CLI::App& app, Action& chosen);
 void add_du(CLI::App& app, Action& chosen);
+void add_report(CLI::App& app, Action& chosen);
 void add_import(CLI::App& app, Action& chosen);
 void add_export(CLI::App& app, Action& chosen);
 void add_map(CLI::App& app, Action& chosen);

@@ -43,6 +43,7 @@ class Json {
 
   void add(std::string_view key, const Json& value);  // to an object
   std::string pretty() const;                         // over several lines
+  const std::string& text() const { return text_; }   // in one
 
  private:
   Json() = default;

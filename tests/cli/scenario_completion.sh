@@ -17,8 +17,8 @@ completed() {
     printf "%s," "${COMPREPLY[@]}"' - "$@"
 }
 offers() { [ "$(completed "${@:2}")" = "$1" ] || fail "after 'ckpt ${*:2}' bash offers $(completed "${@:2}")"; }
-offers 'repair,' rep
-offers 'runs,repair,rm,' r
+offers 'repair,' repa
+offers 'runs,report,repair,rm,' r
 offers '--keep-last,--keep-every,' prune store --keep
 offers '--run,' ls --ru
 offers 'keep_last=,keep_every=,keep_best=,' prune store -o keep

@@ -1,6 +1,6 @@
 # help, --version, options and mistakes on the command line.
 expect 0 --version; says '^ckpt [0-9]+\.[0-9]+\.[0-9]+ \(format revision [0-9]+\)$'
-commands='status ls runs du info verify diff cat cp import export map repair prune clean rm check completion'
+commands='status ls runs du report info verify diff cat cp import export map repair prune clean rm check completion'
 for arguments in --help help; do
   expect 0 $arguments; is_quiet
   for command in $commands help; do says "^  $command +[a-z]"; done
