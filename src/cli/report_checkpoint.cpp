@@ -12,7 +12,6 @@ namespace cli {
 namespace {
 
 constexpr uint64_t kMostSegments = 400'000;  // of a page: more would make it larger than a browser likes
-constexpr size_t kMostListed = 500;          // objects and attributes
 
 using Tensors = std::vector<ckpt::TensorInfo>;
 
@@ -89,26 +88,6 @@ Json table_json(const ckpt::Reader& reader, const SparseTable& table) {
           {"part_rows", Json::array(rows, [](const auto& one) { return Json(one.second); })}};
 }
 
-Json objects_json(const ckpt::Reader& reader) {
-  std::vector<ckpt::ObjectInfo> objects;
-  for (const ckpt::ObjectInfo& object : reader.objects()) objects.push_back(object);
-  std::stable_sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) { return a.size > b.size; });
-  objects.resize(std::min(objects.size(), kMostListed));
-  return Json::array(objects, [](const ckpt::ObjectInfo& object) {
-    return Json{{"name", page_text(object.name)},
-                {"rank", object.scope == CKPT_OBJECT_SHARED ? Json(nullptr) : Json(object.rank)},
-                {"bytes", object.size},
-                {"type", page_text(object.media_type)}};
-  });
-}
-
-Json attrs_json(const ckpt::Reader& reader) {
-  std::vector<Json> attrs;
-  for (const auto& [key, value] : reader.attrs())
-    if (attrs.size() < kMostListed) attrs.push_back({{"key", page_text(key)}, {"value", page_text(value)}});
-  return Json::array(attrs);
-}
-
 }  // namespace
 
 std::string page_text(std::string_view text) {
@@ -165,8 +144,6 @@ Json checkpoint_report(const Opened& opened, bool stats, const ckpt::Options& op
                {"parts", parts_json(opened)},
                {"tensors", table}};
   json.add("tables", Json::array(tables_of(reader), [&](const SparseTable& one) { return table_json(reader, one); }));
-  json.add("objects", objects_json(reader));
-  json.add("attrs", attrs_json(reader));
   if (stats) json.add("stats", stats_json(reader, tensors, options));
   return json;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "cli/diff_tables.h"
 #include "cli/numbers.h"
@@ -43,6 +44,9 @@ class Decoder {
   }
   // The numbers first, first + 1, … of `data`.
   void decode(std::span<const std::byte> data, uint64_t first, std::span<double> out) const {
+    if (dtype_ == CKPT_DTYPE_F32) return each<float>(data, first, out, [](float value) { return value; });
+    if (bits_ == 16 && !floats_.empty())
+      return each<uint16_t>(data, first, out, [this](uint16_t pattern) { return floats_[pattern]; });
     for (double& value : out) value = number(element_pattern(data, bits_, first++));
   }
   // A complex number is two.
@@ -52,14 +56,22 @@ class Decoder {
            : dtype == CKPT_DTYPE_C128 ? int32_t{CKPT_DTYPE_F64}
                                       : dtype;
   }
-  uint64_t count(const ckpt::TensorInfo& tensor, uint64_t elements) const {
-    return dtype_ == tensor.dtype ? elements : 2 * elements;
-  }
+  static uint64_t parts(int32_t dtype) { return component(dtype) == dtype ? 1 : 2; }
 
  private:
+  // The dtypes that nearly all weights have, several times as fast.
+  template <typename T, typename ToNumber>
+  static void each(std::span<const std::byte> data, uint64_t first, std::span<double> out, ToNumber to_number) {
+    const std::byte* from = data.data() + first * sizeof(T);
+    for (double& number : out) {
+      T value;
+      std::memcpy(&value, from, sizeof value);
+      number = static_cast<double>(to_number(value));
+      from += sizeof value;
+    }
+  }
   double number(uint64_t pattern) const {
     if (!floats_.empty()) return floats_[pattern];
-    if (dtype_ == CKPT_DTYPE_F32) return std::bit_cast<float>(static_cast<uint32_t>(pattern));
     if (dtype_ == CKPT_DTYPE_F64) return std::bit_cast<double>(pattern);
     if (dtype_ == CKPT_DTYPE_BOOL) return pattern != 0;
     const int shift = 64 - bits_;
@@ -71,91 +83,119 @@ class Decoder {
   std::vector<float> floats_;  // of each pattern
 };
 
-class Decoders {
- public:
-  const Decoder& of(int32_t dtype) { return decoders_.try_emplace(dtype, dtype).first->second; }
-
- private:
-  std::map<int32_t, Decoder> decoders_;
-};
+using Decoders = std::map<int32_t, Decoder>;
+const Decoder& decoder_of(const ckpt::TensorInfo& tensor, Decoders& all) {
+  return all.try_emplace(tensor.dtype, tensor.dtype).first->second;
+}
+bool has_numbers(const ckpt::TensorInfo& tensor, Decoders& all) {
+  return tensor.alias_of == nullptr && decoder_of(tensor, all).known();
+}
 
 // ---- reading ----
 
-// Some elements of a tensor.
-struct Piece {
-  const ckpt::TensorInfo* tensor;
-  Slice slice;
-  uint64_t bytes;
+struct Side {
+  const ckpt::Reader& reader;
+  const Tensors& tensors;
 };
 
-// The elements of pieces, each piece by itself.
-class Batch {
- public:
-  void read(const ckpt::Reader& reader, const std::vector<Piece>& pieces, const ckpt::Options& options) {
-    places_.clear();
-    uint64_t size = 0;
-    for (const Piece& piece : pieces) places_.push_back((size + 63) / 64 * 64), size = places_.back() + piece.bytes;
-    if (size > data_.size()) data_.resize(size);
-    auto load = ckpt::Load::create(reader, options);
-    for (size_t i = 0; i < pieces.size(); i++) {
-      const ckpt::TensorInfo& tensor = *pieces[i].tensor;
-      ckpt::Tensor wanted(tensor);
-      if (pieces[i].slice != Slice::whole(ckpt::shape_of(tensor)))
-        wanted.box(pieces[i].slice.offset, pieces[i].slice.extent);
-      load.add_tensor(tensor.name, wanted, {data_.data() + places_[i], pieces[i].bytes});
-    }
-    load.run();
-  }
-  std::span<const std::byte> piece(size_t i) const { return std::span(data_).subspan(places_[i]); }
-
- private:
-  std::vector<std::byte> data_;
-  std::vector<uint64_t> places_;
+// Some elements of the tensor that each side has at this place.
+struct Piece {
+  size_t place;
+  Slice slice;
 };
 
 bool is_packed(const ckpt::TensorInfo& tensor) { return tensor.dtype % 256 % 8 != 0; }
-
-Piece piece_of(const ckpt::TensorInfo& tensor, const Slice& slice) {
-  return {&tensor, slice,
-          is_packed(tensor) ? tensor.bytes : slice.volume() * static_cast<uint64_t>(tensor.dtype % 256 / 8)};
+uint64_t bytes_of(const ckpt::TensorInfo& tensor, const Slice& slice) {
+  return is_packed(tensor) ? tensor.bytes : slice.volume() * static_cast<uint64_t>(tensor.dtype % 256 / 8);
 }
 
-// Pieces of at most a batch. An element of a packed dtype need not begin at a byte, so such a tensor is one piece.
-std::vector<Piece> pieces_of(const ckpt::TensorInfo& tensor, bool whole) {
-  std::vector<Piece> pieces;
-  const uint64_t width = std::max<uint64_t>(1, static_cast<uint64_t>(tensor.dtype % 256 / 8));
-  for_each_slab(Slice::whole(ckpt::shape_of(tensor)), whole ? UINT64_MAX : kBatchBytes / width,
-                [&](const Slice& slab) { pieces.push_back(piece_of(tensor, slab)); });
-  return pieces;
-}
-
-// Calls visit(pieces) for batches of the pieces of all tensors, with a bar.
-void for_each_batch(const std::vector<const ckpt::TensorInfo*>& tensors,
-                    const std::function<bool(const ckpt::TensorInfo&)>& is_whole,
-                    const std::function<void(const std::vector<Piece>&)>& visit) {
-  uint64_t total = 0, done = 0, size = 0;
-  for (const ckpt::TensorInfo* tensor : tensors) total += tensor->bytes;
-  Progress progress;
-  std::vector<Piece> batch;
-  const auto flush = [&] {
-    if (!batch.empty()) visit(batch);
-    progress.update(done += size, total);
-    batch.clear(), size = 0;
-  };
-  for (const ckpt::TensorInfo* tensor : tensors)
-    for (const Piece& piece : pieces_of(*tensor, is_whole(*tensor))) {
-      if (size + piece.bytes > kBatchBytes || batch.size() >= kBatchPieces) flush();
-      batch.push_back(piece), size += piece.bytes;
+// What one side has of some pieces.
+class Loaded {
+ public:
+  void read(const Side& side, const std::vector<Piece>& pieces, const ckpt::Options& options) {
+    starts_.clear();
+    uint64_t size = 0;
+    for (const Piece& piece : pieces) {
+      starts_.push_back((size + 63) / 64 * 64);
+      size = starts_.back() + bytes_of(side.tensors[piece.place], piece.slice);
     }
-  flush();
-}
+    if (size > data_.size()) data_.resize(size);
+    auto load = ckpt::Load::create(side.reader, options);
+    for (size_t i = 0; i < pieces.size(); i++) {
+      const ckpt::TensorInfo& tensor = side.tensors[pieces[i].place];
+      const Slice& slice = pieces[i].slice;
+      ckpt::Tensor wanted(tensor);
+      if (slice != Slice::whole(ckpt::shape_of(tensor))) wanted.box(slice.offset, slice.extent);
+      load.add_tensor(tensor.name, wanted, {data_.data() + starts_[i], bytes_of(tensor, slice)});
+    }
+    load.run();
+  }
+  std::span<const std::byte> piece(size_t i) const { return std::span(data_).subspan(starts_[i]); }
 
-// Calls visit(first, count) for short runs of numbers, which fit the processor's cache.
-template <typename Visit>
-void for_each_run(uint64_t count, Visit visit) {
-  constexpr uint64_t kRun = 4096;
-  for (uint64_t first = 0; first < count; first += kRun) visit(first, std::min(kRun, count - first));
-}
+ private:
+  std::vector<std::byte> data_;
+  std::vector<uint64_t> starts_;
+};
+
+// All numbers of the tensors of the sides, a few thousand at a time, which fit the processor's cache: visit(place of
+// the tensor, the numbers of each side).
+using Visit = std::function<void(size_t place, const std::vector<std::vector<double>>& numbers)>;
+class Reading {
+ public:
+  Reading(std::vector<Side> sides, Decoders& decoders, const ckpt::Options& options, Visit visit)
+      : sides_(std::move(sides)), loaded_(sides_.size()), decoders_(decoders), options_(options), visit_(visit) {}
+
+  void run() {
+    const Tensors& tensors = sides_[0].tensors;
+    for (const ckpt::TensorInfo& tensor : tensors) total_ += tensor.bytes;
+    for (size_t place = 0; place < tensors.size(); place++) {
+      // An element of a packed dtype need not begin at a byte, so such a tensor is read as a whole.
+      bool whole = false;
+      for (const Side& side : sides_) whole |= is_packed(side.tensors[place]);
+      const uint64_t width = std::max<uint64_t>(1, static_cast<uint64_t>(tensors[place].dtype % 256 / 8));
+      for_each_slab(Slice::whole(ckpt::shape_of(tensors[place])), whole ? UINT64_MAX : kBatchBytes / width,
+                    [&](const Slice& slab) { add({place, slab}); });
+    }
+    flush();
+  }
+
+ private:
+  void add(Piece piece) {
+    const uint64_t bytes = bytes_of(sides_[0].tensors[piece.place], piece.slice);
+    if (size_ + bytes > kBatchBytes || batch_.size() >= kBatchPieces) flush();
+    size_ += bytes;
+    batch_.push_back(std::move(piece));
+  }
+  void flush() {
+    for (size_t s = 0; s < sides_.size() && !batch_.empty(); s++) loaded_[s].read(sides_[s], batch_, options_);
+    for (size_t i = 0; i < batch_.size(); i++) visit_piece(i);
+    progress_.update(done_ += size_, total_);
+    batch_.clear();
+    size_ = 0;
+  }
+  void visit_piece(size_t i) {
+    constexpr uint64_t kRun = 4096;
+    const Piece& piece = batch_[i];
+    const uint64_t count = piece.slice.volume() * Decoder::parts(sides_[0].tensors[piece.place].dtype);
+    std::vector<std::vector<double>> numbers(sides_.size());
+    for (uint64_t first = 0; first < count; first += kRun) {
+      for (size_t s = 0; s < sides_.size(); s++) {
+        numbers[s].resize(std::min(kRun, count - first));
+        decoder_of(sides_[s].tensors[piece.place], decoders_).decode(loaded_[s].piece(i), first, numbers[s]);
+      }
+      visit_(piece.place, numbers);
+    }
+  }
+
+  const std::vector<Side> sides_;
+  std::vector<Loaded> loaded_;
+  Decoders& decoders_;
+  const ckpt::Options& options_;
+  const Visit visit_;
+  std::vector<Piece> batch_;
+  uint64_t size_ = 0, done_ = 0, total_ = 0;
+  Progress progress_;
+};
 
 // Six digits are what a page shows; a sum of squares of NaN is none.
 Json figure(double value) {
@@ -166,8 +206,13 @@ Json figure(double value) {
 
 class Stats {
  public:
-  void add(std::span<const double> values) {
-    if (fine_.empty()) fine_.resize(kFine);
+  // Before min and max are known, numbers are counted by the first bits of their f32 pattern, in the order of numbers:
+  // 64 places for each power of two. All tensors use the same counts, one after the other; at first all are 0.
+  using Fine = std::vector<uint64_t>;
+  static constexpr int kDropped = 17;
+  static constexpr size_t kFine = size_t{1} << (32 - kDropped);
+
+  void add(std::span<const double> values, Fine& fine) {
     for (const double value : values) {
       if (!std::isfinite(value)) {
         (std::isnan(value) ? nans_ : infinities_)++;
@@ -176,7 +221,7 @@ class Stats {
       zeros_ += value == 0;
       min_ = std::min(min_, value), max_ = std::max(max_, value);
       sum_ += value, squares_ += value * value;
-      fine_[place_of(value)]++;
+      fine[place_of(value)]++;
     }
     count_ += values.size();
   }
@@ -190,12 +235,12 @@ class Stats {
   uint64_t infinities() const { return infinities_; }
 
   // A letter for each bin from min to max: how full it is, "0" for empty, "z" for the fullest.
-  std::string histogram() {
+  std::string histogram(Fine& fine) const {
     static constexpr std::string_view kLevels = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     std::vector<double> bins(kBins);
-    for (size_t i = 0; i < fine_.size(); i++)
-      if (fine_[i] != 0) bins[bin_of((edge(i) + edge(i + 1)) / 2)] += static_cast<double>(fine_[i]);
-    std::vector<uint64_t>().swap(fine_);  // of 100,000 tensors they would fill the memory
+    for (size_t i = place_of(min_); finite() != 0 && i <= place_of(max_); i++)
+      if (const uint64_t count = std::exchange(fine[i], 0); count != 0)
+        bins[bin_of((edge(i) + edge(i + 1)) / 2)] += static_cast<double>(count);
     const double most = *std::max_element(bins.begin(), bins.end()), top = static_cast<double>(kLevels.size() - 1);
     std::string out;
     for (const double bin : bins)
@@ -204,13 +249,9 @@ class Stats {
   }
 
  private:
-  // Before min and max are known, numbers are counted by the first bits of their f32 pattern, in the order of numbers:
-  // 64 places for each power of two.
-  static constexpr int kDropped = 17;
-  static constexpr size_t kFine = size_t{1} << (32 - kDropped);
-  static size_t place_of(double value) {
+  static size_t place_of(double value) {  // -0 is 0
     constexpr double kMost = std::numeric_limits<float>::max();
-    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(std::clamp(value, -kMost, kMost)));
+    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(std::clamp(value, -kMost, kMost) + 0.0));
     return (bits >> 31 ? ~bits : bits | 1u << 31) >> kDropped;
   }
   static double edge(size_t place) {
@@ -224,7 +265,6 @@ class Stats {
   }
   uint64_t count_ = 0, zeros_ = 0, nans_ = 0, infinities_ = 0;
   double min_ = std::numeric_limits<double>::infinity(), max_ = -min_, sum_ = 0, squares_ = 0;
-  std::vector<uint64_t> fine_;
 };
 
 // ---- differences ----
@@ -264,32 +304,21 @@ class Difference {
 
 Json stats_json(const ckpt::Reader& reader, const Tensors& tensors, const ckpt::Options& options) {
   Decoders decoders;
-  std::vector<const ckpt::TensorInfo*> read;
-  for (const ckpt::TensorInfo& tensor : tensors)
-    if (tensor.alias_of == nullptr && decoders.of(tensor.dtype).known()) read.push_back(&tensor);
+  Tensors read;
+  std::vector<size_t> places;  // of these among all
+  for (size_t i = 0; i < tensors.size(); i++)
+    if (has_numbers(tensors[i], decoders)) read.push_back(tensors[i]), places.push_back(i);
   std::vector<Stats> all(tensors.size());
   std::vector<std::string> histograms(tensors.size());
-  Batch batch;
-  std::vector<double> values(4096);
-  size_t finished = 0;
-  const auto finish = [&](size_t until) {
-    for (; finished < until; finished++)
-      if (!all[finished].empty()) histograms[finished] = all[finished].histogram();
-  };
-  for_each_batch(read, is_packed, [&](const std::vector<Piece>& pieces) {
-    batch.read(reader, pieces, options);
-    for (size_t i = 0; i < pieces.size(); i++) {
-      const Piece& piece = pieces[i];
-      const auto place = static_cast<size_t>(piece.tensor - tensors.data());
-      finish(place);  // tensors are read in their order
-      const Decoder& decoder = decoders.of(piece.tensor->dtype);
-      for_each_run(decoder.count(*piece.tensor, piece.slice.volume()), [&](uint64_t first, uint64_t count) {
-        decoder.decode(batch.piece(i), first, std::span(values).first(count));
-        all[place].add(std::span(values).first(count));
-      });
-    }
-  });
-  finish(tensors.size());
+  Stats::Fine fine(Stats::kFine);
+  size_t last = 0;
+  const auto finish = [&] { histograms[last] = all[last].empty() ? "" : all[last].histogram(fine); };
+  Reading({{reader, read}}, decoders, options, [&](size_t place, const auto& numbers) {
+    if (places[place] != last) finish();  // tensors come one after the other
+    last = places[place];
+    all[last].add(numbers[0], fine);
+  }).run();
+  if (!all.empty()) finish();
   const auto column = [&](auto value) {
     return Json::array(all, [&](const Stats& one) { return one.empty() ? Json(nullptr) : Json(value(one)); });
   };
@@ -309,48 +338,18 @@ namespace {
 struct Pairs {
   Tensors a, b;
 };
-
 Pairs pairs_of(const ckpt::Reader& a, const ckpt::Reader& b, const std::set<std::string>& said, Decoders& decoders) {
   Pairs pairs;
-  const auto comparable = [&](const ckpt::TensorInfo& tensor) {
-    return tensor.alias_of == nullptr && decoders.of(tensor.dtype).known();
-  };
-  for (const ckpt::TensorInfo& tensor : b.tensors()) {
-    if (said.contains(tensor.name) || !comparable(tensor) || !a.has_tensor(tensor.name)) continue;
-    const ckpt::TensorInfo before = a.tensor(tensor.name);
-    const bool complex = Decoder::component(tensor.dtype) != tensor.dtype;
-    if (!comparable(before) || ckpt::shape_of(before) != ckpt::shape_of(tensor)) continue;
-    if (complex != (Decoder::component(before.dtype) != before.dtype)) continue;
+  for (const ckpt::TensorInfo& after : b.tensors()) {
+    if (said.contains(after.name) || !has_numbers(after, decoders) || !a.has_tensor(after.name)) continue;
+    const ckpt::TensorInfo before = a.tensor(after.name);
+    if (!has_numbers(before, decoders) || ckpt::shape_of(before) != ckpt::shape_of(after) ||
+        Decoder::parts(before.dtype) != Decoder::parts(after.dtype))
+      continue;
     pairs.a.push_back(before);
-    pairs.b.push_back(tensor);
+    pairs.b.push_back(after);
   }
   return pairs;
-}
-
-std::vector<Difference> differences_of(const ckpt::Reader& a, const ckpt::Reader& b, const Pairs& pairs,
-                                       Decoders& decoders, const ckpt::Options& options) {
-  std::vector<Difference> all(pairs.b.size());
-  std::vector<const ckpt::TensorInfo*> read;
-  for (const ckpt::TensorInfo& tensor : pairs.b) read.push_back(&tensor);
-  const auto place_of = [&](const ckpt::TensorInfo& tensor) { return static_cast<size_t>(&tensor - pairs.b.data()); };
-  const auto is_whole = [&](const auto& tensor) { return is_packed(tensor) || is_packed(pairs.a[place_of(tensor)]); };
-  Batch before, after;
-  std::vector<double> left(4096), right(4096);
-  for_each_batch(read, is_whole, [&](const std::vector<Piece>& pieces) {
-    std::vector<Piece> others;
-    for (const Piece& piece : pieces) others.push_back(piece_of(pairs.a[place_of(*piece.tensor)], piece.slice));
-    before.read(a, others, options);
-    after.read(b, pieces, options);
-    for (size_t i = 0; i < pieces.size(); i++) {
-      const Decoder &old = decoders.of(others[i].tensor->dtype), &fresh = decoders.of(pieces[i].tensor->dtype);
-      for_each_run(fresh.count(*pieces[i].tensor, pieces[i].slice.volume()), [&](uint64_t first, uint64_t count) {
-        old.decode(before.piece(i), first, std::span(left).first(count));
-        fresh.decode(after.piece(i), first, std::span(right).first(count));
-        all[place_of(*pieces[i].tensor)].add(std::span(left).first(count), std::span(right).first(count));
-      });
-    }
-  });
-  return all;
 }
 
 // What differs but values: names, dtypes, shapes, objects, attributes.
@@ -374,7 +373,10 @@ Json comparison_report(const Opened& a, const Opened& b, const ckpt::Options& op
   const TableDifferences tables = diff_tables(side(a.reader), side(b.reader), "", true, options);
   Decoders decoders;
   const Pairs pairs = pairs_of(a.reader, b.reader, tables.said, decoders);
-  const std::vector<Difference> changes = differences_of(a.reader, b.reader, pairs, decoders, options);
+  std::vector<Difference> changes(pairs.b.size());
+  Reading({{a.reader, pairs.a}, {b.reader, pairs.b}}, decoders, options, [&](size_t place, const auto& numbers) {
+    changes[place].add(numbers[0], numbers[1]);
+  }).run();
   return {{"kind", "comparison"},
           {"title", page_text(a.info.id) + " → " + page_text(b.info.id)},
           {"a", page_info(a.info)},
