@@ -1,12 +1,9 @@
 // ckpt report: one HTML page about a store, a checkpoint, or two of them. The page needs nothing else: report.html and
 // the data in it.
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 
 #include "cli/command.h"
+#include "cli/files.h"
 #include "cli/report.h"
 #include "cli/text.h"
 
@@ -54,16 +51,10 @@ std::string script_text(const Json& json) {
   return out;
 }
 
-// Whole or not at all: an old page stays until the new one is there.
 uint64_t write_page(const std::string& path, const Json& json) {
-  const std::string fresh = path + ".new", data = script_text(json);
-  std::ofstream out(fresh, std::ios::binary);
-  out << kReportPage[0] << data << kReportPage[1] << std::flush;
-  if (!out || std::rename(fresh.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(fresh.c_str());
-    fail(CKPT_IO, strformat("cannot write {}: {}; name another file by --output", path, why));
-  }
+  const std::string data = script_text(json);
+  const std::string_view texts[] = {kReportPage[0], data, kReportPage[1]};
+  replace_file(path, texts);
   return kReportPage[0].size() + data.size() + kReportPage[1].size();
 }
 

@@ -50,7 +50,7 @@ json_is '[t for t in d["structure"] if t.startswith("tensor")]' \
 
 # Mistakes. What was there stays.
 expect 2 report store --stats; complains '^ckpt: --stats is for a checkpoint: store@latest'
-expect 2 report store -o missing/page.html; complains '^ckpt: cannot write missing/page.html: .*--output$'
+expect 2 report store -o missing/page.html; complains '^ckpt: cannot write missing/page.html: '
 expect 2 report store -o page; complains 'key=value'
 expect 2 report missing -o page.html; complains 'no such directory'; page_is page.html
 mkdir empty; expect 0 report empty --json; json_is 'd["entries"]' '[]'
