@@ -8,6 +8,7 @@
 
 #include "cli/array.h"
 #include "cli/command.h"
+#include "cli/files.h"
 #include "cli/foreign.h"
 #include "cli/locate.h"
 #include "cli/npy.h"
@@ -87,14 +88,7 @@ class NewFile {
   NewFile(const NewFile&) = delete;
 
   void write(const void* data, size_t size) {
-    auto* at = static_cast<const char*>(data);
-    while (size > 0) {
-      ssize_t written = ::write(fd_, at, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) write_failed(path_);
-      at += written;
-      size -= static_cast<size_t>(written);
-    }
+    if (!write_whole(fd_, {static_cast<const char*>(data), size})) write_failed(path_);
   }
 
   void finish() {

@@ -252,11 +252,9 @@ int run(const Args& args) {
   Opened a = open_checkpoint(args.a, args, options), b = open_checkpoint(args.b, args, options);
   ckpt::Report report{nullptr};
   const Work work = watch(options, [&] { report = a.reader.diff(b.reader, options); });
-  const auto side = [](const ckpt::Reader& reader) {
-    return TableSide{tables_of(reader), [&reader](const std::string& name) { return reader.has_tensor(name); }};
-  };
   const ckpt::Options plain = make_options(args);
-  TableDifferences tables = diff_tables(side(a.reader), side(b.reader), args.at, !args.structure_only, plain);
+  TableDifferences tables =
+      diff_tables(checkpoint_side(a.reader), checkpoint_side(b.reader), args.at, !args.structure_only, plain);
   const std::vector<Difference> turned = turned_differences(a, b, args, plain, &tables.said);
   const std::vector<ckpt::Finding> findings = chosen_findings(report, args.at, tables);
   const bool equal = findings.empty() && turned.empty() && tables.found.empty();

@@ -47,14 +47,17 @@ void take_output(Args* args) {
 // No tag and no comment of HTML begins inside of it.
 std::string script_text(const Json& json) {
   std::string out;
-  for (const char c : json.text()) out += c == '<' ? "\\u003c" : std::string(1, c);
+  for (const char c : json.text())
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
   return out;
 }
 
 uint64_t write_page(const std::string& path, const Json& json) {
   const std::string data = script_text(json);
-  const std::string_view texts[] = {kReportPage[0], data, kReportPage[1]};
-  replace_file(path, texts);
+  replace_file(path, {kReportPage[0], data, kReportPage[1]});
   return kReportPage[0].size() + data.size() + kReportPage[1].size();
 }
 

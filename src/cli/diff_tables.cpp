@@ -100,6 +100,10 @@ class Comparison {
 
 }  // namespace
 
+TableSide checkpoint_side(const ckpt::Reader& reader) {
+  return {tables_of(reader), [&reader](const std::string& name) { return reader.has_tensor(name); }};
+}
+
 TableDifferences diff_tables(const TableSide& a, const TableSide& b, const std::string& at, bool values,
                              const ckpt::Options& options) {
   std::map<std::string, std::pair<const SparseTable*, const SparseTable*>> pairs;

@@ -27,6 +27,8 @@ struct TableSide {
   std::vector<SparseTable> tables;
   std::function<bool(const std::string& name)> has_tensor;
 };
+// Of a checkpoint, whose reader must outlive it.
+TableSide checkpoint_side(const ckpt::Reader& reader);
 
 // Of tables below `at` that one has, or both with the same columns. Others differ as the tensors do that they are
 // stored as. `values`: rows are read and compared, window by window.

@@ -24,15 +24,7 @@ class FreshFile {
     if (fd_ >= 0) ::close(fd_), ::unlink(path_.c_str());
   }
   FreshFile(const FreshFile&) = delete;
-  bool write(std::string_view text) const {
-    while (fd_ >= 0 && !text.empty()) {
-      const ssize_t written = ::write(fd_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return false;
-      text.remove_prefix(static_cast<size_t>(written));
-    }
-    return fd_ >= 0;
-  }
+  bool write(std::string_view text) const { return fd_ >= 0 && write_whole(fd_, text); }
   bool become(const std::string& path) {
     if (std::rename(path_.c_str(), path.c_str()) != 0) return false;
     return ::close(std::exchange(fd_, -1)) == 0;
@@ -45,7 +37,17 @@ class FreshFile {
 
 }  // namespace
 
-void replace_file(const std::string& path, std::span<const std::string_view> texts) {
+bool write_whole(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+void replace_file(const std::string& path, std::initializer_list<std::string_view> texts) {
   FreshFile file(path);
   bool done = true;
   for (const std::string_view text : texts) done = done && file.write(text);

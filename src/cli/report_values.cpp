@@ -367,10 +367,7 @@ Json structure_json(const ckpt::Reader& a, const ckpt::Reader& b, const std::set
 }  // namespace
 
 Json comparison_report(const Opened& a, const Opened& b, const ckpt::Options& options) {
-  const auto side = [](const ckpt::Reader& reader) {
-    return TableSide{tables_of(reader), [&reader](const std::string& name) { return reader.has_tensor(name); }};
-  };
-  const TableDifferences tables = diff_tables(side(a.reader), side(b.reader), "", true, options);
+  const TableDifferences tables = diff_tables(checkpoint_side(a.reader), checkpoint_side(b.reader), "", true, options);
   Decoders decoders;
   const Pairs pairs = pairs_of(a.reader, b.reader, tables.said, decoders);
   std::vector<Difference> changes(pairs.b.size());

@@ -1,6 +1,5 @@
 #include "cli/verify_report.h"
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -106,7 +105,7 @@ Json VerifyReport::to_json() const {
 void VerifyReport::write() const {
   if (file_.empty()) return;
   const std::string text = to_json().pretty() + "\n";
-  replace_file(file_, std::array<std::string_view, 1>{text});
+  replace_file(file_, {text});
 }
 
 }  // namespace cli

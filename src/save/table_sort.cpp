@@ -70,11 +70,11 @@ class TableSort {
   uint64_t row_of(uint64_t number) const { return number & ((uint64_t{1} << row_bits_) - 1); }
   std::span<uint64_t> counts(size_t slice) { return std::span(counts_).subspan(slice << part_bits_, parts()); }
   size_t parts() const { return size_t{1} << part_bits_; }
+  uint64_t first_of(size_t slice) const { return std::min(slice * (table_.row_count / slices_ + 1), table_.row_count); }
   // Calls visit(row) for the rows of a slice.
   template <typename Visit>
   void for_slice(size_t slice, Visit&& visit) const {
-    const uint64_t size = table_.row_count / slices_ + 1, first = slice * size;
-    for (uint64_t row = first, end = std::min(first + size, table_.row_count); row < end; row++) visit(row);
+    for (uint64_t row = first_of(slice), end = first_of(slice + 1); row < end; row++) visit(row);
   }
   Status for_slices(const std::function<Status(size_t)>& body) const {
     return for_each_parallel(threads_, slices_, [&](size_t slice) {
@@ -218,8 +218,7 @@ void TableSort::count_entries(uint64_t first, uint64_t end, Bucket&& bucket) {
 
 Status TableSort::count_in_order() {
   CKPT_TRY(for_slices([&](size_t slice) {
-    const uint64_t size = table_.row_count / slices_ + 1, first = std::min(slice * size, table_.row_count);
-    count_entries(first, std::min(first + size, table_.row_count), [this](uint64_t row) { return bucket_of(id(row)); });
+    count_entries(first_of(slice), first_of(slice + 1), [this](uint64_t row) { return bucket_of(id(row)); });
     return Ok();
   }));
   sum_entries();

@@ -133,6 +133,27 @@ TEST(Layout, ItemsAreInTheOrderOfNamesHoweverTheyWereAdded) {
   EXPECT_EQ(order, "a b model model.layers.10 model.layers.2 ");
 }
 
+// What needs no table comes first, and T/buckets with what is sorted last, since it counts all rows.
+TEST(Layout, BlocksComeInTheOrderOfTheWavesThatSortTheirRows) {
+  Added added;
+  SaveTable& table = added.content.tables.emplace_back();
+  table.waves = {4096, 16384, 65536};
+  const RowSource rows{.row_bytes = 16, .waves = table.waves};
+  table.buckets_tensor = const_cast<SaveTensor*>(&added.add("t/buckets", desc_of(CKPT_DTYPE_U64, {4096})));
+  auto& column = const_cast<SaveTensor&>(added.add("t/column", desc_of(CKPT_DTYPE_U8, {65536, 16})));
+  column.arrangement = Arrangement::kTable;
+  column.rows = &rows;
+  added.add("z", desc_of(CKPT_DTYPE_U8, {100}));
+  const auto layout =
+      lay_out(added.content, {.chunk_bytes = 1 << 16, .large_tensor_bytes = 1 << 20, .block_bytes = 1 << 16});
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  std::vector<size_t> waves;
+  for (const Block& block : layout->blocks) waves.push_back(block.wave);
+  EXPECT_EQ(waves, (std::vector<size_t>{0, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(layout->items[layout->blocks[0].item_first].source.tensor->name, "z");
+  EXPECT_EQ(layout->items[layout->blocks[5].item_first].source.tensor->name, "t/buckets");
+}
+
 TEST(Layout, AMemberOfAReplicaGroupTakesItsCutsFromWhereTheyLieInItsMemory) {
   uint64_t total = 0;
   for (uint32_t member = 0; member < 3; member++) {
