@@ -116,7 +116,7 @@ class Blob:
 
 class Container:
     def __init__(self, public=None):
-        self.blobs, self.staged, self.public, self.changed = {}, {}, public, Blob(b'', {}, {}).changed()
+        self.blobs, self.staged, self.public, self.changed = service.Names(), {}, public, Blob(b'', {}, {}).changed()
 
 
 def http_date(moment):

@@ -163,13 +163,11 @@ class Service(service.Service):
 
     def entries(self, container, prefix, delimiter, staged):
         """What a list shows: blobs, PREFIX for the prefixes, and None for what has staged blocks only."""
-        found = dict.fromkeys(container.staged) if staged else {}
-        found, entries = {**found, **container.blobs}, {}
+        found = {name: None for name in container.staged if name.startswith(prefix)} if staged else {}
+        found, entries = {**found, **dict(container.blobs.under(prefix))}, {}
         for name, live in found.items():
             cut = name.find(delimiter, len(prefix)) if delimiter else -1
             folder = live and self.options.hierarchical and delimiter == '/' and live.is_folder()
-            if not name.startswith(prefix):
-                continue
             if cut >= 0 or folder:
                 entries[name[:cut + len(delimiter)] if cut >= 0 else f'{name}/'] = PREFIX
             else:
@@ -228,7 +226,7 @@ class Service(service.Service):
         container, live = self.find_blob(request)
         check_conditions(request.headers, live)
         check_held(request.name)
-        if self.options.hierarchical and any(name.startswith(f'{request.name}/') for name in container.blobs):
+        if self.options.hierarchical and container.blobs.under(f'{request.name}/'):
             raise Refused(409, 'DirectoryIsNotEmpty', 'This operation is not permitted on a non-empty directory.')
         del container.blobs[request.name]
         container.staged.pop(request.name, None)
@@ -273,7 +271,8 @@ class Service(service.Service):
                 raise Refused(409, 'ResourceTypeMismatch', 'The specified resource type does not match the type of the '
                               'existing resource.')
             for folder in folders:
-                container.blobs.setdefault(folder, Blob(b'', {'hdi_isfolder': 'true'}, {}))
+                if folder not in container.blobs:
+                    container.blobs[folder] = Blob(b'', {'hdi_isfolder': 'true'}, {})
         container.blobs[name] = new
         container.staged.pop(name, None)
 

@@ -1,5 +1,5 @@
 """What the test servers of object stores share: requests, refusals, failures on demand, tokens that end, and HTTP."""
-import argparse, base64, http.server, secrets, sys, threading, time, traceback, urllib.parse
+import argparse, base64, bisect, http.server, secrets, sys, threading, time, traceback, urllib.parse
 
 
 class Refused(Exception):
@@ -10,6 +10,28 @@ class Refused(Exception):
 
 class Lost(Exception):
     """The connection is to be closed without an answer."""
+
+
+class Names(dict):
+    """Objects by their names. A list of those under a prefix looks at no others: thousands of tests share a bucket."""
+    def __init__(self):
+        super().__init__()
+        self.order = []
+
+    def __setitem__(self, name, value):
+        if name not in self:
+            bisect.insort(self.order, name)
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name):
+        super().__delitem__(name)
+        del self.order[bisect.bisect_left(self.order, name)]
+
+    def under(self, prefix):
+        first = end = bisect.bisect_left(self.order, prefix)
+        while end < len(self.order) and self.order[end].startswith(prefix):
+            end += 1
+        return [(name, self[name]) for name in self.order[first:end]]
 
 
 def base64_text(data):

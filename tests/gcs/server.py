@@ -35,7 +35,7 @@ class Service(service.Service):
 
     def __init__(self, options):
         super().__init__(options)
-        self.buckets, self.sessions, self.rewrites = {options.bucket: {}}, {}, {}
+        self.buckets, self.sessions, self.rewrites = {options.bucket: service.Names()}, {}, {}
         self.last_generation, self.keep = 0, None
 
     def failure_reason(self, status):
@@ -99,7 +99,7 @@ class Service(service.Service):
             raise invalid(f"Invalid bucket name: '{name}'")
         if name in self.buckets:
             raise Refused(409, 'conflict', 'Your previous request to create the named bucket succeeded.')
-        self.buckets[name] = {}
+        self.buckets[name] = service.Names()
         return json_answer({'kind': 'storage#bucket', 'name': name})
 
     def find(self, bucket, name, generation=None):
@@ -165,10 +165,10 @@ class Service(service.Service):
             raise invalid('Invalid Value') from None
         limit = max(min(request.number('maxResults') or page, page), 1)
         items, prefixes, last = [], [], None
-        for name, live in sorted(self.buckets[bucket].items()):
+        for name, live in self.buckets[bucket].under(prefix):
             cut = name.find(delimiter, len(prefix)) if delimiter else -1
             entry = name[:cut + len(delimiter)] if cut >= 0 else name
-            if (not name.startswith(prefix) or name < query.get('startOffset', '') or after and entry <= after
+            if (name < query.get('startOffset', '') or after and entry <= after
                     or query.get('endOffset') and name >= query['endOffset'] or prefixes and prefixes[-1] == entry):
                 continue
             if len(items) + len(prefixes) == limit:
