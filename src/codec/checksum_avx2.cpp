@@ -22,7 +22,7 @@
 
 #include "codec/checksum_variant.h"
 
-namespace ckpt::codec {
+namespace ckpt::codec::checksum_avx2 {
 namespace {
 
 using V = __m256i;
@@ -49,15 +49,15 @@ inline V scramble(V sum, V key) {
   return _mm256_add_epi64(_mm256_mul_epu32(keyed, prime), _mm256_slli_epi64(high, 32));
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/checksum_blocks.inc"
 #include "codec/checksum_body.inc"
 
+}  // namespace
+}  // namespace ckpt::codec::checksum_avx2
+
 namespace ckpt::codec {
 
-constinit const ChecksumVariant kChecksumAvx2 = make_variant("avx2");
+constinit const ChecksumVariant kChecksumAvx2 = checksum_avx2::make_variant("avx2");
 
 }  // namespace ckpt::codec
 

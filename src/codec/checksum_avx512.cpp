@@ -25,7 +25,7 @@
 
 #include "codec/checksum_variant.h"
 
-namespace ckpt::codec {
+namespace ckpt::codec::checksum_avx512 {
 namespace {
 
 using V = __m512i;
@@ -52,15 +52,15 @@ inline V scramble(V sum, V key) {
   return _mm512_add_epi64(_mm512_mul_epu32(keyed, prime), _mm512_slli_epi64(high, 32));
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/checksum_blocks.inc"
 #include "codec/checksum_body.inc"
 
+}  // namespace
+}  // namespace ckpt::codec::checksum_avx512
+
 namespace ckpt::codec {
 
-constinit const ChecksumVariant kChecksumAvx512 = make_variant("avx512");
+constinit const ChecksumVariant kChecksumAvx512 = checksum_avx512::make_variant("avx512");
 
 }  // namespace ckpt::codec
 

@@ -11,10 +11,10 @@
 
 #include "codec/checksum_variant.h"
 
-#if defined(__x86_64__)
-
-namespace ckpt::codec {
+namespace ckpt::codec::checksum_baseline {
 namespace {
+
+#if defined(__x86_64__)
 
 using V = __m128i;
 
@@ -40,15 +40,9 @@ inline V scramble(V sum, V key) {
   return _mm_add_epi64(_mm_mul_epu32(keyed, prime), _mm_slli_epi64(high, 32));
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/checksum_blocks.inc"
 
 #else
-
-namespace ckpt::codec {
-namespace {
 
 // Leaves everything to xxHash's own loop.
 template <bool kCopies>
@@ -56,15 +50,15 @@ size_t take_blocks(XXH3_state_t*, const char*, char*, size_t) {
   return 0;
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #endif
 
 #include "codec/checksum_body.inc"
 
+}  // namespace
+}  // namespace ckpt::codec::checksum_baseline
+
 namespace ckpt::codec {
 
-constinit const ChecksumVariant kChecksumBaseline = make_variant("baseline");
+constinit const ChecksumVariant kChecksumBaseline = checksum_baseline::make_variant("baseline");
 
 }  // namespace ckpt::codec

@@ -1,4 +1,5 @@
-// One compilation of xxHash for one instruction set. For checksum.cpp and its tests only.
+// One compilation of xxHash for one instruction set. For checksum.cpp and its tests only. Each has a namespace of its
+// own, so that an amalgamation can compile all of them together.
 // No C++ library headers: of an inline function, the linker might keep the copy compiled for AVX-512 for everybody.
 #pragma once
 

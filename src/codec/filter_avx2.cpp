@@ -16,7 +16,7 @@
 
 #include "codec/filter_variant.h"
 
-namespace ckpt::codec {
+namespace ckpt::codec::filter_avx2 {
 namespace {
 
 using V = __m256i;
@@ -92,14 +92,14 @@ inline void scatter_bits(const uint8_t* planes, uint8_t* row) {
   }
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/filter_simd.inc"
+
+}  // namespace
+}  // namespace ckpt::codec::filter_avx2
 
 namespace ckpt::codec {
 
-constinit const FilterVariant kFilterAvx2 = make_variant("avx2");
+constinit const FilterVariant kFilterAvx2 = filter_avx2::make_variant("avx2");
 
 }  // namespace ckpt::codec
 

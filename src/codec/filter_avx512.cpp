@@ -19,10 +19,10 @@
 
 #include "codec/filter_variant.h"
 
-#include "codec/filter_avx512.inc"
-
-namespace ckpt::codec {
+namespace ckpt::codec::filter_avx512 {
 namespace {
+
+#include "codec/filter_avx512.inc"
 
 inline void gather_bits(const uint8_t* row, uint8_t* planes) {
   for (size_t at = 0; at < kFilterBlock; at += 64) {
@@ -47,14 +47,14 @@ inline void scatter_bits(const uint8_t* planes, uint8_t* row) {
   }
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/filter_simd.inc"
+
+}  // namespace
+}  // namespace ckpt::codec::filter_avx512
 
 namespace ckpt::codec {
 
-constinit const FilterVariant kFilterAvx512 = make_variant("avx512");
+constinit const FilterVariant kFilterAvx512 = filter_avx512::make_variant("avx512");
 
 }  // namespace ckpt::codec
 

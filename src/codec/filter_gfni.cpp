@@ -20,10 +20,10 @@
 
 #include "codec/filter_variant.h"
 
-#include "codec/filter_avx512.inc"
-
-namespace ckpt::codec {
+namespace ckpt::codec::filter_gfni {
 namespace {
+
+#include "codec/filter_avx512.inc"
 
 // Multiplying a word, as a matrix of bits, by the unit vectors gives its columns: the transposed word, with rows
 // counted from its last byte. Multiplying bytes by the matrix `mirror` reverses the bits of each.
@@ -86,14 +86,14 @@ inline void scatter_bits(const uint8_t* planes, uint8_t* row) {
   for (size_t i = 0; i < 8; i++) store(row + i * 64, columns(transpose_bytes<7>(words[i])));
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/filter_simd.inc"
+
+}  // namespace
+}  // namespace ckpt::codec::filter_gfni
 
 namespace ckpt::codec {
 
-constinit const FilterVariant kFilterGfni = make_variant("gfni");
+constinit const FilterVariant kFilterGfni = filter_gfni::make_variant("gfni");
 
 }  // namespace ckpt::codec
 

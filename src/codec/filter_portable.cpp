@@ -9,7 +9,7 @@
 
 #include "codec/filter_variant.h"
 
-namespace ckpt::codec {
+namespace ckpt::codec::filter_portable {
 namespace {
 
 template <int W>
@@ -40,13 +40,13 @@ inline void scatter_bits(const uint8_t* planes, uint8_t* row) {
   std::memcpy(row, words, sizeof words);
 }
 
-}  // namespace
-}  // namespace ckpt::codec
-
 #include "codec/filter_body.inc"
+
+}  // namespace
+}  // namespace ckpt::codec::filter_portable
 
 namespace ckpt::codec {
 
-constinit const FilterVariant kFilterPortable = make_variant("portable");
+constinit const FilterVariant kFilterPortable = filter_portable::make_variant("portable");
 
 }  // namespace ckpt::codec
