@@ -287,7 +287,7 @@ ckpt_status ckpt_file_read(ckpt_file* file, uint64_t index, const ckpt_tensor_de
     };
     Status status = read();
     return status.ok() ? Ok()
-                       : std::move(status).in("tensor " + ckpt::quoted(tensor->name)).with("tensor", tensor->name);
+                       : std::move(status).in("tensor " + ckpt::in_quotes(tensor->name)).with("tensor", tensor->name);
   });
 }
 

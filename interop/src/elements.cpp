@@ -145,7 +145,7 @@ Status copy_elements(FileTable& files, const ForeignTensor& tensor, const device
   const uint64_t expected = plan::units_of(wanted.geometry, wanted.units);
   if (copied == expected) return Ok();
   return Status(CKPT_INTERNAL,
-                strformat("tensor {}: {} of {} units were copied", ckpt::quoted(tensor.name), copied, expected));
+                strformat("tensor {}: {} of {} units were copied", ckpt::in_quotes(tensor.name), copied, expected));
 }
 
 }  // namespace ckpt::interop

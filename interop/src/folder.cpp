@@ -118,7 +118,7 @@ Result<const std::vector<store::Entry>*> RemoteFolder::entries(const std::string
   for (const store::Entry& entry : listed)
     if (!store::check_element(entry.name).ok())
       return Status(CKPT_FORMAT, strformat("{} holds the name {}, which is none of a file", store_->path(directory),
-                                           ckpt::quoted(entry.name)))
+                                           ckpt::in_quotes(entry.name)))
           .with("path", store_->path(directory))
           .with("found", entry.name);
   std::lock_guard lock(mutex_);

@@ -61,7 +61,7 @@ class Importer {
       if (tensor.is_alias() && dtype_bits(tensor.dtype) < 8 && !is_whole_target(tensor))
         return Status(CKPT_UNSUPPORTED, strformat("tensor {}: a view of packed elements, of which no load could give "
                                                   "anything; option exclude={} leaves it out",
-                                                  ckpt::quoted(tensor.name), tensor.name))
+                                                  ckpt::in_quotes(tensor.name), tensor.name))
             .with("tensor", tensor.name);
     return Ok();
   }

@@ -279,7 +279,7 @@ class Expectation {
     if (!missing_.empty()) {
       const std::string& first = *missing_.begin();
       return Status(CKPT_MISMATCH, strformat("read back: {} of {} tensors were not written, the first of them {}",
-                                             missing_.size(), names_.size(), ckpt::quoted(first)))
+                                             missing_.size(), names_.size(), ckpt::in_quotes(first)))
           .with("tensor", first);
     }
     for (const auto& [place, value] : missing_values_)
@@ -339,7 +339,7 @@ class Expectation {
 
   static Status wrong(ckpt_status code, const std::string& place, const char* what) {
     const std::string shown = place.empty() ? "the root" : place.substr(1);
-    return Status(code, strformat("read back: value {}: {}", ckpt::quoted(shown), what)).with("tensor", shown);
+    return Status(code, strformat("read back: value {}: {}", ckpt::in_quotes(shown), what)).with("tensor", shown);
   }
 
   Wanted wanted_;
@@ -350,7 +350,7 @@ class Expectation {
 };
 
 Status of_tensor(Status status, const std::string& name) {
-  return status.ok() ? Ok() : std::move(status).in("read back: tensor " + ckpt::quoted(name)).with("tensor", name);
+  return status.ok() ? Ok() : std::move(status).in("read back: tensor " + ckpt::in_quotes(name)).with("tensor", name);
 }
 
 Status compare_tables(ForeignCheckpoint& files, Comparison& comparison, Expectation& expected) {
@@ -384,7 +384,7 @@ Status compare_objects(const client::Reader& saved, ForeignCheckpoint& files) {
   const auto compare = [&](const std::string& name, uint32_t rank, Bytes bytes) -> Status {
     const Result<client::ObjectInfo> info = result(saved.object(name, rank));
     Status status = info.ok() ? compare_object(saved, *info, bytes) : info.status();
-    return status.ok() ? Ok() : std::move(status).in("read back: object " + ckpt::quoted(name)).with("found", name);
+    return status.ok() ? Ok() : std::move(status).in("read back: object " + ckpt::in_quotes(name)).with("found", name);
   };
   if (files.tree) CKPT_TRY(compare(CKPT_TREE_OBJECT, 0, as_bytes(json)));
   for (const ForeignObject& object : files.objects) {

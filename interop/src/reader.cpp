@@ -151,7 +151,7 @@ Result<std::vector<ForeignTable>> ForeignCheckpoint::tables() const {
     } else if (!all.empty() && is_in(all.back())) {
       if (!tensor.is_alias()) all.back().columns.push_back(i);
     } else {
-      return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(tensor.name) +
+      return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::in_quotes(tensor.name) +
                                           " is of a sparse table, which is chosen, renamed or changed as a whole or "
                                           "not at all; columns may be left out")
           .with("tensor", tensor.name);

@@ -84,7 +84,7 @@ Status TensorStream::read(const std::string& name, const ckpt_tensor_desc& desc,
   const bool in_rows = desc.ndim == 2 && desc.strides[1] == 1 && desc.strides[0] == desc.extent[1];
   if (desc.region_kind == CKPT_REGION_BOX && in_rows) return read_columns(name, desc, out);
   if (desc.region_kind == CKPT_REGION_BOX)
-    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": it was mapped, so it has no memory format")
+    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::in_quotes(name) + ": it was mapped, so it has no memory format")
         .with("tensor", name);
   if (desc.region_kind == CKPT_REGION_FLAT)
     return state_.read(name, static_cast<uint64_t>(desc.flat_offset), static_cast<uint64_t>(desc.flat_size), out);

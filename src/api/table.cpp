@@ -50,7 +50,7 @@ ckpt_status ckpt_save_add_table(ckpt_save* save, const char* name, const ckpt_ta
     };
     Status added = add();
     if (added.ok()) return added;
-    return std::move(added).in("table " + quoted(name)).with("tensor", name);
+    return std::move(added).in("table " + in_quotes(name)).with("tensor", name);
   });
 }
 
@@ -219,8 +219,8 @@ ckpt_status ckpt_share_missing_at(const ckpt_share* share, uint64_t index, uint6
 static Status check_room(std::string_view what, const void* data, uint64_t bytes, uint64_t rows, uint64_t row_bytes) {
   uint64_t needed = 0;
   if (mul_overflows(rows, row_bytes, &needed) || needed > bytes || (needed != 0 && !data))
-    return Status(CKPT_INVALID, strformat("{}: {} rows of {} bytes, memory of {} bytes", quoted(what), rows, row_bytes,
-                                          data ? bytes : 0))
+    return Status(CKPT_INVALID, strformat("{}: {} rows of {} bytes, memory of {} bytes", in_quotes(what), rows,
+                                          row_bytes, data ? bytes : 0))
         .with("expected", needed)
         .with("found", data ? bytes : 0);
   return Ok();
@@ -244,7 +244,7 @@ ckpt_status ckpt_load_add_table(ckpt_load* load, const ckpt_share* share, uint64
       const load::Table::Column* column = table.find(columns[i]);
       if (!column)
         return error_about(CKPT_NOT_FOUND, table.name,
-                           strformat("table {} has no column {}", quoted(table.name), quoted(columns[i])));
+                           strformat("table {} has no column {}", in_quotes(table.name), in_quotes(columns[i])));
       CKPT_TRY(check_room(column->tensor.name(), data[i], data_bytes[i], found.rows, column->row_bytes));
       request.columns.emplace_back(column, static_cast<std::byte*>(data[i]));
     }

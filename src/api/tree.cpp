@@ -139,7 +139,8 @@ static Status find(const ckpt_tree* tree, uint64_t parent, Key key, const std::s
   const auto number = static_cast<uint32_t>(parent);
   const uint32_t child = tree->tree.find(number, key);
   if (child == kNoNode)
-    return Status(CKPT_NOT_FOUND, "key " + shown + ": not in " + quoted(tree->tree.path_of(number)) + " of the tree");
+    return Status(CKPT_NOT_FOUND,
+                  "key " + shown + ": not in " + in_quotes(tree->tree.path_of(number)) + " of the tree");
   *out = child;
   return Ok();
 }
@@ -147,7 +148,7 @@ static Status find(const ckpt_tree* tree, uint64_t parent, Key key, const std::s
 ckpt_status ckpt_tree_find(const ckpt_tree* tree, uint64_t parent, const char* key, uint64_t* out, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     if (!key) return null_status("key");
-    return find(tree, parent, std::string_view(key), quoted(key), out);
+    return find(tree, parent, std::string_view(key), in_quotes(key), out);
   });
 }
 

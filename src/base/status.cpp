@@ -105,7 +105,7 @@ static ckpt_status code_of_errno(int error) {
   }
 }
 
-std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+std::string in_quotes(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
 Status error_about(ckpt_status code, std::string_view name, std::string text) {
   return Status(code, std::move(text)).with("tensor", std::string(name));
@@ -117,7 +117,7 @@ Status tensor_error(ckpt_status code, std::string_view name, std::string text) {
 
 Status of_tensor(Status status, std::string_view name) {
   if (status.ok() || status.detail("tensor")) return status;
-  return std::move(status).in("tensor " + quoted(name)).with("tensor", std::string(name));
+  return std::move(status).in("tensor " + in_quotes(name)).with("tensor", std::string(name));
 }
 
 Status from_errno(int error, std::string_view action, std::string_view path) {

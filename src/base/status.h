@@ -80,7 +80,7 @@ bool is_unanswered(ckpt_status code);
 const char* status_name(ckpt_status status);
 
 // "name" in quotation marks, for messages. Marked cold, since only errors need it.
-[[gnu::cold]] std::string quoted(std::string_view name);
+[[gnu::cold]] std::string in_quotes(std::string_view name);
 
 // An error about a tensor, object, alias or table, whose name is in the text and becomes the fact "tensor".
 [[gnu::cold]] Status error_about(ckpt_status code, std::string_view name, std::string text);

@@ -196,9 +196,9 @@ Result<Checkpoint::Named> Checkpoint::target_of(const format::Page* page, const 
   const std::string_view target = page->text(alias.target());
   CKPT_ASSIGN(const format::Page* at, page_of(target));
   Named named{{at, at->find_tensor(target)}, page, &alias};
-  if (!named.tensor) return Status(CKPT_FORMAT, "alias " + quoted(named.name()) + " of a tensor that is not there");
+  if (!named.tensor) return Status(CKPT_FORMAT, "alias " + in_quotes(named.name()) + " of a tensor that is not there");
   if (alias.is_view() && !format::view_fits(named.view(), named.tensor.extents(), named.tensor.dtype()))
-    return Status(CKPT_FORMAT, "the view of alias " + quoted(named.name()) + " leaves its tensor");
+    return Status(CKPT_FORMAT, "the view of alias " + in_quotes(named.name()) + " leaves its tensor");
   return named;
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kNamed = 3;  // names in one message; the others are counted
 
 std::vector<std::string> quote_all(std::vector<std::string> names) {
-  for (std::string& name : names) name = quoted(name);
+  for (std::string& name : names) name = in_quotes(name);
   return names;
 }
 
@@ -79,7 +79,7 @@ class NotFound {
     CKPT_TRY(list_entries());
     const auto parsed = format::parse_checkpoint_dir(selector_);
     std::vector<std::string> ids = ids_of(parsed ? std::string_view(parsed->label) : selector_);
-    const std::string none = "no checkpoint has the id " + quoted(selector_);
+    const std::string none = "no checkpoint has the id " + in_quotes(selector_);
     if (!ids.empty()) return say(none + "; of its label there is " + list_some(ids, kNamed), ids[0]);
     for (const CheckpointEntry& entry : entries_) ids.push_back(entry.id);
     return ids.empty() ? say(none + "; the store is empty") : say(none + "; newest: " + list_some(ids, kNamed), ids[0]);
@@ -126,10 +126,10 @@ class NotFound {
       if (std::find(runs.begin(), runs.end(), entry.summary.run) == runs.end()) runs.push_back(entry.summary.run);
     }
     if (!newest) return nothing_committed();
-    const std::string text = "run " + quoted(run_) + " has no checkpoint; ";
+    const std::string text = "run " + in_quotes(run_) + " has no checkpoint; ";
     if (runs.size() == 1)
-      return say(text + "the only run is " + quoted(runs[0]) + ", its newest label " + quoted(newest->summary.label) +
-                     " (option run chooses it)",
+      return say(text + "the only run is " + in_quotes(runs[0]) + ", its newest label " +
+                     in_quotes(newest->summary.label) + " (option run chooses it)",
                  runs[0]);
     return say(text + "runs, newest first: " + list_some(quote_all(runs), kNamed) + " (option run chooses one)",
                runs[0]);
@@ -154,7 +154,7 @@ class NotFound {
   std::string elsewhere(std::string_view label) const {
     for (const CheckpointEntry& entry : entries_) {
       if (entry.summary.label != label) continue;
-      if (entry.counts()) return "; run " + quoted(entry.summary.run) + " has it (option run chooses it)";
+      if (entry.counts()) return "; run " + in_quotes(entry.summary.run) + " has it (option run chooses it)";
       if (entry.state == CKPT_CHECKPOINT_COMMITTED)
         return "; " + entry.id + " has it, of another store or as a copy: only its id opens it";
       if (entry.state == CKPT_CHECKPOINT_OPEN) return "; " + entry.id + " is an attempt at it, not committed";
@@ -164,14 +164,14 @@ class NotFound {
   }
 
   Status no_label() const {
-    std::string text = "run " + quoted(run_) + " has no checkpoint " + quoted(wanted_.label);
+    std::string text = "run " + in_quotes(run_) + " has no checkpoint " + in_quotes(wanted_.label);
     text += elsewhere(wanted_.label);
     std::vector<std::string> names = labels();
     // Whoever forgets a prefix writes "100" for step:100, or "latets".
     const bool bare = !selector_.starts_with("label:");
     for (const CheckpointEntry* entry : ours_)
       if (bare && entry->summary.step >= 0 && std::to_string(entry->summary.step) == wanted_.label)
-        return say(text + strformat("; step:{} is {}", entry->summary.step, quoted(entry->summary.label)),
+        return say(text + strformat("; step:{} is {}", entry->summary.step, in_quotes(entry->summary.label)),
                    entry->summary.label);
     const std::string newest = list_some(quote_all(names), kNamed);
     if (bare) names.push_back("latest");
@@ -183,7 +183,7 @@ class NotFound {
   Status no_id(std::string_view label) const {
     const std::vector<std::string> ids = ids_of(label);
     if (ids.empty()) return no_label();
-    return say("no checkpoint has the id " + quoted(selector_) + "; of its label there is " + list_some(ids, kNamed),
+    return say("no checkpoint has the id " + in_quotes(selector_) + "; of its label there is " + list_some(ids, kNamed),
                ids[0]);
   }
 
@@ -192,7 +192,7 @@ class NotFound {
     for (const CheckpointEntry* entry : ours_)
       if (entry->summary.step >= 0) steps.push_back(entry->summary.step);
     const std::string text =
-        strformat("run {} has no checkpoint of step {}", quoted(run_), static_cast<uint64_t>(*wanted_.step));
+        strformat("run {} has no checkpoint of step {}", in_quotes(run_), static_cast<uint64_t>(*wanted_.step));
     if (steps.empty()) return say(text + "; none has a step; newest: " + list_some(quote_all(labels()), kNamed));
     const int64_t newest = steps.front();
     std::sort(steps.begin(), steps.end());

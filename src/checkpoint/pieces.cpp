@@ -373,9 +373,9 @@ Result<ObjectRef> Checkpoint::object_in(uint32_t number, std::string_view name, 
   if (!page.ok()) return at_part(std::move(page).status(), number);
   const fb::Object* object = (*page)->find_object(name);
   if (object && object->scope() == scope && object->placement() != 2) return ObjectRef{number, *page, object};
-  return at_manifest(
-      error_about(CKPT_FORMAT, name,
-                  strformat("object {} is not in {} as the manifest says", quoted(name), format::part_name(number))));
+  return at_manifest(error_about(
+      CKPT_FORMAT, name,
+      strformat("object {} is not in {} as the manifest says", in_quotes(name), format::part_name(number))));
 }
 
 Result<ObjectRef> Checkpoint::find_object(std::string_view name, uint32_t rank) const {

@@ -88,9 +88,9 @@ static Status check_label(Session& session, const Attempt& attempt) {
     }
     const auto slot = checkpoint::peek_slot(store, directory);
     const uint32_t other = slot.ok() && !slot->committed ? slot->tombstone.rank : 0;
-    Status differ = Status(CKPT_MISMATCH,
-                           strformat("save {} of this session has label {} on rank {} and {} on rank {}",
-                                     attempt.number, quoted(name->label), other, quoted(attempt.label), session.rank()))
+    Status differ = Status(CKPT_MISMATCH, strformat("save {} of this session has label {} on rank {} and {} on rank {}",
+                                                    attempt.number, in_quotes(name->label), other,
+                                                    in_quotes(attempt.label), session.rank()))
                         .with("ranks", std::to_string(session.rank()))
                         .with("expected", name->label)
                         .with("found", attempt.label)

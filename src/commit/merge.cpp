@@ -12,7 +12,7 @@ Status disagree(const char* what, std::string_view name, uint32_t rank, uint32_t
                 std::string found) {
   return error_about(
              CKPT_MISMATCH, name,
-             strformat("{} {}: rank {} has {}, rank {} has {}", what, quoted(name), rank, expected, other, found))
+             strformat("{} {}: rank {} has {}, rank {} has {}", what, in_quotes(name), rank, expected, other, found))
       .with("ranks", strformat("{}, {}", rank, other))
       .with("expected", std::move(expected))
       .with("found", std::move(found));
@@ -155,7 +155,7 @@ static Status add_bases(std::span<const Gathered* const> groups, format::IndexBu
 
 static Status bad_alias(const AliasEntry& alias, std::string why, ckpt_status code = CKPT_MISMATCH) {
   return error_about(code, alias.name,
-                     strformat("alias {} of rank {}: ", quoted(alias.name), alias.rank) + std::move(why))
+                     strformat("alias {} of rank {}: ", in_quotes(alias.name), alias.rank) + std::move(why))
       .with("ranks", std::to_string(alias.rank));
 }
 
@@ -174,10 +174,10 @@ static Status add_alias(Sources sources, const AliasEntry& alias, format::IndexB
   if (builder.find_tensor(alias.name))
     return disagree("name", alias.name, alias.rank, rank_with(sources, alias.name), "an alias", "a tensor");
   const fb::Tensor* target = builder.find_tensor(alias.target);
-  if (!target) return bad_alias(alias, "no rank added its target " + quoted(alias.target));
+  if (!target) return bad_alias(alias, "no rank added its target " + in_quotes(alias.target));
   const auto extents = builder.extents_of(*target);
   if (alias.is_view && !format::view_fits(alias.view, extents, target->dtype()))
-    return bad_alias(alias, "its view leaves " + quoted(alias.target) + " of shape " + to_text(Shape::of(extents)));
+    return bad_alias(alias, "its view leaves " + in_quotes(alias.target) + " of shape " + to_text(Shape::of(extents)));
   if (alias.is_view && dtype_bits(target->dtype()) % 8 != 0)
     return bad_alias(alias, "a view of packed elements, which no load gives", CKPT_UNSUPPORTED);
   builder.add_alias(alias.name, alias.target, alias.is_view, alias.view, alias.ndim);
@@ -190,7 +190,7 @@ static Status add_object(const ObjectEntry& object, std::span<const Holder> hold
   if (shared && object.rank != 0)
     return error_about(
                CKPT_MISMATCH, object.name,
-               strformat("shared object {}: rank {} added it, rank 0 did not", quoted(object.name), object.rank))
+               strformat("shared object {}: rank {} added it, rank 0 did not", in_quotes(object.name), object.rank))
         .with("ranks", strformat("0, {}", object.rank));
   builder.summary.object_count += holders.size();  // one of each rank counts once for each
   std::vector<uint32_t> parts;

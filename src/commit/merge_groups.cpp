@@ -97,7 +97,7 @@ static Status lists_differ(const Member& a, std::span<const Member* const> other
                      strformat("tensor {} of replica group {}: rank {} has {}, rank {} has {}; all members "
                                "of a replica group add the same tensors "
                                "(option held_by=some lets each tensor be on some ranks only)",
-                               quoted(name), a.group->id(), a.rank, text_a, b.rank, text_b))
+                               in_quotes(name), a.group->id(), a.rank, text_a, b.rank, text_b))
       .with("ranks", ranks)
       .with("expected", text_a)
       .with("found", text_b);
@@ -113,7 +113,7 @@ static Status duplicate_member(uint64_t id, const Member& a, const Member& b, co
   std::string name = name_in_group(b, folder);
   return error_about(CKPT_MISMATCH, name,
                      strformat("ranks {} and {} are both member {} of replica group {} (tensor {} among its tensors)",
-                               a.rank, b.rank, b.group->index(), id, quoted(name)))
+                               a.rank, b.rank, b.group->index(), id, in_quotes(name)))
       .with("ranks", strformat("{}, {}", a.rank, b.rank));
 }
 
@@ -148,7 +148,7 @@ static Status check_group(uint64_t id, const std::vector<Member>& members, const
   return error_about(CKPT_MISMATCH, name,
                      strformat("replica group {} has {} members, but only ranks {} added its tensors (tensor {} among "
                                "them); option held_by=some lets each tensor be on some ranks only",
-                               id, count, ranks, quoted(name)))
+                               id, count, ranks, in_quotes(name)))
       .with("ranks", ranks);
 }
 

@@ -13,8 +13,8 @@ Status merge_aliases(Sources sources, const std::function<Status(const AliasEntr
     const AliasEntry& first = *same[0];
     for (const AliasEntry* other : same)
       if (other->target != first.target || !std::ranges::equal(first.view, other->view))
-        return disagree("alias", first.name, first.rank, other->rank, "target " + quoted(first.target),
-                        "target " + quoted(other->target) + " or another view");
+        return disagree("alias", first.name, first.rank, other->rank, "target " + in_quotes(first.target),
+                        "target " + in_quotes(other->target) + " or another view");
     return add(first);
   });
 }
@@ -66,8 +66,8 @@ Status merge_attrs(Sources sources, const std::function<Status(const AttrEntry&)
     const AttrEntry& first = *same[0];
     for (const AttrEntry* other : same)
       if (other->value != first.value)
-        return disagree("attribute of tensor", first.owner, first.rank, other->rank, quoted(first.value.substr(0, 80)),
-                        quoted(other->value.substr(0, 80)));
+        return disagree("attribute of tensor", first.owner, first.rank, other->rank,
+                        in_quotes(first.value.substr(0, 80)), in_quotes(other->value.substr(0, 80)));
     return add(first);
   });
 }

@@ -170,7 +170,7 @@ Status TensorMerge::uncovered(Status status, const std::vector<uint32_t>& ranks)
   const std::string_view name = same_[0]->name;
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   for (uint32_t rank : distinct) owners += (owners.empty() ? "" : ", ") + std::to_string(rank);
-  Status mismatch(CKPT_MISMATCH, "tensor " + quoted(name) + " (ranks " + owners + "): " + status.message());
+  Status mismatch(CKPT_MISMATCH, "tensor " + in_quotes(name) + " (ranks " + owners + "): " + status.message());
   if (const std::string* found = status.detail("found")) mismatch = std::move(mismatch).with("found", *found);
   return std::move(mismatch).with("tensor", std::string(name)).with("ranks", owners);
 }

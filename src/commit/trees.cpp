@@ -181,7 +181,8 @@ static Result<tree::Tree> read_tree(const checkpoint::PartFile& part, std::strin
   CKPT_ASSIGN(const format::Page* page, part.index->page_of(name));
   const fb::Object* object = page->find_object(name);
   auto json = object ? read_bytes(*page, *object, files) : std::nullopt;
-  if (!json) return Status(CKPT_CORRUPT, "object " + quoted(name) + ": its bytes are not what the part's index says");
+  if (!json)
+    return Status(CKPT_CORRUPT, "object " + in_quotes(name) + ": its bytes are not what the part's index says");
   return tree::parse_tree_json(*json);
 }
 
@@ -203,7 +204,7 @@ static Status check_merge(const HeldTree& held, const std::deque<SavedTree>& kno
     ranks.push_back({number, &read.emplace_back(tree.take())});
   }
   auto merged = tree::merge_trees(ranks);
-  return merged.ok() ? Ok() : std::move(merged).status().in("object " + quoted(held.object));
+  return merged.ok() ? Ok() : std::move(merged).status().in("object " + in_quotes(held.object));
 }
 
 Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const Gathered> groups,
@@ -228,7 +229,7 @@ Status check_trees(std::span<const checkpoint::PartFile> parts, std::span<const 
              CKPT_MISMATCH, leaf.name,
              strformat("object {} of rank {}: its tree names tensor {} at {}, which no rank added; add it before "
                        "the save runs, or leave it out of the tree",
-                       quoted(leaf.object), leaf.rank, quoted(leaf.name), quoted(leaf.path)))
+                       in_quotes(leaf.object), leaf.rank, in_quotes(leaf.name), in_quotes(leaf.path)))
       .with("ranks", std::to_string(leaf.rank));
 }
 

@@ -79,7 +79,7 @@ Status PageCheck::ordered(std::string_view what, const fb::Text& text, std::stri
   const std::string_view name = page_.text(text);
   if (Status status = check_tensor_name(name); !status.ok()) return bad(status.message());
   if ((!first && name <= *previous) || name < from_ || (!to_.empty() && name >= to_))
-    return bad(std::string(what) + " " + quoted(name) + " is out of order");
+    return bad(std::string(what) + " " + in_quotes(name) + " is out of order");
   *previous = name;
   return Ok();
 }
@@ -89,14 +89,14 @@ Status PageCheck::aliases() const {
   for (const fb::Alias& alias : page_.aliases) {
     CKPT_TRY(ordered("an alias", alias.name(), &previous, &alias == page_.aliases.data()));
     if (!text_ok(page_.names, alias.target())) return bad("the target of an alias lies outside the names");
-    if (page_.find_tensor(previous)) return bad("alias " + quoted(previous) + " is a tensor, too");
+    if (page_.find_tensor(previous)) return bad("alias " + in_quotes(previous) + " is a tensor, too");
     const uint64_t count = alias.is_view() ? uint64_t{1} + 2 * uint64_t{alias.ndim()} : 0;
     if (alias.is_view() > 1 || alias.pad() != 0 || alias.ndim() > kMaxNdim ||
         (!alias.is_view() && (alias.ndim() != 0 || alias.view() != 0)) ||
         !range_ok(alias.view(), count, page_.numbers.size()))
-      return bad("the view of alias " + quoted(previous) + " lies outside the numbers");
+      return bad("the view of alias " + in_quotes(previous) + " lies outside the numbers");
     if (alias.is_view() && !numbers_ok(page_.view_of(alias)))
-      return bad("the view of alias " + quoted(previous) + " has a number beyond 2^63-1");
+      return bad("the view of alias " + in_quotes(previous) + " has a number beyond 2^63-1");
   }
   return Ok();
 }
@@ -108,7 +108,7 @@ Status PageCheck::objects() {
     if (!text_ok(page_.names, object.media_type())) return bad("the type of an object lies outside the names");
     if (Status status = check_text(page_.text(object.media_type())); !status.ok()) return bad(status.message());
     if (object.scope() > CKPT_OBJECT_TREE || object.pad() != 0 || object.pad2() != 0)
-      return bad("object " + quoted(previous) + " is of no known kind");
+      return bad("object " + in_quotes(previous) + " is of no known kind");
     CKPT_TRY(object_place(object, previous));
     CKPT_TRY(object_data(object, previous));
     objects_ += manifest_ ? root_.layouts[object.layout()].per_cell() : 1;
@@ -122,36 +122,36 @@ Status PageCheck::object_place(const fb::Object& object, std::string_view name) 
   if (!manifest_) {
     const bool elsewhere = object.placement() == 2, shared = object.scope() == CKPT_OBJECT_SHARED;
     if (object.layout() != 0 || object.placement() > 2 || (elsewhere && !shared))
-      return bad("object " + quoted(name) + " is of no known kind");
+      return bad("object " + in_quotes(name) + " is of no known kind");
     if (shared && root_.rank != Root::kNoRank && elsewhere != (root_.rank != 0))
-      return bad(strformat("object {} is shared, so rank 0 alone has it, but {} part {}", quoted(name),
+      return bad(strformat("object {} is shared, so rank 0 alone has it, but {} part {}", in_quotes(name),
                            elsewhere ? "not" : "so has", root_.rank));
     return Ok();
   }
   const bool known = object.placement() == 3 && object.layout() < root_.layouts.size();
   if (!known || root_.layouts[object.layout()].kind() != 0)
-    return bad("object " + quoted(name) + " has no list of parts");
+    return bad("object " + in_quotes(name) + " has no list of parts");
   const fb::Layout& layout = root_.layouts[object.layout()];
   uint32_t first = UINT32_MAX;
   root_.for_each_part(layout, 0, 1, [&](uint32_t part) { first = part; });
   if (object.scope() == 0 ? layout.per_cell() != 1 || first != 0
                           : layout.per_cell() == 0 || object.size() != 0 || !id_of(object.digest()).zero())
-    return bad("object " + quoted(name) + " is not described well");
+    return bad("object " + in_quotes(name) + " is not described well");
   return Ok();
 }
 
 Status PageCheck::object_data(const fb::Object& object, std::string_view name) {
   if (object.chunk_first() != next_chunk_ || !range_ok(next_chunk_, object.chunk_count(), page_.chunks.size()) ||
       object.inline_offset() != next_inline_ || (object.placement() == 1) != (object.chunk_count() > 0))
-    return bad("the data of object " + quoted(name) + " does not follow that before");
+    return bad("the data of object " + in_quotes(name) + " does not follow that before");
   next_chunk_ += object.chunk_count();
   if (object.placement() == 0) {
     if (object.size() > kMaxInlineObject || !range_ok(next_inline_, object.size(), page_.inline_data.size()))
-      return bad("the data of object " + quoted(name) + " lies outside the inline data");
+      return bad("the data of object " + in_quotes(name) + " lies outside the inline data");
     next_inline_ += object.size();
   }
   if (object.placement() != 1) return Ok();
-  return chunks_of("object " + quoted(name), page_.chunks_of(object), object.size(), true);
+  return chunks_of("object " + in_quotes(name), page_.chunks_of(object), object.size(), true);
 }
 
 Status PageCheck::attrs() const {
@@ -162,13 +162,13 @@ Status PageCheck::attrs() const {
     const std::string_view owner = page_.text(attr.owner()), key = page_.text(attr.key());
     if (Status status = check_attr_key(key); !status.ok()) return bad(status.message());
     if (Status status = check_text(page_.text(attr.value())); !status.ok()) return bad(status.message());
-    if (attr.value().size() > kMaxAttrValue) return bad("attribute " + quoted(key) + " is longer than 1 MiB");
+    if (attr.value().size() > kMaxAttrValue) return bad("attribute " + in_quotes(key) + " is longer than 1 MiB");
     if (manifest_ && !owner.empty() && !page_.find_tensor(owner) && !page_.find_alias(owner))
-      return bad("attribute " + quoted(key) + " of " + quoted(owner) + ", which is not there");
+      return bad("attribute " + in_quotes(key) + " of " + in_quotes(owner) + ", which is not there");
     const std::string_view before = i == 0 ? std::string_view() : page_.text(page_.attrs[i - 1].owner());
     if (owner < from_ || (!to_.empty() && owner >= to_) ||
         (i > 0 && (before > owner || (before == owner && page_.text(page_.attrs[i - 1].key()) >= key))))
-      return bad("attribute " + quoted(key) + " is out of order");
+      return bad("attribute " + in_quotes(key) + " is out of order");
   }
   return Ok();
 }

@@ -44,7 +44,7 @@ Status PageCheck::tensors() {
     const std::string_view name = page_.text(tensor.name());
     if (Status status = check_tensor_name(name); !status.ok()) return bad(status.message());
     if (&tensor != page_.tensors.data() && !ascend(previous, name))
-      return bad("tensor " + quoted(name) + " is out of order");
+      return bad("tensor " + in_quotes(name) + " is out of order");
     previous = name;
     if (Status status = this->tensor(tensor, name); !status.ok()) return of_tensor(std::move(status), name);
   }

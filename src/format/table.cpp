@@ -14,7 +14,7 @@ Status check_column_name(std::string_view name) {
   if (!name.starts_with(kRunPrefix)) return Ok();
   return Status(CKPT_INVALID,
                 strformat("column {}: names that begin with \"{}\" are the engine's own; take another one",
-                          quoted(name), kRunPrefix));
+                          in_quotes(name), kRunPrefix));
 }
 
 std::string encode_table(const TableText& table) {
@@ -24,7 +24,9 @@ std::string encode_table(const TableText& table) {
 }
 
 Result<TableText> decode_table(std::string_view text) {
-  auto bad = [](std::string_view line) { return Status(CKPT_FORMAT, "not a description of a table: " + quoted(line)); };
+  auto bad = [](std::string_view line) {
+    return Status(CKPT_FORMAT, "not a description of a table: " + in_quotes(line));
+  };
   TableText table;
   auto line = [&text] {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -35,7 +37,7 @@ Result<TableText> decode_table(std::string_view text) {
   if (text.ends_with('\n')) return bad("");
   const std::string_view first = line();
   if (!first.starts_with(kHash))
-    return Status(CKPT_UNSUPPORTED, "buckets by " + quoted(first) + ", which this library does not know");
+    return Status(CKPT_UNSUPPORTED, "buckets by " + in_quotes(first) + ", which this library does not know");
   const std::string_view number = first.substr(kHash.size());
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), table.bucket_count);
   if (error != std::errc() || end != number.data() + number.size() || number.starts_with('0') ||

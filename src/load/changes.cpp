@@ -13,7 +13,7 @@ namespace ckpt::load {
 // Where the table is new, all rows are.
 Status Share::add_earlier(std::string_view name) {
   earlier_first_ = parts_.size();
-  if (of_ids()) return Status(CKPT_INVALID, "share of table " + quoted(table_.name) + ": a list of ids, of changes");
+  if (of_ids()) return Status(CKPT_INVALID, "share of table " + in_quotes(table_.name) + ": a list of ids, of changes");
   auto found = find_table(*request_.since, name);
   if (!found.ok() && found.status().code() == CKPT_NOT_FOUND) return Ok();
   CKPT_ASSIGN(earlier_, std::move(found));
@@ -27,7 +27,7 @@ Status Share::check_alike() const {
   auto other = [&](const std::string& what, const std::string& expected, const std::string& found) {
     return error_about(CKPT_MISMATCH, table_.name,
                        strformat("table {}: {} are {}, in the earlier checkpoint {}: all of it changed",
-                                 quoted(table_.name), what, found, expected))
+                                 in_quotes(table_.name), what, found, expected))
         .with("expected", expected)
         .with("found", found);
   };

@@ -41,7 +41,7 @@ Status Load::check_request(const checkpoint::Checkpoint::Named& named, const dev
   if (!std::ranges::equal(named.extents(), want.shape.span()))
     return mismatch(name, "shape", to_text(Shape::of(named.extents())), to_text(want.shape));
   if (view && dtype_bits(dtype) % 8 != 0)
-    return error_about(CKPT_UNSUPPORTED, name, "alias " + quoted(name) + ": a view of packed elements");
+    return error_about(CKPT_UNSUPPORTED, name, "alias " + in_quotes(name) + ": a view of packed elements");
   if (dtype == want.dtype) return Ok();
   if (convert && device::convertible(dtype, want.dtype) && !view) return Ok();
   if (convert)
@@ -142,13 +142,13 @@ Status Load::add_object(std::string_view name, uint32_t rank, MutableBytes data)
     std::string why =
         !held.parts.empty()
             ? strformat("object {}: rank {} of a world of {} has none (option object_policy=rank0 takes rank 0's)",
-                        quoted(name), rank, checkpoint_->summary().world_size)
-            : "object " + quoted(name) + ": not in the checkpoint";
+                        in_quotes(name), rank, checkpoint_->summary().world_size)
+            : "object " + in_quotes(name) + ": not in the checkpoint";
     return error_about(CKPT_NOT_FOUND, name, why).with("rank", uint64_t{rank});
   }
   const uint64_t size = own.object->size();
   if (data.size() < size)
-    return Status(CKPT_INVALID, strformat("object {} has {} bytes, the memory {}", quoted(name), size, data.size()))
+    return Status(CKPT_INVALID, strformat("object {} has {} bytes, the memory {}", in_quotes(name), size, data.size()))
         .with("expected", size)
         .with("found", uint64_t{data.size()});
   objects_.push_back({std::string(name), own, data.first(size)});
@@ -159,7 +159,7 @@ Status Load::add_table(TableRequest request) {
   if (begun_) return Status(CKPT_INVALID, "the load has begun; nothing can be added");
   const Table& table = request.share->table();
   if (request.share->checkpoint() != checkpoint_)
-    return Status(CKPT_INVALID, "the share of table " + quoted(table.name) + " is of another reader");
+    return Status(CKPT_INVALID, "the share of table " + in_quotes(table.name) + " is of another reader");
   auto ask = [&](std::string_view name) -> Status {
     uint64_t position = 0;
     CKPT_TRY(checkpoint_->find(name, &position).status());
@@ -179,7 +179,7 @@ Status Load::add_table(TableRequest request) {
       if (!Table::removes(i)) CKPT_TRY(ask(table.layer(i).columns[number].tensor.name()));
     if (rows == 0) continue;
     auto device = transfers_.note(request.where, data, rows * column->row_bytes, request.stream);
-    if (!device.ok()) return std::move(device).status().in("tensor " + quoted(column->tensor.name()));
+    if (!device.ok()) return std::move(device).status().in("tensor " + in_quotes(column->tensor.name()));
     request.device = *device;
   }
   tables_.add(std::move(request));
@@ -191,7 +191,7 @@ static Finding name_finding(int32_t kind, ckpt_status status, std::string_view n
   finding.kind = kind;
   finding.status = status;
   finding.name = name;
-  finding.text = quoted(name) + ": " + text;
+  finding.text = in_quotes(name) + ": " + text;
   return finding;
 }
 
@@ -224,7 +224,7 @@ Status Load::check_strict() const {
   if (!missing_.empty())
     return error_about(
         CKPT_NOT_FOUND, missing_[0],
-        strformat("{} names are not in the checkpoint, the first is {}", missing_.size(), quoted(missing_[0])));
+        strformat("{} names are not in the checkpoint, the first is {}", missing_.size(), in_quotes(missing_[0])));
   if (options_.strict != "exact") return Ok();
   const std::vector<bool> asked = all_asked();
   size_t extra = static_cast<size_t>(std::count(asked.begin(), asked.end(), false));
@@ -232,8 +232,9 @@ Status Load::check_strict() const {
   const auto first = static_cast<uint64_t>(std::find(asked.begin(), asked.end(), false) - asked.begin());
   CKPT_ASSIGN(checkpoint::Checkpoint::Named named, checkpoint_->named_at(first));
   const std::string name(named.name());
-  return error_about(CKPT_MISMATCH, name,
-                     strformat("{} names of the checkpoint were not asked for, the first is {}", extra, quoted(name)));
+  return error_about(
+      CKPT_MISMATCH, name,
+      strformat("{} names of the checkpoint were not asked for, the first is {}", extra, in_quotes(name)));
 }
 
 Status Load::begin() {

@@ -174,9 +174,9 @@ Status Load::check_overlaps() const {
     return alias == aliases_.end() ? requests.name(i) : alias->second;
   };
   const std::string_view first = name_of(found->first), second = name_of(found->second);
-  const std::string what = found->first == found->second ? "overlaps itself" : "overlaps that for " + quoted(first);
+  const std::string what = found->first == found->second ? "overlaps itself" : "overlaps that for " + in_quotes(first);
   return error_about(CKPT_INVALID, second,
-                     strformat("the memory for {} {}: give each element a place of its own", quoted(second), what))
+                     strformat("the memory for {} {}: give each element a place of its own", in_quotes(second), what))
       .with("found", std::string(first));
 }
 

@@ -10,7 +10,7 @@
 namespace ckpt::load {
 
 static Status not_in_one_piece(std::string_view name, const char* why) {
-  return error_about(CKPT_UNSUPPORTED, name, "tensor " + quoted(name) + " cannot be mapped: " + why);
+  return error_about(CKPT_UNSUPPORTED, name, "tensor " + in_quotes(name) + " cannot be mapped: " + why);
 }
 
 // Checks a mapped tensor in windows, several at once if it is large. Page faults are left to the kernel: by itself it
@@ -34,7 +34,7 @@ static Status check_kept(const checkpoint::Checkpoint& checkpoint, std::string_v
       strformat("tensor {} of {} is not mapped: locks of this mount are not seen by other machines, and one "
                 "that removes the checkpoint would end this process by SIGBUS; load it, or set option "
                 "map_unlocked=1 where nothing is removed meanwhile",
-                quoted(name), checkpoint.store().uri()));
+                in_quotes(name), checkpoint.store().uri()));
 }
 
 Result<Bytes> map_tensor(const checkpoint::Checkpoint& checkpoint, std::string_view name, const MapOptions& options) {

@@ -48,7 +48,7 @@ uint64_t Share::rows() const {
 Status Share::check_request() {
   const uint64_t buckets = table_.bucket_count;
   auto invalid = [&](std::string what) {
-    return Status(CKPT_INVALID, "share of table " + quoted(table_.name) + ": " + std::move(what));
+    return Status(CKPT_INVALID, "share of table " + in_quotes(table_.name) + ": " + std::move(what));
   };
   switch (request_.kind) {
     case CKPT_SHARE_BUCKETS:
@@ -139,7 +139,7 @@ static Status wrong_count(const Table& table, uint32_t part, uint64_t found, uin
   return error_about(CKPT_MISMATCH, table.name,
                      strformat("table {}: the runs of part {} have {} rows, its rank had {}: a list of changes lacked "
                                "something",
-                               quoted(table.name), part, found, expected))
+                               in_quotes(table.name), part, found, expected))
       .with("rank", uint64_t{part})
       .with("expected", expected)
       .with("found", found);

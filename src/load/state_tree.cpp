@@ -35,7 +35,8 @@ static Result<checkpoint::ObjectRef> find_tree(const Checkpoint& checkpoint, con
   CKPT_ASSIGN(const checkpoint::ObjectRef object, checkpoint.find_object(name, part));
   const auto type = object.page->text(object.object->media_type());
   if (type == CKPT_TREE_MEDIA_TYPE) return object;
-  return Status(CKPT_FORMAT, "object " + quoted(name) + ": expected " CKPT_TREE_MEDIA_TYPE ", found " + quoted(type))
+  return Status(CKPT_FORMAT,
+                "object " + in_quotes(name) + ": expected " CKPT_TREE_MEDIA_TYPE ", found " + in_quotes(type))
       .with("found", std::string(type));
 }
 
@@ -48,7 +49,7 @@ static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint
     CKPT_ASSIGN(const checkpoint::ObjectRef from, find_tree(*checkpoint, name, parts[i]));
     // Checked before memory is allocated, since an index may claim any size.
     if (Status there = checkpoint->check_object(from, name); !there.ok())
-      return std::move(there).in("object " + quoted(name));
+      return std::move(there).in("object " + in_quotes(name));
     trees[i].part = parts[i];
     trees[i].json.resize(from.object->size());
     CKPT_TRY(load->add_object(name, parts[i], std::as_writable_bytes(std::span(trees[i].json))));
@@ -58,7 +59,7 @@ static Result<std::vector<HeldTree>> read_trees(const std::shared_ptr<Checkpoint
   CKPT_TRY(job.run(CKPT_JOB_DONE, [&](Job& running) { return load->work(running); }));
   for (HeldTree& held : trees) {
     auto tree = tree::parse_tree_json(held.json);
-    if (!tree.ok()) return std::move(tree).status().in("object " + quoted(name));
+    if (!tree.ok()) return std::move(tree).status().in("object " + in_quotes(name));
     held.tree = tree.take();
     held.json = {};
   }
@@ -91,8 +92,8 @@ static Status check_tensors(const Checkpoint& checkpoint, const std::string& nam
     CKPT_ASSIGN(Checkpoint::Named named, checkpoint.find(tensor));
     if (!named.tensor)
       return error_about(CKPT_INCOMPLETE, tensor,
-                         "object " + quoted(name) + ": tensor " + quoted(tensor) + " at " + quoted(tree.path_of(i)) +
-                             " is not in the checkpoint");
+                         "object " + in_quotes(name) + ": tensor " + in_quotes(tensor) + " at " +
+                             in_quotes(tree.path_of(i)) + " is not in the checkpoint");
   }
   return Ok();
 }
@@ -118,10 +119,10 @@ Result<Tree> read_state_tree(const std::shared_ptr<Checkpoint>& checkpoint, cons
   if (!name && (parts.empty() || find_tree(*checkpoint, object, parts[0]).status().code() == CKPT_FORMAT))
     return flat_tree(*checkpoint);
   if (parts.empty())
-    return Status(CKPT_NOT_FOUND, "object " + quoted(object) + ": no tree and no shared object of the checkpoint");
+    return Status(CKPT_NOT_FOUND, "object " + in_quotes(object) + ": no tree and no shared object of the checkpoint");
   CKPT_ASSIGN(auto trees, read_trees(checkpoint, object, parts));
   auto common = trees.size() == 1 ? Result<Tree>(std::move(trees[0].tree)) : tree::merge_trees(by_rank(trees));
-  if (!common.ok()) return std::move(common).status().in("object " + quoted(object));
+  if (!common.ok()) return std::move(common).status().in("object " + in_quotes(object));
   CKPT_ASSIGN(Tree whole, with_own(checkpoint, object, common.take(), rank));
   // What one process wrote for many, such as an import, has the values of all of them in its one tree.
   if (rank) {

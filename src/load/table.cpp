@@ -11,7 +11,7 @@ namespace ckpt::load {
 using checkpoint::Checkpoint;
 
 Status bad_table(std::string_view table, std::string what) {
-  return error_about(CKPT_FORMAT, table, "table " + quoted(table) + ": " + std::move(what));
+  return error_about(CKPT_FORMAT, table, "table " + in_quotes(table) + ": " + std::move(what));
 }
 
 uint64_t Table::stored_rows() const {
@@ -30,15 +30,16 @@ static Result<Table::Column> find_column(const Checkpoint& checkpoint, const Tab
                                          std::string_view layer_name, std::string_view column) {
   const std::string name = format::table_tensor(layer_name, column);
   CKPT_ASSIGN(const Checkpoint::Named named, checkpoint.find(name));
-  if (!named.tensor || named.alias) return bad_table(table.name, "its tensor " + quoted(name) + " is not there");
+  if (!named.tensor || named.alias) return bad_table(table.name, "its tensor " + in_quotes(name) + " is not there");
   const auto extents = named.tensor.extents();
   uint64_t elements = 0;
   Table::Column found{named.name().substr(layer_name.size() + 1), named.tensor};
   if (extents.empty() || !count_elements(extents.subspan(1), &elements) || elements == 0 ||
       !count_bytes(elements, named.tensor.dtype(), &found.row_bytes))
-    return bad_table(table.name, quoted(name) + " has no rows");
+    return bad_table(table.name, in_quotes(name) + " has no rows");
   if (column != format::kTableBuckets && layer.ids.tensor && extents[0] != layer.rows())
-    return bad_table(table.name, strformat("{} has {} rows, there are {} ids", quoted(name), extents[0], layer.rows()));
+    return bad_table(table.name,
+                     strformat("{} has {} rows, there are {} ids", in_quotes(name), extents[0], layer.rows()));
   return found;
 }
 
@@ -67,12 +68,12 @@ static Status find_layer(const Checkpoint& checkpoint, const Table& table, const
   if (ids.extents().size() != 1 || (ids.dtype() != CKPT_DTYPE_I64 && ids.dtype() != CKPT_DTYPE_U64) ||
       buckets.extents().size() != 1 || buckets.dtype() != CKPT_DTYPE_U64 ||
       (table.ids.tensor && ids.dtype() != table.ids.tensor.dtype()))
-    return bad_table(table.name, quoted(name) + ": its ids or buckets are not what a table has");
+    return bad_table(table.name, in_quotes(name) + ": its ids or buckets are not what a table has");
   for (const Table::Column& like : rows ? std::span(table.columns) : std::span<const Table::Column>()) {
     CKPT_ASSIGN(const Table::Column found, find_column(checkpoint, table, *layer, name, like.name));
     if (found.tensor.dtype() != like.tensor.dtype() ||
         !std::ranges::equal(found.tensor.extents().subspan(1), like.tensor.extents().subspan(1)))
-      return bad_table(table.name, quoted(found.tensor.name()) + " has not the dtype and rows of its column");
+      return bad_table(table.name, in_quotes(found.tensor.name()) + " has not the dtype and rows of its column");
     layer->columns.push_back(found);
   }
   return Ok();
@@ -92,7 +93,7 @@ static Result<uint32_t> last_run(const Checkpoint& checkpoint, std::string_view 
 static Status find_runs(const Checkpoint& checkpoint, std::string_view rule, Table* table) {
   if (rule != format::kRunsValue)
     return Status(CKPT_UNSUPPORTED, strformat("table {}: runs by {}, which this library does not know",
-                                              quoted(table->name), quoted(rule)));
+                                              in_quotes(table->name), in_quotes(rule)));
   if ((checkpoint.summary().required_features & format::kHasRuns) == 0)
     return bad_table(table->name, "it has runs, and required_features does not say so");
   CKPT_ASSIGN(const uint32_t last, last_run(checkpoint, table->name));
@@ -105,19 +106,19 @@ static Status find_runs(const Checkpoint& checkpoint, std::string_view rule, Tab
   }
   CKPT_ASSIGN(table->live, find_column(checkpoint, *table, Layer(), table->name, format::kTableLive));
   if (table->live.tensor.dtype() == CKPT_DTYPE_U64 && table->live.tensor.extents().size() == 1) return Ok();
-  return bad_table(table->name, quoted(table->live.tensor.name()) + " is not what a table has");
+  return bad_table(table->name, in_quotes(table->live.tensor.name()) + " is not what a table has");
 }
 
 Result<Table> find_table(const Checkpoint& checkpoint, std::string_view name) {
   CKPT_ASSIGN(const Checkpoint::Named named, checkpoint.find(name));
   auto not_found = [&](const char* why) {
-    return error_about(CKPT_NOT_FOUND, name, "table " + quoted(name) + ": " + why);
+    return error_about(CKPT_NOT_FOUND, name, "table " + in_quotes(name) + ": " + why);
   };
   if (!named.tensor) return not_found("not in the checkpoint");
   CKPT_ASSIGN(const Description text, description_of(checkpoint, name));
   if (!named.alias || text.table.empty()) return not_found("this is a tensor, not a sparse table");
   auto described = format::decode_table(text.table);
-  if (!described.ok()) return std::move(described).status().in("table " + quoted(name));
+  if (!described.ok()) return std::move(described).status().in("table " + in_quotes(name));
   Table table;
   table.name = named.name();
   table.bucket_count = described->bucket_count;
@@ -127,7 +128,7 @@ Result<Table> find_table(const Checkpoint& checkpoint, std::string_view name) {
   for (std::string_view column : described->columns) {
     CKPT_ASSIGN(Table::Column found, find_column(checkpoint, table, table, name, column));
     if (column == format::kTableIds || column == format::kTableBuckets || table.find(column))
-      return bad_table(name, "column " + quoted(column) + " is there twice");
+      return bad_table(name, "column " + in_quotes(column) + " is there twice");
     table.columns.push_back(found);
   }
   if (text.runs) CKPT_TRY(find_runs(checkpoint, *text.runs, &table));
@@ -154,7 +155,7 @@ static Result<std::vector<TablePart>> rows_of(const Checkpoint& checkpoint, std:
   if (tensor.extents()[0] == 0) return parts;
   CKPT_ASSIGN(const auto pieces, checkpoint.pieces(tensor));
   for (const checkpoint::Piece& piece : pieces) {
-    if (piece.row_total == 0) return bad_table(table, quoted(tensor.name()) + " is not stored as rows");
+    if (piece.row_total == 0) return bad_table(table, in_quotes(tensor.name()) + " is not stored as rows");
     if (parts.empty() || parts.back().part != piece.part)
       parts.push_back({.part = piece.part, .first = piece.row_first, .rows = piece.page->extents_of(*piece.tensor)[0]});
   }
@@ -172,7 +173,7 @@ static Result<std::vector<TablePart>> parts_of(const Checkpoint& checkpoint, con
   for (const Table::Column& column : layer.columns) {
     CKPT_ASSIGN(const auto rows, rows_of(checkpoint, table.name, column.tensor));
     if (!same_parts(rows, true))
-      return bad_table(table.name, "its parts do not have the same rows of column " + quoted(column.name));
+      return bad_table(table.name, "its parts do not have the same rows of column " + in_quotes(column.name));
   }
   CKPT_ASSIGN(const auto entries, rows_of(checkpoint, table.name, layer.buckets.tensor));
   if (!same_parts(entries, false)) return bad_table(table.name, "not each of its parts has buckets");

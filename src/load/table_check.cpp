@@ -43,7 +43,7 @@ Status check_sorted(const Table& table, std::span<const PartIds> parts, const Ro
 
 Status saved_twice(const Table& table, uint64_t id, uint32_t a, uint32_t b) {
   return error_about(CKPT_MISMATCH, table.name,
-                     strformat("table {}: ranks {} and {} both saved id {}", quoted(table.name), a, b, id))
+                     strformat("table {}: ranks {} and {} both saved id {}", in_quotes(table.name), a, b, id))
       .with("found", id)
       .with("ranks", strformat("{}, {}", a, b));
 }

@@ -57,7 +57,7 @@ static Result<double> parse_share(std::string_view key, std::string_view text) {
   double share = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share, std::chars_format::fixed);
   if (error == std::errc() && end == text.data() + text.size() && share >= 0 && share <= 1) return share;
-  return Status(CKPT_INVALID, strformat("option {}: expected a number from 0 to 1, found {}", key, quoted(text)))
+  return Status(CKPT_INVALID, strformat("option {}: expected a number from 0 to 1, found {}", key, in_quotes(text)))
       .with("expected", "0 to 1")
       .with("found", std::string(text));
 }
@@ -104,7 +104,7 @@ Status Save::noted(Status status) {
 }
 
 static Status taken(std::string_view name) {
-  return error_about(CKPT_EXISTS, name, quoted(name) + " was added already");
+  return error_about(CKPT_EXISTS, name, in_quotes(name) + " was added already");
 }
 
 // A rank may add several regions of one tensor. `first`: the one that was added first; null if the name is an alias's.
@@ -154,7 +154,7 @@ Status Save::add_tensor(std::string_view name, const ckpt_tensor_desc& desc, con
 Status Save::add_object(std::string_view name, std::string_view media_type, int32_t scope, Bytes data) {
   if (scope != CKPT_OBJECT_SHARED && scope != CKPT_OBJECT_PER_RANK)
     return Status(CKPT_INVALID,
-                  strformat("object {}: expected scope SHARED (0) or PER_RANK (1), found {}", quoted(name), scope));
+                  strformat("object {}: expected scope SHARED (0) or PER_RANK (1), found {}", in_quotes(name), scope));
   return put_object(name, media_type, static_cast<uint8_t>(scope), data);
 }
 
@@ -221,7 +221,7 @@ Status Save::set_attr(std::string_view tensor, std::string_view key, std::string
 Status Save::check_attr_owners() const {
   for (const auto& [owner, values] : content_.attrs)
     if (!owner.empty() && !names_.contains(owner))
-      return error_about(CKPT_NOT_FOUND, owner, "an attribute of tensor " + quoted(owner) + ", which was not added");
+      return error_about(CKPT_NOT_FOUND, owner, "an attribute of tensor " + in_quotes(owner) + ", which was not added");
   return Ok();
 }
 

@@ -157,7 +157,7 @@ Status Save::add_tensors_of(const TableRequest& request, SaveTable* table) {
   for (const auto& column : request.columns)
     if (Status added = add_column(request, column, table); !added.ok())
       return std::move(added)
-          .in("column " + quoted(column.name))
+          .in("column " + in_quotes(column.name))
           .with("tensor", format::table_tensor(table->name, column.name));
   return Ok();
 }

@@ -118,7 +118,7 @@ Status Comparison::check_ids() {
     if (std::ranges::binary_search(said, id))
       return error_about(CKPT_MISMATCH, table_.name,
                          strformat("table {}: id {} is in row {}, and among those that were removed",
-                                   quoted(table_.name), id, row))
+                                   in_quotes(table_.name), id, row))
           .with("found", id);
     found++;
   }
@@ -139,7 +139,7 @@ Status find_changes(session::Session& session, const std::string& directory, uns
   if (known) return Comparison(*before, *now, table).run();
   if (!table->since.empty())
     job.report.add(CKPT_FINDING_REUSED, CKPT_NOT_FOUND, table->name,
-                   "table " + quoted(table->name) +
+                   "table " + in_quotes(table->name) +
                        ": all its rows are written: the session does not remember those of " + table->since +
                        ", its last save, of which nobody said what changed, or which did not come to them");
   table->since.clear();

@@ -78,10 +78,10 @@ Status TableCarrier::add_run(const SaveTable& table, std::string name, bool of_i
   auto add = [&](const SaveTensor& mine) -> Status {
     const std::string column(mine.name.substr(table.name.size() + 1));
     CKPT_ASSIGN(auto found, find(content_.keep_text(format::table_tensor(name, column))));
-    if (!found.tensor) return Status(CKPT_MISMATCH, "it has no " + quoted(found.name));
+    if (!found.tensor) return Status(CKPT_MISMATCH, "it has no " + in_quotes(found.name));
     const auto extents = found.page->extents_of(*found.tensor);
     if (found.tensor->dtype() != mine.dtype || !std::ranges::equal(extents.subspan(1), mine.extents().subspan(1)))
-      return Status(CKPT_MISMATCH, quoted(found.name) + " has another dtype or shape there");
+      return Status(CKPT_MISMATCH, in_quotes(found.name) + " has another dtype or shape there");
     run.all.push_back(found);
     return Ok();
   };
@@ -290,7 +290,7 @@ Status check_names(const SaveContent& content, const Carried& carried) {
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
   if (twice == names.end()) return Ok();
-  return error_about(CKPT_EXISTS, *twice, quoted(*twice) + " was added, and is a name of a run of a table");
+  return error_about(CKPT_EXISTS, *twice, in_quotes(*twice) + " was added, and is a name of a run of a table");
 }
 
 }  // namespace
@@ -306,7 +306,7 @@ Result<Carried> carry_tables(const CarryInput& input, SaveContent* content) {
     if (ends_save(status.code()) || (input.settings.incremental == "strict" && has_no_names(status))) return status;
     if (!status.ok())
       input.job.report.add(CKPT_FINDING_REUSED, status.code(), table.name,
-                           "table " + quoted(table.name) + ": all its rows are written: " + status.message());
+                           "table " + in_quotes(table.name) + ": all its rows are written: " + status.message());
   }
   if (carried.tensors.empty()) return Carried();
   std::ranges::sort(carried.tensors, {}, &Carried::Tensor::name);

@@ -200,7 +200,7 @@ Status TableSort::scatter(size_t first, size_t end) {
 
 Status TableSort::twice(const Key& a, const Key& b) const {
   return error_about(CKPT_MISMATCH, table_.name,
-                     strformat("table {}: id {} is in rows {} and {} of this rank", quoted(table_.name), a.id,
+                     strformat("table {}: id {} is in rows {} and {} of this rank", in_quotes(table_.name), a.id,
                                std::min(a.row, b.row), std::max(a.row, b.row)))
       .with("found", a.id);
 }
@@ -367,7 +367,7 @@ Status TableOrder::sort(size_t wave) {
 Status check_position(const SaveTable& table, uint64_t row) {
   if (!table.positions || table.positions[row] < table.capacity) return Ok();
   return error_about(CKPT_INVALID, table.name,
-                     strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows", quoted(table.name),
+                     strformat("table {}: row {} (id {}) is at position {} of blocks of {} rows", in_quotes(table.name),
                                row, id_at(table.ids, row), table.positions[row], table.capacity));
 }
 

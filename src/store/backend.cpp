@@ -40,9 +40,9 @@ static Status check_scheme(std::string_view scheme) {
   if (!plain)
     return Status(CKPT_INVALID, strformat("scheme {}: expected a letter, then letters, digits, '+', '-' or '.', in "
                                           "lower case, 2 to {} in all",
-                                          quoted(scheme), kMostScheme));
+                                          in_quotes(scheme), kMostScheme));
   if (std::ranges::find(kOwnSchemes, scheme) == std::end(kOwnSchemes)) return Ok();
-  return Status(CKPT_INVALID, strformat("scheme {} is one of ckpt's own; choose another", quoted(scheme)));
+  return Status(CKPT_INVALID, strformat("scheme {} is one of ckpt's own; choose another", in_quotes(scheme)));
 }
 
 Status register_backend(std::string_view scheme, const Backend& backend) {
@@ -53,10 +53,10 @@ Status register_backend(std::string_view scheme, const Backend& backend) {
   if (!reads || (calls.create && !writes))
     return Status(CKPT_INVALID, strformat("scheme {}: expected open, release, look, read and list, and with create all "
                                           "calls that write; found NULL for one",
-                                          quoted(scheme)));
+                                          in_quotes(scheme)));
   std::lock_guard lock(schemes().mutex);
   if (schemes().backends.try_emplace(std::string(scheme), backend).second) return Ok();
-  return Status(CKPT_EXISTS, strformat("scheme {} is registered already", quoted(scheme)));
+  return Status(CKPT_EXISTS, strformat("scheme {} is registered already", in_quotes(scheme)));
 }
 
 std::optional<Backend> find_backend(std::string_view scheme) {
@@ -141,7 +141,7 @@ BackendCalls::BackendCalls(std::string_view uri, const Backend& backend)
     : uri_(without_last_slashes(uri)), shown_(shown_url(uri_)), backend_(backend) {}
 
 Result<std::shared_ptr<BackendCalls>> BackendCalls::open(std::string_view uri, const Backend& backend) {
-  if (uri.find('\0') != uri.npos) return Status(CKPT_INVALID, "store " + quoted(shown_url(uri)) + ": it has a NUL");
+  if (uri.find('\0') != uri.npos) return Status(CKPT_INVALID, "store " + in_quotes(shown_url(uri)) + ": it has a NUL");
   std::shared_ptr<BackendCalls> opened(new BackendCalls(uri, backend));
   opened->traits_.struct_size = sizeof(ckpt_backend_traits);
   CKPT_TRY(opened->call("open", "", CKPT_NOT_FOUND, [&](ckpt_error** error) {

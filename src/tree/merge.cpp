@@ -171,11 +171,11 @@ std::string describe(const TreeNode& node) {
     case CKPT_NODE_FLOAT:
       return strformat("{}", node.real);
     case CKPT_NODE_TEXT:
-      return quoted(node.text_view().substr(0, 80));
+      return in_quotes(node.text_view().substr(0, 80));
     case CKPT_NODE_BYTES:
       return strformat("{} bytes", node.text_size);
     case CKPT_NODE_TENSOR:
-      return "tensor " + quoted(node.text_view());
+      return "tensor " + in_quotes(node.text_view());
     case CKPT_NODE_RECORD:
       return strformat("a {} of {} items", node.text_view(), node.child_count);
     case CKPT_NODE_NULL:
@@ -251,7 +251,7 @@ class Merger {
                          std::string second) {
     return Status(CKPT_MISMATCH, strformat("state at {}: rank {} has {}, rank {} has {}; what is each rank's own is "
                                            "saved as a {}",
-                                           ckpt::quoted(path), a.of->rank, first, b.of->rank, second, kPerRankClass))
+                                           ckpt::in_quotes(path), a.of->rank, first, b.of->rank, second, kPerRankClass))
         .with("ranks", strformat("{}, {}", a.of->rank, b.of->rank))
         .with("tensor", path)
         .with("expected", std::move(first))

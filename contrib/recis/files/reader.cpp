@@ -77,7 +77,7 @@ class RecisIds {
       const std::string path = content.files.path(tensor.pieces[shard].bytes.file);
       return Status(CKPT_MISMATCH,
                     strformat("{}: table {}: id {} has bucket {}, shard {} has buckets {}", path,
-                              ckpt::quoted(tensor.name), static_cast<int64_t>(id), bucket, shard, recis_text(slice)))
+                              ckpt::in_quotes(tensor.name), static_cast<int64_t>(id), bucket, shard, recis_text(slice)))
           .with("path", path)
           .with("tensor", tensor.name)
           .with("found", std::to_string(static_cast<int64_t>(id)));

@@ -54,7 +54,7 @@ class ShardBody final : public FileBody {
   Status end(OutputFile& file) override {
     for (const ExportTable& table : tables_) {
       Status status = put_table(file, table);
-      if (!status.ok()) return std::move(status).in("table " + ckpt::quoted(table.name)).with("tensor", table.name);
+      if (!status.ok()) return std::move(status).in("table " + ckpt::in_quotes(table.name)).with("tensor", table.name);
     }
     return Ok();
   }

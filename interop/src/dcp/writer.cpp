@@ -60,7 +60,7 @@ class Flattener {
   Status run(uint32_t root) {
     const uint32_t dict = dict_of(root);
     if (dict == kNoNode)
-      return Status(CKPT_MISMATCH, "DCP holds dicts, and " + ckpt::quoted(place_of(tree_, root)) + " is none")
+      return Status(CKPT_MISMATCH, "DCP holds dicts, and " + ckpt::in_quotes(place_of(tree_, root)) + " is none")
           .with("found", place_of(tree_, root));
     return put_dict(dict);
   }
@@ -135,8 +135,8 @@ class Flattener {
     for (const DcpKey& key : path_)
       name += (name.empty() ? "" : ".") + (key.is_place() ? std::to_string(key.place) : key.text);
     if (!names_.insert(name).second)
-      return Status(CKPT_UNSUPPORTED, "at " + ckpt::quoted(place_of(tree_, node)) + ": another value has DCP's name " +
-                                          ckpt::quoted(name) + " for it")
+      return Status(CKPT_UNSUPPORTED, "at " + ckpt::in_quotes(place_of(tree_, node)) +
+                                          ": another value has DCP's name " + ckpt::in_quotes(name) + " for it")
           .with("tensor", place_of(tree_, node))
           .with("found", name);
     out_.items.push_back({std::move(name), path_, nullptr, {}, {}});

@@ -87,7 +87,7 @@ static std::string tags_beside(const std::string& directory, const Folder& folde
   for (const std::string& name : names_in_directory(directory, folder)) {
     if (!is_directory(directory + name, folder) || !holds_deepspeed(directory + name, folder)) continue;
     if (++found > kNamed) return tags + " and more";
-    tags += (tags.empty() ? "" : ", ") + quoted(name);
+    tags += (tags.empty() ? "" : ", ") + in_quotes(name);
   }
   return tags;
 }
@@ -118,7 +118,7 @@ Result<std::string> deepspeed_directory(const std::string& path, const Folder& f
                                         : "which is not there";
     Status status(
         is_name ? CKPT_NOT_FOUND : CKPT_FORMAT,
-        strformat("{}{} names {}, {}; {}", directory, name, quoted(*tag), what,
+        strformat("{}{} names {}, {}; {}", directory, name, in_quotes(*tag), what,
                   tags.empty() ? "no directory beside it is a tag's"
                                : strformat("tags that are there: {}; name the directory of one of them", tags)));
     status = std::move(status).with("path", directory + name).with("expected", *tag);

@@ -82,7 +82,7 @@ Status check_equal(const DeepSpeedFile& first, uint32_t node, const DeepSpeedFil
   if (!at) return Ok();
   const std::string path = at->first == kNoNode ? other.tree().path_of(twin) : first.tree().path_of(at->first);
   const std::string expected = value_text(first.tree(), at->first), text = value_text(other.tree(), at->other);
-  return Status(CKPT_MISMATCH, strformat("{}: {}: expected {}, as {} has, found {}: {}", other.path(), quoted(path),
+  return Status(CKPT_MISMATCH, strformat("{}: {}: expected {}, as {} has, found {}: {}", other.path(), in_quotes(path),
                                          expected, first.path(), text, kNotOneSave))
       .with("path", other.path())
       .with("expected", expected)
@@ -103,7 +103,7 @@ Status ZeroState::check_ranks() const {
     if (const auto marks = torch_marks(file.tree()); !marks.empty())
       return Status(CKPT_UNSUPPORTED,
                     strformat("{}: torch {} {} when it uses it: expected tensors whose elements are what they are",
-                              file.path(), marks.begin()->second.verb(), quoted(marks.begin()->first)))
+                              file.path(), marks.begin()->second.verb(), in_quotes(marks.begin()->first)))
           .with("path", file.path())
           .with("tensor", marks.begin()->first);
     const uint32_t count = file.find(states(rank), "partition_count");
@@ -187,7 +187,7 @@ Status ZeroState::check_slices_of(size_t rank, size_t group, const ZeroGroup& pa
         .with("found", found);
   };
   const auto text = [](uint64_t count, const std::string& name, uint64_t start) {
-    return strformat("{} elements of {} at {}", count, quoted(name), start);
+    return strformat("{} elements of {} at {}", count, in_quotes(name), start);
   };
   uint32_t expected_count = 0;
   auto parameter = std::ranges::upper_bound(parameters, begin, {}, &ZeroParameter::begin);
@@ -251,7 +251,7 @@ std::function<Status(ForeignCheckpoint&, ForeignCheckpoint::First, const ReadOpt
       if (std::ranges::equal(first, other)) continue;
       const Twins& twins = (*all)[i];
       return Status(CKPT_MISMATCH,
-                    strformat("{}: {}: expected {}, as {} has, found {}: {}", twins.path, quoted(twins.place),
+                    strformat("{}: {}: expected {}, as {} has, found {}: {}", twins.path, in_quotes(twins.place),
                               number_text(twins.dtype, first), twins.as, number_text(twins.dtype, other), kNotOneSave))
           .with("path", twins.path)
           .with("tensor", twins.place);

@@ -71,7 +71,7 @@ bool is_list(const tree::TreeNode& node) { return node.kind == CKPT_NODE_LIST ||
 Result<std::vector<HfaiShare>> shares_of(const HfaiPart& part, const char* key) {
   const Tree& tree = part.tree();
   const uint32_t list = tree.find(part.root, key);
-  if (list == kNoNode || !is_list(tree[list])) return part.wrong(part.root, "no list " + ckpt::quoted(key));
+  if (list == kNoNode || !is_list(tree[list])) return part.wrong(part.root, "no list " + ckpt::in_quotes(key));
   std::vector<HfaiShare> shares;
   for (uint32_t pair = tree.first_child(list); pair != kNoNode; pair = tree[pair].next) {
     if (!is_list(tree[pair]) || tree[pair].child_count != 2)

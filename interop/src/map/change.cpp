@@ -248,7 +248,7 @@ class Changer {
       if (marks == first) continue;
       const size_t turned = first.any() ? target.sources[0] : source;
       return Status(CKPT_UNSUPPORTED, "torch " + marks_of(turned).verb() + ' ' +
-                                          ckpt::quoted(content_.tensors[turned].name) +
+                                          ckpt::in_quotes(content_.tensors[turned].name) +
                                           " alone when it uses it; one tensor is all turned or not at all");
     }
     return Ok();

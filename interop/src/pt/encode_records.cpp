@@ -87,7 +87,7 @@ Result<uint32_t> PtEncoder::field(const TreeNode& record, const char* key) const
   const uint32_t found = find(record, key);
   if (found != kNoNode) return found;
   return refuse(CKPT_FORMAT, record,
-                "a record of class " + std::string(record.text_view()) + " lacks " + ckpt::quoted(key));
+                "a record of class " + std::string(record.text_view()) + " lacks " + ckpt::in_quotes(key));
 }
 
 Status PtEncoder::put_field(const TreeNode& record, const char* key) {
@@ -196,7 +196,8 @@ Status PtEncoder::torch_layout(const TreeNode& node) {
 Status PtEncoder::torch_dtype(const TreeNode& node) {
   const std::string_view name = text(node, "name");
   if (!names_torch_dtype(name))
-    return refuse(CKPT_UNSUPPORTED, node, "torch has no dtype " + ckpt::quoted(name)).with("found", std::string(name));
+    return refuse(CKPT_UNSUPPORTED, node, "torch has no dtype " + ckpt::in_quotes(name))
+        .with("found", std::string(name));
   pickle_.global("torch", last_part(name));
   return Ok();
 }
@@ -206,7 +207,7 @@ Status PtEncoder::torch_dtype(const TreeNode& node) {
 Result<PtEncoder::Look> PtEncoder::look_of(const TreeNode& record) const {
   const std::string_view dtype = text(record, "dtype");
   if (!dtype.empty() && torch_dtype_of_name(dtype).dtype == 0)
-    return refuse(CKPT_UNSUPPORTED, record, "torch has no dtype " + ckpt::quoted(dtype))
+    return refuse(CKPT_UNSUPPORTED, record, "torch has no dtype " + ckpt::in_quotes(dtype))
         .with("found", std::string(dtype));
   Look look;
   if (!dtype.empty()) look.dtype = last_part(dtype);
@@ -298,11 +299,11 @@ Status PtEncoder::quantized(const TreeNode& node) {
   const std::string_view scheme = text(node, "qscheme");
   const bool per_tensor = scheme == "torch.per_tensor_affine";
   if (!per_tensor && scheme != "torch.per_channel_affine" && scheme != "torch.per_channel_affine_float_qparams")
-    return refuse(CKPT_UNSUPPORTED, node, "an unknown quantizer " + ckpt::quoted(scheme))
+    return refuse(CKPT_UNSUPPORTED, node, "an unknown quantizer " + ckpt::in_quotes(scheme))
         .with("found", std::string(scheme));
   const char* type = quantized_storage(look.dtype);
   if (!type)
-    return refuse(CKPT_UNSUPPORTED, node, "a quantized tensor of dtype " + ckpt::quoted(look.dtype))
+    return refuse(CKPT_UNSUPPORTED, node, "a quantized tensor of dtype " + ckpt::in_quotes(look.dtype))
         .with("found", std::string(look.dtype));
   pickle_.global("torch._utils", "_rebuild_qtensor");
   pickle_.begin_tuple();

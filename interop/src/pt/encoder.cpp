@@ -34,7 +34,7 @@ Result<std::vector<int>> axes_of(std::string_view memory_format, const TensorRan
     if (format.name == memory_format && format.ndim == whole.shape.ndim && dtype_bits(whole.dtype) >= 8)
       return std::vector<int>(format.axes().begin(), format.axes().end());
   return Status(CKPT_FORMAT,
-                "memory_format " + ckpt::quoted(memory_format) +
+                "memory_format " + ckpt::in_quotes(memory_format) +
                     strformat(" of a tensor of {} dimensions of {}", whole.shape.ndim, ckpt_dtype_name(whole.dtype)))
       .with("found", std::string(memory_format));
 }
@@ -49,7 +49,7 @@ const char* quantized_storage(std::string_view dtype) {
 
 Status PtEncoder::refuse(ckpt_status code, const TreeNode& node, const std::string& what) const {
   const std::string path = interop::place_of(tree_, number_of(node));
-  return Status(code, "at " + ckpt::quoted(path) + ": " + what).with("tensor", path);
+  return Status(code, "at " + ckpt::in_quotes(path) + ": " + what).with("tensor", path);
 }
 
 // ---- values ----

@@ -30,7 +30,7 @@ Status written_as_another(const std::string& path, const std::string& written) {
   const std::string name = path.substr(path.rfind('/') + 1);
   return Status(CKPT_MISMATCH, strformat("{}: it was written as {}, as its archive is called: a copy of that, or two "
                                          "files were exchanged; put the file that was written as {} there",
-                                         path, quoted(written), quoted(name)))
+                                         path, in_quotes(written), in_quotes(name)))
       .with("path", path)
       .with("expected", name)
       .with("found", written);

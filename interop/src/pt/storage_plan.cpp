@@ -10,7 +10,7 @@ namespace {
 Result<ckpt_tensor_info> find(const State& state, const std::string& name) {
   Result<ckpt_tensor_info> info = state.tensor(name);
   if (info.ok() || info.status().code() != CKPT_NOT_FOUND) return info;
-  return Status(CKPT_FORMAT, "the tree names tensor " + ckpt::quoted(name) + ", which the checkpoint lacks")
+  return Status(CKPT_FORMAT, "the tree names tensor " + ckpt::in_quotes(name) + ", which the checkpoint lacks")
       .with("tensor", name);
 }
 
@@ -19,12 +19,12 @@ Result<TensorRange> range_of(const ckpt_tensor_info& info) {
   const bool pairs = range.dtype == CKPT_DTYPE_F4_E2M1FN;
   if (pairs && (range.shape.ndim == 0 || range.shape[range.shape.ndim - 1] % 2 != 0))
     return Status(CKPT_UNSUPPORTED,
-                  "tensor " + ckpt::quoted(range.name) + ": torch's float4_e2m1fn_x2 has no rows of an odd length")
+                  "tensor " + ckpt::in_quotes(range.name) + ": torch's float4_e2m1fn_x2 has no rows of an odd length")
         .with("tensor", range.name)
         .with("found", to_text(range.shape));
   if (!pairs && dtype_bits(range.dtype) % 8 != 0) {
     const std::string found = strformat("{} (0x{:04x})", ckpt_dtype_name(info.dtype), info.dtype);
-    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(range.name) + ": torch has no dtype " + found)
+    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::in_quotes(range.name) + ": torch has no dtype " + found)
         .with("tensor", range.name)
         .with("found", found);
   }
@@ -116,9 +116,9 @@ Result<PtPlace> PtStoragePlan::place_range(const std::string& name, std::string_
                                            uint64_t size) {
   CKPT_ASSIGN(TensorRange range, whole_of(state_, name));
   if (begin > range.size || size > range.size - begin)
-    return Status(CKPT_INTERNAL, "tensor " + ckpt::quoted(name) + ": a range outside of it");
+    return Status(CKPT_INTERNAL, "tensor " + ckpt::in_quotes(name) + ": a range outside of it");
   if (dtype_bits(range.dtype) < 8)
-    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": elements of 4 bits in several files")
+    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::in_quotes(name) + ": elements of 4 bits in several files")
         .with("tensor", name);
   range.begin = begin;
   range.size = size;
@@ -134,7 +134,7 @@ Result<PtPlace> PtStoragePlan::place_range(const std::string& name, std::string_
 Result<PtPlace> PtStoragePlan::place_box(const std::string& name, std::string_view type, const Box& box) {
   CKPT_ASSIGN(TensorRange range, whole_of(state_, name));
   if (dtype_bits(range.dtype) < 8)
-    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::quoted(name) + ": elements of 4 bits in several files")
+    return Status(CKPT_UNSUPPORTED, "tensor " + ckpt::in_quotes(name) + ": elements of 4 bits in several files")
         .with("tensor", name);
   range.size = box.volume();
   range.box = box;

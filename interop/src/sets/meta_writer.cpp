@@ -25,7 +25,7 @@ class MetaPlan {
     entries_ = ordered_ ? tree_.find(root, "items") : root;
     if (entries_ == kNoNode || tree_[entries_].kind != CKPT_NODE_DICT)
       return Status(CKPT_MISMATCH, "export: Meta's files are dicts of weights, and " +
-                                       ckpt::quoted(place_of(tree_, root)) + " is no dict");
+                                       ckpt::in_quotes(place_of(tree_, root)) + " is no dict");
     if (tree_.find(entries_, "norm.weight") == kNoNode)
       return Status(CKPT_MISMATCH,
                     "export: found no norm.weight, which Meta's files have beside layers.0.attention.wq.weight and "
@@ -86,7 +86,8 @@ class MetaPlan {
     const MetaRule rule = meta_rule(key);
     if (tree_[node].kind != CKPT_NODE_TENSOR) {
       if (rule == MetaRule::kWhole) return encoder.value(node);
-      return Status(CKPT_MISMATCH, "export: " + ckpt::quoted(key) + " is divided among Meta's files, and is no tensor")
+      return Status(CKPT_MISMATCH,
+                    "export: " + ckpt::in_quotes(key) + " is divided among Meta's files, and is no tensor")
           .with("tensor", key);
     }
     const std::string name(tree_[node].text_view());
@@ -98,7 +99,7 @@ class MetaPlan {
     const uint64_t all = box.extent[dim];
     if (all % files_ != 0)
       return Status(CKPT_MISMATCH, strformat("export: the {} {} of {} do not divide among {} of Meta's files", all,
-                                             dim == 0 ? "rows" : "columns", ckpt::quoted(key), files_))
+                                             dim == 0 ? "rows" : "columns", ckpt::in_quotes(key), files_))
           .with("tensor", name)
           .with("found", all);
     box.extent[dim] = all / files_;

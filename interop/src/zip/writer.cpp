@@ -59,7 +59,7 @@ Status ZipWriter::put(Bytes data) {
 }
 
 Status ZipWriter::start(const std::string& name, uint64_t size, uint32_t crc) {
-  if (open_) return Status(CKPT_INVALID, "zip: entry " + ckpt::quoted(entries_.back().name) + " was not ended");
+  if (open_) return Status(CKPT_INVALID, "zip: entry " + ckpt::in_quotes(entries_.back().name) + " was not ended");
   if (name.empty() || name.size() > kMax16)
     return Status(CKPT_INVALID, strformat("zip: a name of {} bytes; 1 to 65535 are possible", name.size()));
   Record header;
@@ -116,7 +116,7 @@ std::string ZipWriter::directory_record(const Entry& entry) const {
 }
 
 Status ZipWriter::finish() {
-  if (open_) return Status(CKPT_INVALID, "zip: entry " + ckpt::quoted(entries_.back().name) + " was not ended");
+  if (open_) return Status(CKPT_INVALID, "zip: entry " + ckpt::in_quotes(entries_.back().name) + " was not ended");
   const uint64_t directory = position_;
   for (const Entry& entry : entries_) CKPT_TRY(put(as_bytes(directory_record(entry))));
   const uint64_t end = position_, size = end - directory, count = entries_.size();
