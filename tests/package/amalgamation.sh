@@ -1,0 +1,18 @@
+#!/bin/bash
+# What the amalgamation promises: the C suite passes in a program that it is compiled into. tools/package runs this.
+#
+#   amalgamation.sh FOLDER WORK      FOLDER: with ckpt.h and libckpt.a, the compiled amalgamation
+set -euo pipefail
+folder=$1 work=$2 here=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$work"
+for name in ckpt ckpt-files; do
+  printf 'includedir=%s\nName: %s\nDescription: the amalgamation\nVersion: 0.1.0\nCflags: -I%s\nLibs: -L%s -lckpt -lstdc++ -lm\n' \
+    "$folder" $name "$folder" "$folder" >"$work/$name.pc"
+done
+PKG_CONFIG_PATH=$work cmake -S "$here/conformance" -B "$work/runner" -G Ninja >/dev/null
+cmake --build "$work/runner"
+echo "{\"c\": [\"$work/runner/conformance_c\"]}" >"$work/runners.json"
+# Some scenarios need libckpt_files, which is not in it.
+for scenario in $(grep -LE '^(file\.|store\.import|reader\.export)' "$here"/conformance/scenarios/*.txt); do
+  python3 "$here/conformance/run.py" --only "$(basename "$scenario" .txt)" "$work/runners.json" "$work/files"
+done
