@@ -1,5 +1,5 @@
 //! Finds the installed libckpt and libckpt_files by pkg-config, tells cargo how to link them, and writes the raw layer
-//! from api.json, which is installed with them.
+//! from api.json, which is installed with them. With the feature `vendored` it compiles the engine of `vendor/`.
 //!
 //! `CKPT_STATIC=1` or `PKG_CONFIG_ALL_STATIC=1` links their archives; the linker chooses how it links what these need.
 //! Dependents see `DEP_CKPT_INCLUDE`, `DEP_CKPT_ROOT` and `DEP_CKPT_VERSION`.
@@ -15,23 +15,55 @@ fn main() {
     }
     println!("cargo:rustc-check-cfg=cfg(ckpt_static)");
     if std::env::var_os("DOCS_RS").is_some() {
-        return write_raw_layer(Path::new("api.json")); // documentation needs no library, but this, beside Cargo.toml
+        return write_raw_layer(&Path::new(VENDOR).join("api.json")); // documentation needs no library
     }
+    #[cfg(feature = "vendored")]
+    return compile_vendored();
+    #[cfg(not(feature = "vendored"))]
+    find_installed();
+}
+
+/// Folder with what `tools/amalgamate` makes. It is in the crate, not in the repository.
+const VENDOR: &str = "vendor";
+
+#[cfg(feature = "vendored")]
+fn compile_vendored() {
+    let source = Path::new(VENDOR).join("ckpt_amalgamation.cpp");
+    if !source.exists() {
+        fail(&format!("{} is missing. In a checkout `tools/package crates` makes it.", source.display()));
+    }
+    rerun_if_changed(&source);
+    // Also in a debug build: without optimization checksums are ten times slower.
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++20").opt_level(2).debug(false).warnings(false).flag("-fvisibility=hidden");
+    build.file(source).compile("ckpt");
+    println!("cargo:rustc-cfg=ckpt_static");
+    write_raw_layer(&Path::new(VENDOR).join("api.json"));
+    let vendor = Path::new(VENDOR).canonicalize().expect("the folder of the source is there");
+    println!("cargo:include={}", vendor.display());
+    println!("cargo:root={}", vendor.display());
+    println!("cargo:version={}", env!("CARGO_PKG_VERSION"));
+}
+
+fn fail(text: &str) -> ! {
+    eprintln!("{text}");
+    std::process::exit(1)
+}
+
+#[cfg(not(feature = "vendored"))]
+fn find_installed() {
     let wanted = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
     let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");
     // Before 1.0 a minor version may change the ABI. The crate pkg-config never links a library under /usr statically,
     // so this prints the lines for cargo itself.
     let mut config = pkg_config::Config::new();
     config.range_version("0.1.0".."0.2.0").statik(is_static).cargo_metadata(false);
-    let found = config.probe("ckpt-files"); // which requires ckpt
-    let library = match found {
-        Ok(library) => library,
-        Err(error) => {
-            let hint = "Install libckpt 0.1 with libckpt_files, or set PKG_CONFIG_PATH to where ckpt-files.pc is.";
-            eprintln!("{error}\n\n{hint}");
-            std::process::exit(1);
-        }
-    };
+    let library = config.probe("ckpt-files").unwrap_or_else(|error| {
+        fail(&format!(
+            "{error}\n\nInstall libckpt 0.1 with libckpt_files, set PKG_CONFIG_PATH to where ckpt-files.pc is, or take \
+             the feature `vendored`, which compiles the engine."
+        ))
+    }); // it requires ckpt
     for folder in &library.link_paths {
         println!("cargo:rustc-link-search=native={}", folder.display());
         if is_static {

@@ -4,7 +4,8 @@
 //! The headers are the documentation. The crate `ckpt` is the safe interface. Constants are plain numbers, because a
 //! newer library may return ones that are not listed here.
 //!
-//! Linking: the library is found by pkg-config (`PKG_CONFIG_PATH`). `CKPT_STATIC=1` links `libckpt.a`.
+//! Linking: the library is found by pkg-config (`PKG_CONFIG_PATH`). `CKPT_STATIC=1` links `libckpt.a`. With
+//! the feature `vendored` the engine is compiled from this crate.
 #![no_std]
 
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case)]
@@ -14,7 +15,7 @@ mod raw {
 }
 pub use raw::*;
 
-/// True if `libckpt.a` is linked in, false if the shared library is.
+/// True if the engine is in the program, false if it is in the shared library.
 pub const LINKED_STATICALLY: bool = cfg!(ckpt_static);
 
 /// The dtype of DLPack type code `code` with `bits` bits per element, like the macro of that name.
