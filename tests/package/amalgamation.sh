@@ -4,10 +4,11 @@
 #   amalgamation.sh FOLDER WORK      FOLDER: with ckpt.h and libckpt.a, the compiled amalgamation
 set -euo pipefail
 folder=$1 work=$2 here=$(cd "$(dirname "$0")/.." && pwd)
+rm -rf "$work"
 mkdir -p "$work"
 for name in ckpt ckpt-files; do
-  printf 'includedir=%s\nName: %s\nDescription: the amalgamation\nVersion: 0.1.0\nCflags: -I%s\nLibs: -L%s -lckpt -lstdc++ -lm\n' \
-    "$folder" $name "$folder" "$folder" >"$work/$name.pc"
+  printf '%s\n' "includedir=$folder" "Name: $name" "Description: the amalgamation" "Version: 0.1.0" \
+    "Cflags: -I$folder" "Libs: -L$folder -lckpt -lstdc++ -lm" >"$work/$name.pc"
 done
 PKG_CONFIG_PATH=$work cmake -S "$here/conformance" -B "$work/runner" -G Ninja >/dev/null
 cmake --build "$work/runner"
