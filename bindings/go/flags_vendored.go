@@ -6,4 +6,5 @@ package ckpt
 
 // #cgo CPPFLAGS: -I${SRCDIR}
 // #cgo CXXFLAGS: -std=c++20 -O2 -fvisibility=hidden
+// #cgo LDFLAGS: -lpthread -ldl
 import "C"

@@ -32,6 +32,9 @@ fn compile_vendored() {
     if !source.exists() {
         fail(&format!("{} is missing. In a checkout `tools/package crates` makes it.", source.display()));
     }
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
+        fail("The engine is for Linux.");
+    }
     rerun_if_changed(&source);
     // Also in a debug build: without optimization checksums are ten times slower.
     let mut build = cc::Build::new();
