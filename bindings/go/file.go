@@ -49,12 +49,9 @@ func (f *File) Close() error {
 
 // Format returns "pt" (zip), "pt-legacy", "safetensors", "hfai", "dcp" and so on, as ckpt_file.h lists them.
 func (f *File) Format() (string, error) {
-	file, err := f.h.enter()
-	if err != nil {
-		return "", err
-	}
-	defer f.h.leave()
-	return C.GoString(C.ckpt_file_format(file)), nil
+	return sharing(&f.h, func(file *C.ckpt_file, _ cTexts, _ **C.ckpt_error) (string, C.ckpt_status) {
+		return C.GoString(C.ckpt_file_format(file)), C.CKPT_OK
+	})
 }
 
 // LeftOut returns what is in the directory and was not read: "meta.pt", or "runs/" of a directory.
@@ -76,12 +73,9 @@ func (f *File) LeftOut() ([]string, error) {
 
 // TensorCount returns the number of tensors.
 func (f *File) TensorCount() (uint64, error) {
-	file, err := f.h.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer f.h.leave()
-	return uint64(C.ckpt_file_tensor_count(file)), nil
+	return sharing(&f.h, func(file *C.ckpt_file, _ cTexts, _ **C.ckpt_error) (uint64, C.ckpt_status) {
+		return uint64(C.ckpt_file_tensor_count(file)), C.CKPT_OK
+	})
 }
 
 // Tensors yields the tensors in the order of the tree; an alias comes after its target.

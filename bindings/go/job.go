@@ -186,17 +186,11 @@ type IOEngine uint32
 
 // Stats returns the counts so far.
 func (j *Job) Stats() (JobStats, error) {
-	job, err := j.h.enter()
-	if err != nil {
-		return JobStats{}, err
-	}
-	defer j.h.leave()
-	s := C.ckpt_job_stats{struct_size: C.sizeof_ckpt_job_stats}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_job_stats_get(job, &s, &cerr); status != C.CKPT_OK {
-		return JobStats{}, fail(status, cerr)
-	}
-	return makeJobStats(&s), nil
+	return sharing(&j.h, func(job *C.ckpt_job, _ cTexts, cerr **C.ckpt_error) (JobStats, C.ckpt_status) {
+		s := C.ckpt_job_stats{struct_size: C.sizeof_ckpt_job_stats}
+		status := C.ckpt_job_stats_get(job, &s, cerr)
+		return makeJobStats(&s), status
+	})
 }
 
 // Report returns what a verify job found, or what retention did after a save on rank 0. Errors: ErrInvalid (the job has

@@ -42,24 +42,6 @@ func (k *Keeper) Close() error {
 	return nil
 }
 
-// change makes a call that may fail. `name` is a text of the call.
-func (k *Keeper) change(call func(keeper *C.ckpt_keeper, text *C.char, cerr **C.ckpt_error) C.ckpt_status,
-	name string) error {
-	keeper, err := k.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer k.h.leaveAlone()
-	var in arguments
-	text := in.text(name)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := call(keeper, text, &cerr)
-	return fail(status, cerr)
-}
-
 // ask copies what the keeper says; "" for NULL, and of a closed keeper.
 func (k *Keeper) ask(call func(keeper *C.ckpt_keeper) *C.char) string {
 	keeper, err := k.h.enterAlone()
@@ -88,8 +70,8 @@ func (k *Keeper) TellMetric(name string, value float64) error {
 }
 
 func (k *Keeper) tell(kind C.int32_t, name string, value float64) error {
-	return k.change(func(keeper *C.ckpt_keeper, text *C.char, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_keeper_tell(keeper, kind, text, C.double(value), cerr)
+	return changing(&k.h, func(keeper *C.ckpt_keeper, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_keeper_tell(keeper, kind, in[0], C.double(value), cerr)
 	}, name)
 }
 
@@ -98,17 +80,17 @@ func (k *Keeper) tell(kind C.int32_t, name string, value float64) error {
 func (k *Keeper) Step(step int64, due bool) (Votes, error) {
 	var votes Votes
 	asked := map[bool]C.int32_t{true: 1}[due]
-	err := k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
+	err := changing(&k.h, func(keeper *C.ckpt_keeper, _ cTexts, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_keeper_step(keeper, C.int64_t(step), asked, votes.c(), cerr)
-	}, "")
+	})
 	return votes, err
 }
 
 // AtStep is Step for a save that is made whatever every says.
 func (k *Keeper) AtStep(step int64) error {
-	return k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
+	return changing(&k.h, func(keeper *C.ckpt_keeper, _ cTexts, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_keeper_step(keeper, C.int64_t(step), 0, nil, cerr)
-	}, "")
+	})
 }
 
 // NeedsVotes says whether the ranks must combine their votes in each step, since one alone may want a save: by a clock,
@@ -126,9 +108,9 @@ func (k *Keeper) NeedsVotes() bool {
 // Errors: ErrInvalid (the votes of some ranks are missing), ErrMismatch (the ranks are at different steps).
 func (k *Keeper) Decide(votes *Votes) (Todo, error) {
 	var what C.int32_t
-	err := k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
+	err := changing(&k.h, func(keeper *C.ckpt_keeper, _ cTexts, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_keeper_decide(keeper, votes.c(), &what, cerr)
-	}, "")
+	})
 	return Todo(what), err
 }
 
@@ -144,9 +126,9 @@ func (k *Keeper) Stop(why int32) {
 // Catch does that from now on when the signal comes, by a handler of C's, which then calls Go's. Go's ends the process
 // unless somebody has called [signal.Notify]; so a program of Go rather calls that, and Stop, as Checkpointer does.
 func (k *Keeper) Catch(signal int32) error {
-	return k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
+	return changing(&k.h, func(keeper *C.ckpt_keeper, _ cTexts, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_keeper_catch(keeper, C.int32_t(signal), cerr)
-	}, "")
+	})
 }
 
 // Stopping returns "SIGTERM", "time limit", …, once that was decided; else "".
@@ -157,11 +139,8 @@ func (k *Keeper) Stopping() string {
 // Plan says how all ranks save the step that was told last, for Save. Rank 0 makes it and sends it to the others.
 // `label`: of the caller's own, which stays for ever; "": by option label.
 func (k *Keeper) Plan(label string) (string, error) {
-	return k.reply(label, func(keeper *C.ckpt_keeper, text *C.char, out **C.char, cerr **C.ckpt_error) C.ckpt_status {
-		if label == "" {
-			text = nil
-		}
-		return C.ckpt_keeper_plan(keeper, text, out, cerr)
+	return k.reply(label, func(keeper *C.ckpt_keeper, in cTexts, out **C.char, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_keeper_plan(keeper, in.orNull(0), out, cerr)
 	})
 }
 
@@ -169,18 +148,18 @@ func (k *Keeper) Plan(label string) (string, error) {
 // a selector of [Store.Find]. Rank 0 asks and sends it to the others. Errors: ErrNotFound, ErrCorrupt, ErrIO,
 // ErrInvalid ("best" of what?).
 func (k *Keeper) Find(selector string) (string, error) {
-	return k.reply(selector, func(keeper *C.ckpt_keeper, text *C.char, out **C.char, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_keeper_find(keeper, text, out, cerr)
+	return k.reply(selector, func(keeper *C.ckpt_keeper, in cTexts, out **C.char, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_keeper_find(keeper, in[0], out, cerr)
 	})
 }
 
 // reply makes a call that lends a text.
 func (k *Keeper) reply(name string,
-	call func(keeper *C.ckpt_keeper, text *C.char, out **C.char, cerr **C.ckpt_error) C.ckpt_status) (string, error) {
+	call func(keeper *C.ckpt_keeper, in cTexts, out **C.char, cerr **C.ckpt_error) C.ckpt_status) (string, error) {
 	said := ""
-	err := k.change(func(keeper *C.ckpt_keeper, text *C.char, cerr **C.ckpt_error) C.ckpt_status {
+	err := changing(&k.h, func(keeper *C.ckpt_keeper, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
 		var out *C.char
-		status := call(keeper, text, &out, cerr)
+		status := call(keeper, in, &out, cerr)
 		said = C.GoString(out)
 		return status
 	}, name)
@@ -217,8 +196,8 @@ func (k *Keeper) Saved() string {
 // PassOver says that the load of what Find gave has failed. nil: it is damaged, and the next Find gives the one before.
 // Else the same failure, also if anything but "latest" was asked for, or on_damaged is "error".
 func (k *Keeper) PassOver(status Status, message string) error {
-	return k.change(func(keeper *C.ckpt_keeper, text *C.char, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_keeper_pass_over(keeper, C.ckpt_status(status), text, cerr)
+	return changing(&k.h, func(keeper *C.ckpt_keeper, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_keeper_pass_over(keeper, C.ckpt_status(status), in[0], cerr)
 	}, message)
 }
 
@@ -233,9 +212,9 @@ func (k *Keeper) Restored(reader *Reader) error {
 		return err
 	}
 	defer reader.h.leave()
-	return k.change(func(keeper *C.ckpt_keeper, _ *C.char, cerr **C.ckpt_error) C.ckpt_status {
+	return changing(&k.h, func(keeper *C.ckpt_keeper, _ cTexts, cerr **C.ckpt_error) C.ckpt_status {
 		return C.ckpt_keeper_restored(keeper, from, cerr)
-	}, "")
+	})
 }
 
 // Metrics returns those that were told with the checkpoint of Restored.

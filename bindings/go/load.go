@@ -49,43 +49,26 @@ func (l *Load) AddTensor(name string, tensor Tensor, data []byte) error {
 // until the load has ended. Errors: those of AddTensor, and ErrUnsupported (the device).
 func (l *Load) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes uint64, device DeviceType,
 	deviceID int32) error {
-	load, err := l.h.enterAlone()
+	desc, err := tensor.desc(name)
 	if err != nil {
 		return err
 	}
-	defer l.h.leaveAlone()
-	var in arguments
-	text := in.text(name)
-	desc, err := tensor.desc(name)
-	if in.err != nil || err != nil {
-		return firstOf(in.err, err)
-	}
-	l.memory.keep(data)
-	var cerr *C.ckpt_error
-	status := C.ckpt_go_load_add_tensor(load, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes), C.int32_t(device),
-		C.int32_t(deviceID), &cerr)
-	return fail(status, cerr)
+	return changing(&l.h, func(load *C.ckpt_load, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		l.memory.keep(data)
+		return C.ckpt_go_load_add_tensor(load, in[0], desc, (*C.uint8_t)(data), C.uint64_t(bytes), C.int32_t(device),
+			C.int32_t(deviceID), cerr)
+	}, name)
 }
 
 // AddObject asks for the shared object `name`, or for `rank`'s own; [Reader.Object] tells its size. If `rank` has none
 // because the world had another size, option object_policy decides: "error" (ErrNotFound) or "rank0" (rank 0's bytes).
 // `data` is pinned like a tensor's.
 func (l *Load) AddObject(name string, rank uint32, data []byte) error {
-	load, err := l.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer l.h.leaveAlone()
-	var in arguments
-	text := in.text(name)
-	if in.err != nil {
-		return in.err
-	}
-	pointer := unsafe.Pointer(unsafe.SliceData(data))
-	l.memory.keep(pointer)
-	var cerr *C.ckpt_error
-	status := C.ckpt_go_load_add_object(load, text, C.uint32_t(rank), (*C.uint8_t)(pointer), C.uint64_t(len(data)), &cerr)
-	return fail(status, cerr)
+	return changing(&l.h, func(load *C.ckpt_load, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		to := (*C.uint8_t)(unsafe.SliceData(data))
+		l.memory.keep(unsafe.Pointer(to))
+		return C.ckpt_go_load_add_object(load, in[0], C.uint32_t(rank), to, C.uint64_t(len(data)), cerr)
+	}, name)
 }
 
 // Run reads everything that was asked for. nil proves that every requested byte was written and (verify=1) checked. All
@@ -135,15 +118,12 @@ func (l *Load) Start(ctx context.Context) (*Job, error) {
 
 // Report lists the names that were asked for and are missing, and those not asked for, whatever `strict` is.
 func (l *Load) Report() (Report, error) {
-	load, err := l.h.enter()
-	if err != nil {
-		return Report{}, err
-	}
-	defer l.h.leave()
-	var out *C.ckpt_report
-	var cerr *C.ckpt_error
-	status := C.ckpt_load_report(load, &out, &cerr)
-	return takeReport(out, fail(status, cerr))
+	return takeReport(sharing(&l.h, func(load *C.ckpt_load, _ cTexts, cerr **C.ckpt_error) (*C.ckpt_report,
+		C.ckpt_status) {
+		var out *C.ckpt_report
+		status := C.ckpt_load_report(load, &out, cerr)
+		return out, status
+	}))
 }
 
 // Close releases the load. It waits until no other call uses the load, so also for a Run, which ends when it is done or

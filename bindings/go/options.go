@@ -84,8 +84,6 @@ func (o Options) number(key string) (number int64, given bool) {
 	return 0, false
 }
 
-type cTexts []*C.char
-
 // withOptions makes a call that shares the object of `h`, with options and texts converted for C.
 func withOptions[P comparable, R any](h *owned[P], options Options,
 	call func(object P, bag *C.ckpt_options, text cTexts) (R, error), texts ...string) (R, error) {
@@ -97,11 +95,7 @@ func withOptions[P comparable, R any](h *owned[P], options Options,
 	defer h.leave()
 	var in arguments
 	defer in.free()
-	var converted cTexts
-	for _, text := range texts {
-		converted = append(converted, in.text(text))
-	}
-	bag := in.options(options)
+	converted, bag := in.texts(texts), in.options(options)
 	if in.err != nil {
 		return none, in.err
 	}

@@ -39,32 +39,23 @@ func (r *Reader) Close() error {
 
 // Info describes the checkpoint.
 func (r *Reader) Info() (CheckpointInfo, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return CheckpointInfo{}, err
-	}
-	defer r.h.leave()
-	info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_info(reader, &info, &cerr); status != C.CKPT_OK {
-		return CheckpointInfo{}, fail(status, cerr)
-	}
-	return makeCheckpointInfo(&info), nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, _ cTexts, cerr **C.ckpt_error) (CheckpointInfo, C.ckpt_status) {
+		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
+		status := C.ckpt_reader_info(reader, &info, cerr)
+		return makeCheckpointInfo(&info), status
+	})
 }
 
 // Report has a finding FindingPassedOver for each newer checkpoint of the run that cannot be loaded, newest first, with
 // its status: the progress that a trainer loses by going on from this one. It is empty for a checkpoint that was named
 // by its ID.
 func (r *Reader) Report() (Report, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return Report{}, err
-	}
-	defer r.h.leave()
-	var out *C.ckpt_report
-	var cerr *C.ckpt_error
-	status := C.ckpt_reader_report(reader, &out, &cerr)
-	return takeReport(out, fail(status, cerr))
+	return takeReport(sharing(&r.h, func(reader *C.ckpt_reader, _ cTexts, cerr **C.ckpt_error) (*C.ckpt_report,
+		C.ckpt_status) {
+		var out *C.ckpt_report
+		status := C.ckpt_reader_report(reader, &out, cerr)
+		return out, status
+	}))
 }
 
 // Attr is an attribute of a checkpoint or a tensor.
@@ -89,33 +80,27 @@ func (r *Reader) attrs(tensor string) iter.Seq2[Attr, error] {
 			return 0
 		}
 		return uint64(C.ckpt_reader_attr_count(reader, of))
-	}, func(reader *C.ckpt_reader, index uint64) (Attr, error) {
+	}, func(reader *C.ckpt_reader, index C.uint64_t, cerr **C.ckpt_error) (Attr, C.ckpt_status) {
 		var in arguments
 		var key, value *C.char
-		var cerr *C.ckpt_error
-		status := C.ckpt_reader_attr_at(reader, in.optional(tensor), C.uint64_t(index), &key, &value, &cerr)
-		if status != C.CKPT_OK {
-			return Attr{}, fail(status, cerr)
-		}
-		return Attr{C.GoString(key), C.GoString(value)}, nil
+		status := C.ckpt_reader_attr_at(reader, in.optional(tensor), index, &key, &value, cerr)
+		return Attr{C.GoString(key), C.GoString(value)}, status
 	})
 }
 
 // each makes an iterator from a reader's count and at functions. It holds the reader for one step at a time, so the
 // loop may close the reader: then the next step is an error.
 func each[T any](r *Reader, count func(*C.ckpt_reader) uint64,
-	at func(*C.ckpt_reader, uint64) (T, error)) iter.Seq2[T, error] {
+	at func(*C.ckpt_reader, C.uint64_t, **C.ckpt_error) (T, C.ckpt_status)) iter.Seq2[T, error] {
 	step := func(index uint64) (value T, more bool, err error) {
-		reader, err := r.h.enter()
-		if err != nil {
-			return value, true, err
-		}
-		defer r.h.leave()
-		if index >= count(reader) {
-			return value, false, nil
-		}
-		value, err = at(reader, index)
-		return value, true, err
+		more = true
+		value, err = sharing(&r.h, func(reader *C.ckpt_reader, _ cTexts, cerr **C.ckpt_error) (T, C.ckpt_status) {
+			if more = index < count(reader); !more {
+				return value, C.CKPT_OK
+			}
+			return at(reader, C.uint64_t(index), cerr)
+		})
+		return value, more, err
 	}
 	return func(yield func(T, error) bool) {
 		for index := uint64(0); ; index++ {
@@ -139,18 +124,13 @@ func (r *Reader) TensorAttr(tensor, key string) (string, bool, error) {
 }
 
 func (r *Reader) attr(tensor, key string) (string, bool, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return "", false, err
-	}
-	defer r.h.leave()
-	var in arguments
-	of, name := in.optional(tensor), in.text(key)
-	if in.err != nil {
-		return "", false, in.err
-	}
-	value := C.ckpt_reader_attr(reader, of, name)
-	return C.GoString(value), value != nil, nil
+	known := false
+	text, err := sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, _ **C.ckpt_error) (string, C.ckpt_status) {
+		value := C.ckpt_reader_attr(reader, in.orNull(0), in[1])
+		known = value != nil
+		return C.GoString(value), C.CKPT_OK
+	}, tensor, key)
+	return text, known, err
 }
 
 // ReadObject loads the shared object `name`, or `rank`'s own, into a new slice. Errors: ErrNotFound, and those of
@@ -217,23 +197,13 @@ func (r *Reader) Diff(ctx context.Context, other *Reader, options Options) (Repo
 	if other == nil {
 		return Report{}, nilError("other reader")
 	}
-	a, err := r.h.enter()
-	if err != nil {
-		return Report{}, err
-	}
-	defer r.h.leave()
 	b, err := other.h.enter()
 	if err != nil {
 		return Report{}, err
 	}
 	defer other.h.leave()
-	var in arguments
-	defer in.free()
-	bag := in.options(options)
-	if in.err != nil {
-		return Report{}, in.err
-	}
-	return withContext(ctx, bag, func(bag *C.ckpt_options) (Report, error) {
+	return withContextAndOptions(ctx, &r.h, options, func(a *C.ckpt_reader, bag *C.ckpt_options,
+		_ cTexts) (Report, error) {
 		var out *C.ckpt_report
 		var cerr *C.ckpt_error
 		status := C.ckpt_reader_diff(a, b, bag, &out, &cerr)
@@ -284,34 +254,20 @@ func (r *Reader) Export(ctx context.Context, path string, options Options) error
 // their names, so that every checkpoint has a tree. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO,
 // ErrIncomplete (it names a tensor that the checkpoint lacks), ErrMismatch (the trees of two ranks contradict).
 func (r *Reader) Tree(name string) (*Tree, error) {
-	return r.tree(name, func(reader *C.ckpt_reader, text *C.char, out **C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_reader_tree(reader, text, out, cerr)
-	})
+	out, err := sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (*C.ckpt_tree, C.ckpt_status) {
+		var out *C.ckpt_tree
+		status := C.ckpt_reader_tree(reader, in.orNull(0), &out, cerr)
+		return out, status
+	}, name)
+	return newTree(out, err)
 }
 
 // TreeOfRank is Tree, but a [PerRankValue] holds only what `rank` saved; what rank 0 saved, if there were fewer ranks.
 func (r *Reader) TreeOfRank(name string, rank uint32) (*Tree, error) {
-	return r.tree(name, func(reader *C.ckpt_reader, text *C.char, out **C.ckpt_tree, cerr **C.ckpt_error) C.ckpt_status {
-		return C.ckpt_reader_tree_of_rank(reader, text, C.uint32_t(rank), out, cerr)
-	})
-}
-
-func (r *Reader) tree(name string,
-	call func(*C.ckpt_reader, *C.char, **C.ckpt_tree, **C.ckpt_error) C.ckpt_status) (*Tree, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer r.h.leave()
-	var in arguments
-	text := in.optional(name)
-	if in.err != nil {
-		return nil, in.err
-	}
-	var out *C.ckpt_tree
-	var cerr *C.ckpt_error
-	if status := call(reader, text, &out, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	return newTree(out), nil
+	out, err := sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (*C.ckpt_tree, C.ckpt_status) {
+		var out *C.ckpt_tree
+		status := C.ckpt_reader_tree_of_rank(reader, in.orNull(0), C.uint32_t(rank), &out, cerr)
+		return out, status
+	}, name)
+	return newTree(out, err)
 }

@@ -7,70 +7,42 @@ import "iter"
 
 // TensorCount returns the number of tensors and aliases.
 func (r *Reader) TensorCount() (uint64, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer r.h.leave()
-	return uint64(C.ckpt_reader_tensor_count(reader)), nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, _ cTexts, _ **C.ckpt_error) (uint64, C.ckpt_status) {
+		return uint64(C.ckpt_reader_tensor_count(reader)), C.CKPT_OK
+	})
 }
 
 // Tensors yields the tensors and aliases in the order of their names' bytes.
 func (r *Reader) Tensors() iter.Seq2[TensorInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
 		return uint64(C.ckpt_reader_tensor_count(reader))
-	}, func(reader *C.ckpt_reader, index uint64) (TensorInfo, error) {
+	}, func(reader *C.ckpt_reader, index C.uint64_t, cerr **C.ckpt_error) (TensorInfo, C.ckpt_status) {
 		info := C.ckpt_tensor_info{struct_size: C.sizeof_ckpt_tensor_info}
-		var cerr *C.ckpt_error
-		if status := C.ckpt_reader_tensor_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
-			return TensorInfo{}, fail(status, cerr)
-		}
-		return makeTensorInfo(&info), nil
+		status := C.ckpt_reader_tensor_at(reader, index, &info, cerr)
+		return makeTensorInfo(&info), status
 	})
 }
 
 // Tensor describes one tensor or alias. Errors: ErrNotFound.
 func (r *Reader) Tensor(name string) (TensorInfo, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return TensorInfo{}, err
-	}
-	defer r.h.leave()
-	var in arguments
-	text := in.text(name)
-	if in.err != nil {
-		return TensorInfo{}, in.err
-	}
-	info := C.ckpt_tensor_info{struct_size: C.sizeof_ckpt_tensor_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_tensor_find(reader, text, &info, &cerr); status != C.CKPT_OK {
-		return TensorInfo{}, fail(status, cerr)
-	}
-	return makeTensorInfo(&info), nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (TensorInfo, C.ckpt_status) {
+		info := C.ckpt_tensor_info{struct_size: C.sizeof_ckpt_tensor_info}
+		status := C.ckpt_reader_tensor_find(reader, in[0], &info, cerr)
+		return makeTensorInfo(&info), status
+	}, name)
 }
 
 // Alias says how alias `name` views its target, as AddAliasView takes it, always with strides.
 // Errors: ErrNotFound.
 func (r *Reader) Alias(name string) (Tensor, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return Tensor{}, err
-	}
-	defer r.h.leave()
-	var in arguments
-	text := in.text(name)
-	if in.err != nil {
-		return Tensor{}, in.err
-	}
-	view := C.ckpt_tensor_desc{struct_size: C.sizeof_ckpt_tensor_desc}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_alias_find(reader, text, &view, &cerr); status != C.CKPT_OK {
-		return Tensor{}, fail(status, cerr)
-	}
-	return Tensor{
-		DType: DType(view.dtype), Shape: numbers(&view.shape, view.ndim), Strides: numbers(&view.strides, view.ndim),
-		FlatOffset: int64(view.flat_offset),
-	}, nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (Tensor, C.ckpt_status) {
+		view := C.ckpt_tensor_desc{struct_size: C.sizeof_ckpt_tensor_desc}
+		status := C.ckpt_reader_alias_find(reader, in[0], &view, cerr)
+		return Tensor{
+			DType: DType(view.dtype), Shape: numbers(&view.shape, view.ndim), Strides: numbers(&view.strides, view.ndim),
+			FlatOffset: int64(view.flat_offset),
+		}, status
+	}, name)
 }
 
 // Codec says how a segment is compressed.
@@ -95,78 +67,47 @@ type SegmentInfo struct {
 
 // Segment describes one segment of a tensor; `index` counts from 0 to TensorInfo.SegmentCount.
 func (r *Reader) Segment(tensor string, index uint32) (SegmentInfo, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return SegmentInfo{}, err
-	}
-	defer r.h.leave()
-	var in arguments
-	text := in.text(tensor)
-	if in.err != nil {
-		return SegmentInfo{}, in.err
-	}
-	s := C.ckpt_segment_info{struct_size: C.sizeof_ckpt_segment_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_segment_at(reader, text, C.uint32_t(index), &s, &cerr); status != C.CKPT_OK {
-		return SegmentInfo{}, fail(status, cerr)
-	}
-	made := SegmentInfo{
-		Part: uint32(s.part), Region: RegionBox, Codec: Codec(s.codec), Filter: Filter(s.filter),
-		ChunkCount: uint32(s.chunk_count), Offset: numbers(&s.offset, s.ndim), Extent: numbers(&s.extent, s.ndim),
-		FlatOffset: int64(s.flat_offset), FlatSize: int64(s.flat_size), PartOffset: uint64(s.part_offset),
-		StoredBytes: uint64(s.stored_bytes),
-	}
-	if s.ndim < 0 {
-		made.Region = RegionFlat
-	}
-	return made, nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (SegmentInfo, C.ckpt_status) {
+		s := C.ckpt_segment_info{struct_size: C.sizeof_ckpt_segment_info}
+		status := C.ckpt_reader_segment_at(reader, in[0], C.uint32_t(index), &s, cerr)
+		made := SegmentInfo{
+			Part: uint32(s.part), Region: RegionBox, Codec: Codec(s.codec), Filter: Filter(s.filter),
+			ChunkCount: uint32(s.chunk_count), Offset: numbers(&s.offset, s.ndim), Extent: numbers(&s.extent, s.ndim),
+			FlatOffset: int64(s.flat_offset), FlatSize: int64(s.flat_size), PartOffset: uint64(s.part_offset),
+			StoredBytes: uint64(s.stored_bytes),
+		}
+		if s.ndim < 0 {
+			made.Region = RegionFlat
+		}
+		return made, status
+	}, tensor)
 }
 
 // Objects yields the objects in the order of name, then rank.
 func (r *Reader) Objects() iter.Seq2[ObjectInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
 		return uint64(C.ckpt_reader_object_count(reader))
-	}, func(reader *C.ckpt_reader, index uint64) (ObjectInfo, error) {
+	}, func(reader *C.ckpt_reader, index C.uint64_t, cerr **C.ckpt_error) (ObjectInfo, C.ckpt_status) {
 		info := C.ckpt_object_info{struct_size: C.sizeof_ckpt_object_info}
-		var cerr *C.ckpt_error
-		if status := C.ckpt_reader_object_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
-			return ObjectInfo{}, fail(status, cerr)
-		}
-		return makeObjectInfo(&info), nil
+		status := C.ckpt_reader_object_at(reader, index, &info, cerr)
+		return makeObjectInfo(&info), status
 	})
 }
 
 // Object describes the shared object `name`, or `rank`'s own. Errors: ErrNotFound.
 func (r *Reader) Object(name string, rank uint32) (ObjectInfo, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return ObjectInfo{}, err
-	}
-	defer r.h.leave()
-	var in arguments
-	text := in.text(name)
-	if in.err != nil {
-		return ObjectInfo{}, in.err
-	}
-	info := C.ckpt_object_info{struct_size: C.sizeof_ckpt_object_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_object_find(reader, text, C.uint32_t(rank), &info, &cerr); status != C.CKPT_OK {
-		return ObjectInfo{}, fail(status, cerr)
-	}
-	return makeObjectInfo(&info), nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (ObjectInfo, C.ckpt_status) {
+		info := C.ckpt_object_info{struct_size: C.sizeof_ckpt_object_info}
+		status := C.ckpt_reader_object_find(reader, in[0], C.uint32_t(rank), &info, cerr)
+		return makeObjectInfo(&info), status
+	}, name)
 }
 
 // Part describes one part; `index` counts from 0 to CheckpointInfo.PartCount.
 func (r *Reader) Part(index uint32) (PartInfo, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return PartInfo{}, err
-	}
-	defer r.h.leave()
-	info := C.ckpt_part_info{struct_size: C.sizeof_ckpt_part_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_part_at(reader, C.uint32_t(index), &info, &cerr); status != C.CKPT_OK {
-		return PartInfo{}, fail(status, cerr)
-	}
-	return makePartInfo(&info), nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, _ cTexts, cerr **C.ckpt_error) (PartInfo, C.ckpt_status) {
+		info := C.ckpt_part_info{struct_size: C.sizeof_ckpt_part_info}
+		status := C.ckpt_reader_part_at(reader, C.uint32_t(index), &info, cerr)
+		return makePartInfo(&info), status
+	})
 }

@@ -70,22 +70,15 @@ func (s *Save) AddTensor(name string, tensor Tensor, data []byte) error {
 // until the save is staged. Errors: those of AddTensor, and ErrUnsupported (the device).
 func (s *Save) AddMemory(name string, tensor Tensor, data unsafe.Pointer, bytes uint64, device DeviceType,
 	deviceID int32) error {
-	save, err := s.h.enterAlone()
+	desc, err := tensor.desc(name)
 	if err != nil {
 		return err
 	}
-	defer s.h.leaveAlone()
-	var in arguments
-	text := in.text(name)
-	desc, err := tensor.desc(name)
-	if in.err != nil || err != nil {
-		return firstOf(in.err, err)
-	}
-	s.memory.keep(data)
-	var cerr *C.ckpt_error
-	status := C.ckpt_go_save_add_tensor(save, text, desc, (*C.uint8_t)(data), C.uint64_t(bytes), C.int32_t(device),
-		C.int32_t(deviceID), &cerr)
-	return fail(status, cerr)
+	return changing(&s.h, func(save *C.ckpt_save, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		s.memory.keep(data)
+		return C.ckpt_go_save_add_tensor(save, in[0], desc, (*C.uint8_t)(data), C.uint64_t(bytes), C.int32_t(device),
+			C.int32_t(deviceID), cerr)
+	}, name)
 }
 
 func firstOf(a, b error) error {
@@ -101,20 +94,10 @@ type ObjectScope int32
 // AddObject adds named bytes, such as "application/json" trainer state or a data loader's position, and copies them at
 // once. The mediaType may be "". Errors: ErrInvalid, ErrExists.
 func (s *Save) AddObject(name, mediaType string, scope ObjectScope, data []byte) error {
-	save, err := s.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer s.h.leaveAlone()
-	var in arguments
-	text, media := in.text(name), in.text(mediaType)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_go_save_add_object(save, text, media, C.int32_t(scope), (*C.uint8_t)(unsafe.SliceData(data)),
-		C.uint64_t(len(data)), &cerr)
-	return fail(status, cerr)
+	return changing(&s.h, func(save *C.ckpt_save, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		from, size := (*C.uint8_t)(unsafe.SliceData(data)), C.uint64_t(len(data))
+		return C.ckpt_go_save_add_object(save, in[0], in[1], C.int32_t(scope), from, size, cerr)
+	}, name, mediaType)
 }
 
 // AddAlias adds a second name for the whole of tensor `target` (tied weights). Any ranks may add it.
@@ -128,23 +111,16 @@ func (s *Save) AddAliasView(name, target string, view Tensor) error {
 }
 
 func (s *Save) alias(name, target string, view *Tensor) error {
-	save, err := s.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer s.h.leaveAlone()
-	var in arguments
-	text, of := in.text(name), in.text(target)
 	var desc *C.ckpt_tensor_desc
 	if view != nil {
-		desc, err = view.desc(name)
+		var err error
+		if desc, err = view.desc(name); err != nil {
+			return err
+		}
 	}
-	if in.err != nil || err != nil {
-		return firstOf(in.err, err)
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_save_add_alias(save, text, of, desc, &cerr)
-	return fail(status, cerr)
+	return changing(&s.h, func(save *C.ckpt_save, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_add_alias(save, in[0], in[1], desc, cerr)
+	}, name, target)
 }
 
 // AddTree adds this rank's tree under `name`; "" is the main tree. The checkpoint's tree is that of all ranks together;
@@ -154,24 +130,14 @@ func (s *Save) AddTree(name string, tree *Tree) error {
 	if tree == nil {
 		return nilError("tree")
 	}
-	save, err := s.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer s.h.leaveAlone()
 	from, err := tree.h.enter()
 	if err != nil {
 		return err
 	}
 	defer tree.h.leave()
-	var in arguments
-	text := in.optional(name)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_save_add_tree(save, text, from, &cerr)
-	return fail(status, cerr)
+	return changing(&s.h, func(save *C.ckpt_save, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_add_tree(save, in.orNull(0), from, cerr)
+	}, name)
 }
 
 // SetAttr sets an attribute of the checkpoint; only rank 0's are written. The key is 1-255 bytes, the value UTF-8 up to
@@ -187,19 +153,9 @@ func (s *Save) SetTensorAttr(tensor, key, value string) error {
 }
 
 func (s *Save) setAttr(tensor, key, value string) error {
-	save, err := s.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer s.h.leaveAlone()
-	var in arguments
-	of, name, text := in.optional(tensor), in.text(key), in.text(value)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_save_set_attr(save, of, name, text, &cerr)
-	return fail(status, cerr)
+	return changing(&s.h, func(save *C.ckpt_save, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_set_attr(save, in.orNull(0), in[1], in[2], cerr)
+	}, tensor, key, value)
 }
 
 // Run saves, and returns when the outcome is known (with wait=0 on ranks other than 0: when this rank's part is
@@ -239,19 +195,9 @@ func (s *Save) Run(ctx context.Context) error {
 // GiveUp is for a rank that cannot save, instead of Run or Start: the other ranks' saves end at once with ErrAborted
 // and the reason. Errors: ErrInvalid once the save has been run or started.
 func (s *Save) GiveUp(reason string) error {
-	save, err := s.h.enterAlone()
-	if err != nil {
-		return err
-	}
-	defer s.h.leaveAlone()
-	var in arguments
-	text := in.text(reason)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_save_give_up(save, text, &cerr)
-	return fail(status, cerr)
+	return changing(&s.h, func(save *C.ckpt_save, in cTexts, cerr **C.ckpt_error) C.ckpt_status {
+		return C.ckpt_save_give_up(save, in[0], cerr)
+	}, reason)
 }
 
 // Start saves in the background and returns when the save is staged: the memory may change again. The save belongs to

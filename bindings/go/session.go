@@ -28,23 +28,13 @@ func OpenSession(ctx context.Context, store *Store, rank, worldSize uint32, sess
 	if store == nil {
 		return nil, nilError("store")
 	}
-	from, err := store.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer store.h.leave()
-	var in arguments
-	defer in.free()
-	text, bag := in.optional(sessionString), in.options(options)
-	if in.err != nil {
-		return nil, in.err
-	}
-	out, err := withContext(ctx, bag, func(bag *C.ckpt_options) (*C.ckpt_session, error) {
+	out, err := withContextAndOptions(ctx, &store.h, options, func(from *C.ckpt_store, bag *C.ckpt_options,
+		in cTexts) (*C.ckpt_session, error) {
 		var out *C.ckpt_session
 		var cerr *C.ckpt_error
-		status := C.ckpt_session_open(&out, from, C.uint32_t(rank), C.uint32_t(worldSize), text, bag, &cerr)
+		status := C.ckpt_session_open(&out, from, C.uint32_t(rank), C.uint32_t(worldSize), in.orNull(0), bag, &cerr)
 		return out, fail(status, cerr)
-	})
+	}, sessionString)
 	if err != nil {
 		return nil, err
 	}

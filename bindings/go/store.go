@@ -66,15 +66,11 @@ func (s *Store) Checkpoints() iter.Seq2[CheckpointInfo, error] {
 }
 
 func (s *Store) list() (*C.ckpt_list, error) {
-	store, err := s.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer s.h.leave()
-	var list *C.ckpt_list
-	var cerr *C.ckpt_error
-	status := C.ckpt_store_list(store, &list, &cerr)
-	return list, fail(status, cerr)
+	return sharing(&s.h, func(store *C.ckpt_store, _ cTexts, cerr **C.ckpt_error) (*C.ckpt_list, C.ckpt_status) {
+		var list *C.ckpt_list
+		status := C.ckpt_store_list(store, &list, cerr)
+		return list, status
+	})
 }
 
 // Runs returns a snapshot of all runs, by name: those that a session has opened and those that have checkpoints.
@@ -121,19 +117,10 @@ func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 // Remove removes one checkpoint by its ID. Errors: ErrNotFound, ErrConflict (a reader holds it, or it is an open
 // attempt of a living session), ErrIO.
 func (s *Store) Remove(id string) error {
-	store, err := s.h.enter()
-	if err != nil {
-		return err
-	}
-	defer s.h.leave()
-	var in arguments
-	text := in.text(id)
-	if in.err != nil {
-		return in.err
-	}
-	var cerr *C.ckpt_error
-	status := C.ckpt_store_remove(store, text, &cerr)
-	return fail(status, cerr)
+	_, err := sharing(&s.h, func(store *C.ckpt_store, in cTexts, cerr **C.ckpt_error) (struct{}, C.ckpt_status) {
+		return struct{}{}, C.ckpt_store_remove(store, in[0], cerr)
+	}, id)
+	return err
 }
 
 // Prune applies a retention policy to the numbered checkpoints of one run, whose label has their step in it

@@ -218,34 +218,20 @@ func (r Rows) columns(table string) ([]C.ckpt_column_desc, int, error) {
 func (r *Reader) Tables() iter.Seq2[TableInfo, error] {
 	return each(r, func(reader *C.ckpt_reader) uint64 {
 		return uint64(C.ckpt_reader_table_count(reader))
-	}, func(reader *C.ckpt_reader, index uint64) (TableInfo, error) {
+	}, func(reader *C.ckpt_reader, index C.uint64_t, cerr **C.ckpt_error) (TableInfo, C.ckpt_status) {
 		info := C.ckpt_table_info{struct_size: C.sizeof_ckpt_table_info}
-		var cerr *C.ckpt_error
-		if status := C.ckpt_reader_table_at(reader, C.uint64_t(index), &info, &cerr); status != C.CKPT_OK {
-			return TableInfo{}, fail(status, cerr)
-		}
-		return makeTableInfo(&info), nil
+		status := C.ckpt_reader_table_at(reader, index, &info, cerr)
+		return makeTableInfo(&info), status
 	})
 }
 
 // Table describes one sparse table. Errors: ErrNotFound, also for a tensor's name.
 func (r *Reader) Table(name string) (TableInfo, error) {
-	reader, err := r.h.enter()
-	if err != nil {
-		return TableInfo{}, err
-	}
-	defer r.h.leave()
-	var in arguments
-	text := in.text(name)
-	if in.err != nil {
-		return TableInfo{}, in.err
-	}
-	info := C.ckpt_table_info{struct_size: C.sizeof_ckpt_table_info}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_reader_table_find(reader, text, &info, &cerr); status != C.CKPT_OK {
-		return TableInfo{}, fail(status, cerr)
-	}
-	return makeTableInfo(&info), nil
+	return sharing(&r.h, func(reader *C.ckpt_reader, in cTexts, cerr **C.ckpt_error) (TableInfo, C.ckpt_status) {
+		info := C.ckpt_table_info{struct_size: C.sizeof_ckpt_table_info}
+		status := C.ckpt_reader_table_find(reader, in[0], &info, cerr)
+		return makeTableInfo(&info), status
+	}, name)
 }
 
 // Columns describes the columns of a sparse table in the order in which they were saved. Errors: ErrNotFound.
@@ -398,15 +384,11 @@ func (s *Share) MostRows() uint64 { return uint64(s.info.most_rows) }
 
 // WindowRows returns the rows of a window; `window` counts from 0. Errors: ErrNotFound.
 func (s *Share) WindowRows(window uint64) (uint64, error) {
-	share, err := s.h.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer s.h.leave()
-	var rows C.uint64_t
-	var cerr *C.ckpt_error
-	status := C.ckpt_share_window_rows(share, C.uint64_t(window), &rows, &cerr)
-	return uint64(rows), fail(status, cerr)
+	return sharing(&s.h, func(share *C.ckpt_share, _ cTexts, cerr **C.ckpt_error) (uint64, C.ckpt_status) {
+		var rows C.uint64_t
+		status := C.ckpt_share_window_rows(share, C.uint64_t(window), &rows, cerr)
+		return uint64(rows), status
+	})
 }
 
 // Missing returns, of RowsByID, the ids that the table lacks, in the order in which they were asked for. Of a table

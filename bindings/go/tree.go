@@ -34,10 +34,14 @@ type Tree struct {
 	fixed bool
 }
 
-func newTree(out *C.ckpt_tree) *Tree {
+// newTree takes over what a call made, or returns its error.
+func newTree(out *C.ckpt_tree, err error) (*Tree, error) {
+	if err != nil {
+		return nil, err
+	}
 	made := &Tree{}
 	own(made, &made.h, newHandle("tree", out, func(p *C.ckpt_tree) { C.ckpt_tree_free(p) }))
-	return made
+	return made, nil
 }
 
 // NewTree makes an empty tree.
@@ -47,10 +51,8 @@ func NewTree() (*Tree, error) {
 	}
 	var out *C.ckpt_tree
 	var cerr *C.ckpt_error
-	if status := C.ckpt_tree_new(&out, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	return newTree(out), nil
+	status := C.ckpt_tree_new(&out, &cerr)
+	return newTree(out, fail(status, cerr))
 }
 
 // ParseTree parses JSON as schemas/STATE_TREE.md defines it. Errors: ErrFormat, ErrRevision (a kind of node that this
@@ -62,10 +64,8 @@ func ParseTree(json []byte) (*Tree, error) {
 	var out *C.ckpt_tree
 	var cerr *C.ckpt_error
 	text, size := counted(json)
-	if status := C.ckpt_tree_parse(&out, text, size, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	return newTree(out), nil
+	status := C.ckpt_tree_parse(&out, text, size, &cerr)
+	return newTree(out, fail(status, cerr))
 }
 
 // Close releases the tree and always returns nil.
@@ -236,32 +236,23 @@ type Node struct {
 
 // Len returns the number of nodes.
 func (t *Tree) Len() (uint64, error) {
-	tree, err := t.h.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer t.h.leave()
-	return uint64(C.ckpt_tree_node_count(tree)), nil
+	return sharing(&t.h, func(tree *C.ckpt_tree, _ cTexts, _ **C.ckpt_error) (uint64, C.ckpt_status) {
+		return uint64(C.ckpt_tree_node_count(tree)), C.CKPT_OK
+	})
 }
 
 // At returns one node by its number. Errors: ErrNotFound.
 func (t *Tree) At(node uint64) (Node, error) {
-	tree, err := t.h.enter()
-	if err != nil {
-		return Node{}, err
-	}
-	defer t.h.leave()
-	n := C.ckpt_node{struct_size: C.sizeof_ckpt_node}
-	var cerr *C.ckpt_error
-	if status := C.ckpt_tree_at(tree, C.uint64_t(node), &n, &cerr); status != C.CKPT_OK {
-		return Node{}, fail(status, cerr)
-	}
-	return Node{
-		Kind: NodeKind(n.kind), KeyKind: KeyKind(n.key_kind), Key: goText(n.key, n.key_size), KeyInt: int64(n.key_int),
-		Bool: n.bool_value != 0, Int: int64(n.int_value), Float: float64(n.float_value),
-		Text: goText(n.text, n.text_size), ChildCount: uint64(n.child_count), FirstChild: uint64(n.first_child),
-		NextSibling: uint64(n.next_sibling), Parent: uint64(n.parent),
-	}, nil
+	return sharing(&t.h, func(tree *C.ckpt_tree, _ cTexts, cerr **C.ckpt_error) (Node, C.ckpt_status) {
+		n := C.ckpt_node{struct_size: C.sizeof_ckpt_node}
+		status := C.ckpt_tree_at(tree, C.uint64_t(node), &n, cerr)
+		return Node{
+			Kind: NodeKind(n.kind), KeyKind: KeyKind(n.key_kind), Key: goText(n.key, n.key_size), KeyInt: int64(n.key_int),
+			Bool: n.bool_value != 0, Int: int64(n.int_value), Float: float64(n.float_value),
+			Text: goText(n.text, n.text_size), ChildCount: uint64(n.child_count), FirstChild: uint64(n.first_child),
+			NextSibling: uint64(n.next_sibling), Parent: uint64(n.parent),
+		}, status
+	})
 }
 
 // goText copies counted text; C.GoStringN takes a length of only 32 bits.
@@ -320,16 +311,10 @@ func (t *Tree) find(call func(*C.ckpt_tree, *C.uint64_t, **C.ckpt_error) C.ckpt_
 
 // JSON returns the tree as JSON: equal trees give equal bytes. Errors: ErrInvalid (the tree is unfinished).
 func (t *Tree) JSON() ([]byte, error) {
-	tree, err := t.h.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer t.h.leave()
-	var text *C.char
-	var size C.uint64_t
-	var cerr *C.ckpt_error
-	if status := C.ckpt_tree_json(tree, &text, &size, &cerr); status != C.CKPT_OK {
-		return nil, fail(status, cerr)
-	}
-	return []byte(goText(text, size)), nil
+	return sharing(&t.h, func(tree *C.ckpt_tree, _ cTexts, cerr **C.ckpt_error) ([]byte, C.ckpt_status) {
+		var text *C.char
+		var size C.uint64_t
+		status := C.ckpt_tree_json(tree, &text, &size, cerr)
+		return []byte(goText(text, size)), status
+	})
 }
