@@ -57,30 +57,35 @@ def time_text(value):
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.01 else f"{value * 1000:.2f} ms"
 
 
-# ---- kinds of targets; each judges a run: a Verdict, or None if the run has no figures for it ----
-def of_limit(what, key, row, least, value=None):
+# ---- kinds of targets ----
+def target(kind):
+    """A kind of target for some row: what `kind(section, mine, what, …)` says of a run that has the row; else None."""
+
+    def of_row(what, key, row, *values, **named):
+        def judge(run):
+            section = find_section(run, key)
+            mine = find_row(section, row)
+            return kind(section, mine, what, *values, **named) if mine else None
+
+        judge.section, judge.row = key, row
+        return judge
+
+    return of_row
+
+
+def peak_of(row):
+    return max(sample["peak_above_base"] for sample in row["samples"])
+
+
+@target
+def of_limit(section, mine, what, least, value=None):
     """`value`: of the samples, if it is not the section's own."""
-
-    def judge(run):
-        section = find_section(run, key)
-        mine = find_row(section, row)
-        if not mine or value and value not in mine["samples"][0]:
-            return None
-        ratio = fraction(section, mine, value)
-        if ratio is None:
-            return None
-        limit = seconds(section, find_row(section, section["limit"]), value)
-        return Verdict(
-            what,
-            time_text(seconds(section, mine, value)),
-            f"{time_text(limit)} {section['limit']}",
-            f"{ratio:.2f}",
-            f"≥ {least:.2f}",
-            ratio >= least,
-        )
-
-    judge.section, judge.row = key, row
-    return judge
+    ratio = None if value and value not in mine["samples"][0] else fraction(section, mine, value)
+    if ratio is None:
+        return None
+    limit = f"{time_text(seconds(section, find_row(section, section['limit']), value))} {section['limit']}"
+    ours = time_text(seconds(section, mine, value))
+    return Verdict(what, ours, limit, f"{ratio:.2f}", f"≥ {least:.2f}", ratio >= least)
 
 
 def of_cache(what, key):
@@ -89,124 +94,70 @@ def of_cache(what, key):
     return of_limit(f"{what}, and opening", key, row, 0.95), of_limit(what, key, row, 0.95, value="opened_s")
 
 
-def of_peer(what, key, row, factor, names=()):
-    def judge(run):
-        section = find_section(run, key)
-        mine, peer = find_row(section, row), section and best_peer(section, names)
-        if not mine or not peer:
-            return None
-        ratio = peer[1] / seconds(section, mine)
-        return Verdict(
-            what,
-            time_text(seconds(section, mine)),
-            f"{time_text(peer[1])} {peer[0]}",
-            f"{ratio:.2f}",
-            f"≥ {factor:.2f}",
-            ratio >= factor,
-        )
-
-    judge.section, judge.row = key, row
-    return judge
+@target
+def of_peer(section, mine, what, factor, names=()):
+    peer = best_peer(section, names)
+    if not peer:
+        return None
+    took, best = seconds(section, mine), f"{time_text(peer[1])} {peer[0]}"
+    ratio = peer[1] / took
+    return Verdict(what, time_text(took), best, f"{ratio:.2f}", f"≥ {factor:.2f}", ratio >= factor)
 
 
-def within(what, key, row, most, beyond=""):
+@target
+def within(section, mine, what, most, beyond=""):
     """At most `most` seconds, not counting the seconds of another row."""
-
-    def judge(run):
-        section = find_section(run, key)
-        mine, base = find_row(section, row), find_row(section, beyond) if beyond else None
-        if not mine or (beyond and not base):
-            return None
-        took, free = seconds(section, mine), seconds(section, base) if base else 0
-        against = f"{time_text(free)} {beyond}" if beyond else ""
-        return Verdict(
-            what, time_text(took), against, time_text(max(0, took - free)), f"≤ {time_text(most)}", took - free <= most
-        )
-
-    judge.section, judge.row = key, row
-    return judge
+    base = find_row(section, beyond) if beyond else None
+    if beyond and not base:
+        return None
+    took, free = seconds(section, mine), seconds(section, base) if base else 0
+    against = f"{time_text(free)} {beyond}" if beyond else ""
+    figure, limit = time_text(max(0, took - free)), f"≤ {time_text(most)}"
+    return Verdict(what, time_text(took), against, figure, limit, took - free <= most)
 
 
-def not_slower(what, key, row, other, most):
-    def judge(run):
-        section = find_section(run, key)
-        mine, base = find_row(section, row), find_row(section, other)
-        if not mine or not base:
-            return None
-        ratio = seconds(section, mine) / seconds(section, base)
-        return Verdict(
-            what,
-            time_text(seconds(section, mine)),
-            f"{time_text(seconds(section, base))} {other}",
-            f"{ratio:.2f}",
-            f"≤ {most:.2f}",
-            ratio <= most,
-        )
-
-    judge.section, judge.row = key, row
-    return judge
+@target
+def not_slower(section, mine, what, other, most):
+    base = find_row(section, other)
+    if not base:
+        return None
+    took, against = seconds(section, mine), seconds(section, base)
+    ratio, beside = took / against, f"{time_text(against)} {other}"
+    return Verdict(what, time_text(took), beside, f"{ratio:.2f}", f"≤ {most:.2f}", ratio <= most)
 
 
-def memory_within(what, key, row, most):
-    def judge(run):
-        mine = find_row(find_section(run, key), row)
-        if not mine:
-            return None
-        peak = max(sample["peak_above_base"] for sample in mine["samples"])
-        return Verdict(what, f"{peak / MIB:.1f} MiB", "", "", f"≤ {most // MIB} MiB", peak <= most)
-
-    judge.section, judge.row = key, row
-    return judge
+@target
+def memory_within(section, mine, what, most):
+    peak = peak_of(mine)
+    return Verdict(what, f"{peak / MIB:.1f} MiB", "", "", f"≤ {most // MIB} MiB", peak <= most)
 
 
-def reads_within(what, key, row):
-    def judge(run):
-        mine = find_row(find_section(run, key), row)
-        if not mine or "bytes_requested" not in mine["samples"][0]:
-            return None
-        sample = mine["samples"][0]
-        asked, read = sample["bytes_requested"], sample["job_bytes_read"]
-        return Verdict(
-            what,
-            f"{read / MIB:.2f} MiB",
-            f"{asked / MIB:.2f} MiB asked",
-            "",
-            "≤ asked + 2 chunks",
-            read <= asked + 2 * CHUNK,
-        )
-
-    judge.section, judge.row = key, row
-    return judge
+@target
+def reads_within(section, mine, what):
+    sample = mine["samples"][0]
+    if "bytes_requested" not in sample:
+        return None
+    asked, read = sample["bytes_requested"], sample["job_bytes_read"]
+    beside, limit = f"{asked / MIB:.2f} MiB asked", "≤ asked + 2 chunks"
+    return Verdict(what, f"{read / MIB:.2f} MiB", beside, "", limit, read <= asked + 2 * CHUNK)
 
 
 TABLE_MEMORY, PER_ROW = 32 * MIB, 8
 
 
-def table_memory_within(what, key, row):
+@target
+def table_memory_within(section, mine, what):
     """Beyond the budget 32 MiB, and 8 bytes for each row of the rank."""
-
-    def judge(run):
-        mine = find_row(find_section(run, key), row)
-        if not mine:
-            return None
-        peak = max(sample["peak_above_base"] for sample in mine["samples"])
-        most = BUDGET + TABLE_MEMORY + PER_ROW * mine["samples"][0]["table_rows"]
-        return Verdict(what, f"{peak / MIB:.1f} MiB", "", "", f"≤ {most / MIB:.0f} MiB", peak <= most)
-
-    judge.section, judge.row = key, row
-    return judge
+    peak, most = peak_of(mine), BUDGET + TABLE_MEMORY + PER_ROW * mine["samples"][0]["table_rows"]
+    return Verdict(what, f"{peak / MIB:.1f} MiB", "", "", f"≤ {most / MIB:.0f} MiB", peak <= most)
 
 
-def requests_within(what, key, row, most):
-    def judge(run):
-        mine = find_row(find_section(run, key), row)
-        if not mine or "get_count" not in mine["samples"][0]:
-            return None
-        asked = sum(mine["samples"][0][name] for name in REQUESTS)
-        return Verdict(what, str(asked), "", "", f"≤ {most}", asked <= most)
-
-    judge.section, judge.row = key, row
-    return judge
+@target
+def requests_within(section, mine, what, most):
+    if "get_count" not in mine["samples"][0]:
+        return None
+    asked = sum(mine["samples"][0][name] for name in REQUESTS)
+    return Verdict(what, str(asked), "", "", f"≤ {most}", asked <= most)
 
 
 def server_targets(key, title):
