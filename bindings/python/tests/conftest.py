@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -137,6 +138,30 @@ def store(tmp_path: Path) -> Iterator[ckpt.Store]:
 def session(store: ckpt.Store) -> Iterator[ckpt.Session]:
     with ckpt.Session(store) as opened:
         yield opened
+
+
+def sessions_of(store: ckpt.Store, count: int = 2) -> list[ckpt.Session]:
+    """One for each of several ranks."""
+    first = ckpt.Session(store, 0, count)
+    return [first, *(ckpt.Session(store, rank, count, first.string) for rank in range(1, count))]
+
+
+def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """What `work` returns or raises for each number, each on a thread of its own, all at once."""
+    outcomes: list[Any] = [None] * count
+
+    def run(number: int) -> None:
+        try:
+            outcomes[number] = work(number)
+        except Exception as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import ckpt
 import numpy as np
 import pytest
-from conftest import python
+from conftest import in_threads, python, sessions_of
 
 
 def labels(store: ckpt.Store) -> list[str]:
@@ -80,8 +80,7 @@ def test_saves_to_a_path_follow_one_another(tmp_path: Path) -> None:
 
 
 def test_only_one_save_is_in_flight(store: ckpt.Store) -> None:
-    first = ckpt.Session(store, 0, 2)
-    second = ckpt.Session(store, 1, 2, first.string)
+    first, second = sessions_of(store)
     a = ckpt.save_async(first, 1, label="a")
     b: list[ckpt.SaveHandle] = []
     thread = threading.Thread(target=lambda: b.append(ckpt.save_async(first, 1, label="b")))
@@ -100,11 +99,7 @@ def test_several_threads_save_in_one_session(store: ckpt.Store, session: ckpt.Se
         for call in (ckpt.save_async, ckpt.save):
             call(session, {"w": np.full(100, name)}, label=f"{call.__name__}-{name}")
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(4, work) == [None] * 4
     session.close()
     assert len(labels(store)) == 8
 
@@ -217,8 +212,7 @@ def test_a_result_that_does_not_come_in_time_is_a_timeout_and_the_save_goes_on(s
 
 
 def test_a_label_that_is_taken_is_told_by_the_next_call_on_every_rank(store: ckpt.Store) -> None:
-    first = ckpt.Session(store, 0, 2)
-    second = ckpt.Session(store, 1, 2, first.string)
+    first, second = sessions_of(store)
     for taken in (False, True):
         for session in (second, first):
             ckpt.save_async(session, {"w": np.arange(10)}, label="a")
@@ -232,8 +226,7 @@ def test_a_label_that_is_taken_is_told_by_the_next_call_on_every_rank(store: ckp
 
 def test_an_exception_out_of_the_sessions_block_cancels_at_once(store: ckpt.Store,
                                                                caplog: pytest.LogCaptureFixture) -> None:
-    first = ckpt.Session(store, 0, 2)
-    second = ckpt.Session(store, 1, 2, first.string)
+    first, second = sessions_of(store)
     with pytest.raises(KeyError), first:
         ckpt.save_async(first, 1, label="a")
         raise KeyError("mine")
@@ -245,8 +238,7 @@ def test_an_exception_out_of_the_sessions_block_cancels_at_once(store: ckpt.Stor
 @pytest.mark.parametrize("code,committed", [(0, True), (None, True), (1, False)])
 def test_leaving_the_block_by_sys_exit_is_clean_unless_its_code_is_an_error(store: ckpt.Store, code: int | None,
                                                                           committed: bool) -> None:
-    first = ckpt.Session(store, 0, 2)
-    second = ckpt.Session(store, 1, 2, first.string)
+    first, second = sessions_of(store)
 
     def other() -> None:
         try:

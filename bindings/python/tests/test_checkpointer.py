@@ -15,6 +15,7 @@ from typing import Any
 import ckpt
 import numpy as np
 import pytest
+from conftest import in_threads
 
 
 def labels(path: Path | ckpt.Store, run: str | None = None) -> list[str]:
@@ -562,18 +563,11 @@ def test_ranks_that_cannot_agree_save_by_steps_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wait", [1, 0])
 def test_ranks_without_torch_meet_in_the_store(tmp_path: Path, wait: int) -> None:
-    again: list[str] = []
-
-    def work(rank: int) -> None:
+    def work(rank: int) -> str:
         with ckpt.Checkpointer(tmp_path / "s", every=2, rank=rank, world_size=2, wait=wait) as keeper:
             for n in range(1, 5):
                 keeper.step(n, {"w": ckpt.Shard(np.full(3, rank + n), (6,), (3 * rank,)), "step": n})
-            again.append(keeper.save(4, {}))  # that is there, as each rank knows
+            return keeper.save(4, {})  # that is there, as each rank knows
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert labels(tmp_path / "s") == ["step-2", "step-4"] and again == ["step-4.1.1"] * 2
+    assert in_threads(2, work) == ["step-4.1.1"] * 2 and labels(tmp_path / "s") == ["step-2", "step-4"]
     assert ckpt.load(tmp_path / "s")["w"].tolist() == [4, 4, 4, 5, 5, 5]

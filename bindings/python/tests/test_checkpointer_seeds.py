@@ -4,15 +4,14 @@ beside this."""
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ckpt
 import numpy as np
 import pytest
-from test_checkpointer import Thing, at, labels, restore
+from conftest import in_threads
+from test_checkpointer import at, labels, restore
 
 DOCUMENTS = [Path(__file__).parents[3] / "docs" / name for name in ("trainers.md", "hugging-face.md")]
 needs_torch = pytest.mark.torch
@@ -26,21 +25,6 @@ def path(tmp_path: Path) -> Path:
 def saved(path: Path, state: Any, n: int = 1, **options: Any) -> None:
     with ckpt.Checkpointer(path, **options) as keeper:
         keeper.save(n, state)
-
-
-def on_ranks(world: int, work: Callable[[int], Any]) -> list[Any]:
-    """What each of several ranks returns."""
-    out: list[Any] = [None] * world
-
-    def run(rank: int) -> None:
-        out[rank] = work(rank)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return out
 
 
 def test_every_row_names_a_test_and_every_test_here_has_a_row() -> None:
@@ -133,7 +117,7 @@ def test_composer_rng_by_rank(path: Path) -> None:
             keeper.restore(state)
         return bool(state["rng"].value.random() == expected)
 
-    assert on_ranks(3, work) == [True] * 3
+    assert in_threads(3, work) == [True] * 3
 
 
 def test_composer_compression(path: Path) -> None:
@@ -159,8 +143,8 @@ def test_olmo_save_overwrite(path: Path) -> None:
 
 
 def test_olmo_rank_0_where_the_world_changed(path: Path) -> None:
-    on_ranks(2, lambda rank: saved(path, {"train": ckpt.PerRank({"seen": rank + 10}), "w": np.ones(3)}, rank=rank,
-                                   world_size=2))
+    assert in_threads(2, lambda rank: saved(path, {"train": ckpt.PerRank({"seen": rank + 10}), "w": np.ones(3)},
+                                            rank=rank, world_size=2)) == [None, None]
 
     def work(rank: int) -> int:
         state: dict[str, Any] = {"train": ckpt.PerRank({}), "w": np.zeros(3)}
@@ -170,12 +154,12 @@ def test_olmo_rank_0_where_the_world_changed(path: Path) -> None:
             keeper.restore(state, without=["w"] if rank == 1 else [], or_rank0=True)
         return int(state["train"].value["seen"])
 
-    assert on_ranks(4, work) == [10, 11, 10, 10]
+    assert in_threads(4, work) == [10, 11, 10, 10]
 
 
 def test_olmo_unshard(path: Path, tmp_path: Path) -> None:
-    on_ranks(2, lambda rank: saved(path, {"w": ckpt.Shard(np.full(3, rank), (6,), (3 * rank,))}, rank=rank,
-                                   world_size=2))
+    assert in_threads(2, lambda rank: saved(path, {"w": ckpt.Shard(np.full(3, rank), (6,), (3 * rank,))}, rank=rank,
+                                            world_size=2)) == [None, None]
     assert ckpt.load(path)["w"].tolist() == [0, 0, 0, 1, 1, 1]
     with ckpt.Store(path) as store, ckpt.Reader(store) as reader:
         reader.export(tmp_path / "x.pt")
@@ -243,8 +227,8 @@ def test_hfai_lists(path: Path, torch: Any) -> None:
 
 
 def test_hfai_buffers(path: Path) -> None:
-    on_ranks(2, lambda rank: saved(path, {"mean": np.full(2_000_000, rank)}, rank=rank, world_size=2, replicas="rank0",
-                                   large_tensor_bytes=4096))
+    assert in_threads(2, lambda rank: saved(path, {"mean": np.full(2_000_000, rank)}, rank=rank, world_size=2,
+                                            replicas="rank0", large_tensor_bytes=4096)) == [None, None]
     assert (ckpt.load(path)["mean"] == 0).all()
 
 

@@ -17,6 +17,7 @@ import ckpt.fsspecs
 import fsspec
 import numpy as np
 import pytest
+from conftest import in_threads
 from pyftpdlib.authorizers import DummyAuthorizer  # type: ignore[import-untyped,unused-ignore]
 from pyftpdlib.handlers import FTPHandler  # type: ignore[import-untyped,unused-ignore]
 from pyftpdlib.servers import ThreadedFTPServer  # type: ignore[import-untyped,unused-ignore]
@@ -101,11 +102,7 @@ def test_several_ranks_need_names_that_can_be_made_exclusively(url: str) -> None
     sessions.append(ckpt.Session(ckpt.fsspec_store(url), 1, 2, sessions[0].string))
     def save(rank: int) -> None:
         ckpt.save(sessions[rank], {"mine": ckpt.PerRank(np.full(4, rank))}, step=1)
-    threads = [threading.Thread(target=save, args=(rank,)) for rank in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(2, save) == [None, None]
     assert [info.step for info in store.list()] == [1]
     for session in sessions:
         session.close()
@@ -114,20 +111,11 @@ def test_several_ranks_need_names_that_can_be_made_exclusively(url: str) -> None
 def test_of_several_that_publish_one_name_on_local_files_one_does(tmp_path: Path) -> None:
     files = ckpt.fsspecs._Files(f"fsspec+file://{tmp_path}")
     made = [files.create("d/slot", False) for _ in range(8)]
-    told: list[str] = []
     def publish(number: int) -> None:
-        try:
-            made[number].append(memoryview(str(number).encode()))
-            made[number].publish()
-            told.append("made")
-        except FileExistsError:
-            told.append("exists")
-    threads = [threading.Thread(target=publish, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(told) == ["exists"] * 7 + ["made"]
+        made[number].append(memoryview(str(number).encode()))
+        made[number].publish()
+    outcomes = in_threads(8, publish)
+    assert outcomes.count(None) == 1 and sum(isinstance(found, FileExistsError) for found in outcomes) == 7
     assert [name for name, _, _ in files.list("d")] == ["slot"] and not list((tmp_path / "%part").iterdir())
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ckpt
+from conftest import in_threads, sessions_of
 
 StateOf = Callable[[int], Any]
 
@@ -19,21 +20,8 @@ StateOf = Callable[[int], Any]
 def save(path: Path, world_size: int, state_of: StateOf, **options: Any) -> list[Any]:
     """Saves the state of each rank on a thread of its own. What each returned, or raised."""
     store = ckpt.Store(path)
-    sessions = [ckpt.Session(store, 0, world_size)]
-    sessions += [ckpt.Session(store, rank, world_size, sessions[0].string) for rank in range(1, world_size)]
-    outcomes: list[Any] = [None] * world_size
-
-    def run(rank: int) -> None:
-        try:
-            outcomes[rank] = ckpt.save(sessions[rank], state_of(rank), step=1, **options)
-        except Exception as error:
-            outcomes[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sessions = sessions_of(store, world_size)
+    outcomes = in_threads(world_size, lambda rank: ckpt.save(sessions[rank], state_of(rank), step=1, **options))
     for session in sessions:
         session.close()
     return outcomes

@@ -10,32 +10,18 @@ from typing import Any
 import ckpt
 import numpy as np
 import pytest
-from conftest import load_one, python
-
-
-def two_ranks(store: ckpt.Store) -> tuple[ckpt.Session, ckpt.Session]:
-    first = ckpt.Session(store, 0, 2)
-    return first, ckpt.Session(store, 1, 2, first.string)
+from conftest import in_threads, load_one, python, sessions_of
 
 
 def test_ranks_in_threads_save_at_once(store: ckpt.Store) -> None:
-    failures: list[BaseException] = []
-    arrays = [np.full(1000, rank, "i8") for rank in range(2)]
+    arrays, sessions = [np.full(1000, rank, "i8") for rank in range(2)], sessions_of(store)
 
-    def rank_of(rank: int, session: ckpt.Session) -> None:
-        try:
-            with ckpt.Save(session, "a") as save:
-                save.add_tensor("w", arrays[rank], shape=(2000,), offset=(1000 * rank,))
-                save.run(interruptible=rank == 0)
-        except BaseException as error:
-            failures.append(error)
+    def save_rank(rank: int) -> None:
+        with ckpt.Save(sessions[rank], "a") as save:
+            save.add_tensor("w", arrays[rank], shape=(2000,), offset=(1000 * rank,))
+            save.run(interruptible=rank == 0)
 
-    threads = [threading.Thread(target=rank_of, args=pair) for pair in enumerate(two_ranks(store))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    assert in_threads(2, save_rank) == [None, None]
     with ckpt.Reader(store) as reader:
         assert (load_one(reader, "w", np.empty(2000, "i8")) == np.concatenate(arrays)).all()
 
@@ -140,7 +126,7 @@ def test_load_warns_where_it_is_called_or_refuses(store: ckpt.Store, session: ck
 
 
 def test_the_deadline_of_a_job_is_told_from_that_of_waiting(store: ckpt.Store) -> None:
-    first, _ = two_ranks(store)
+    first, _ = sessions_of(store)
     with ckpt.Save(first, "a", timeout_ms=300) as save, pytest.raises(ckpt.TimeoutError) as caught:
         save.add_tensor("w", b"bytes")
         save.run()
@@ -148,7 +134,7 @@ def test_the_deadline_of_a_job_is_told_from_that_of_waiting(store: ckpt.Store) -
 
 
 def test_an_exception_in_the_block_cancels_the_job(store: ckpt.Store) -> None:
-    first, _ = two_ranks(store)
+    first, _ = sessions_of(store)
     with ckpt.Save(first, "a") as save, pytest.raises(KeyError):
         save.add_tensor("w", b"bytes")
         with save.start() as job:
@@ -157,7 +143,7 @@ def test_an_exception_in_the_block_cancels_the_job(store: ckpt.Store) -> None:
 
 
 def test_wait_of_another_thread_ends_when_the_job_is_closed(store: ckpt.Store) -> None:
-    first, _ = two_ranks(store)
+    first, _ = sessions_of(store)
     save = ckpt.Save(first, "a")
     save.add_tensor("w", b"bytes")
     job, said = save.start(), []
@@ -207,7 +193,7 @@ def test_ctrl_c_cancels_a_save_and_lets_go_of_the_memory(tmp_path: Path, level: 
 
 
 def test_a_running_job_that_is_lost_warns(store: ckpt.Store) -> None:
-    first, _ = two_ranks(store)
+    first, _ = sessions_of(store)
     save = ckpt.Save(first, "a")
     save.add_tensor("w", b"bytes")
     with pytest.warns(ResourceWarning, match="cancelled"):

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from ckpt import errors, progress
-from conftest import bits, python
+from conftest import bits, python, sessions_of
 
 VALUES = [
     None, True, False, 0, -1, 2**63 - 1, -2**63, 2**63, -2**200, 10**5000, 0.0, -0.0, 1e308, 5e-324, math.inf,
@@ -334,8 +334,7 @@ def test_a_session_says_itself_which_rank_it_is(session: ckpt.Session, given: di
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("state", [{"x": object()}, {"w": ckpt.Shard(np.ones(2), (1,), (0,))}])
 def test_a_state_that_one_rank_cannot_save_ends_the_save_of_all(store: ckpt.Store, failing: int, state: Any) -> None:
-    first = ckpt.Session(store, 0, 2)
-    ranks = [first, ckpt.Session(store, 1, 2, first.string)]
+    ranks = sessions_of(store)
     # in_place: rank 1's save is staged only once rank 0 has begun
     with ckpt.save_async(ranks[1 - failing], {"w": np.ones(2)}, label="a", in_place=True) as waiting:
         with pytest.raises((TypeError, ckpt.Error)) as caught:
@@ -367,14 +366,12 @@ def test_save_async_lets_go_of_memory_when_staged(session: ckpt.Session, store: 
 
 
 def test_shards_of_two_ranks_are_one_tensor(store: ckpt.Store) -> None:
-    first = ckpt.Session(store, 0, 2)
-    second = ckpt.Session(store, 1, 2, first.string)
     whole = np.arange(24.0).reshape(4, 6)
     handles = [
         ckpt.save_async(session, {"w": ckpt.Shard(whole[2 * rank:2 * rank + 2], (4, 6), (2 * rank, 0)), "n": 5,
                                   "flat": ckpt.Shard(whole.reshape(-1)[12 * rank:12 * rank + 12], (4, 6),
                                                      flat_offset=12 * rank)}, label="a")
-        for rank, session in enumerate((first, second))]
+        for rank, session in enumerate(sessions_of(store))]
     for handle in handles:
         handle.result()
         handle.close()
@@ -385,9 +382,8 @@ def test_shards_of_two_ranks_are_one_tensor(store: ckpt.Store) -> None:
 
 
 def test_what_each_rank_has_for_itself_is_a_row_of_a_tensor(store: ckpt.Store) -> None:
-    first = ckpt.Session(store, 0, 2)
     handles = []
-    for rank, session in enumerate((first, ckpt.Session(store, 1, 2, first.string))):
+    for rank, session in enumerate(sessions_of(store)):
         mine = np.frombuffer(bytes([rank] * 5), "u1")
         handles.append(ckpt.save_async(session, {"rng": ckpt.Shard(mine[None], (2, 5), (rank, 0))}, label="a"))
     for handle in handles:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import ckpt
 import numpy as np
 import pytest
 from ckpt.board import Board
-from conftest import run_ranks
+from conftest import in_threads, run_ranks
 
 PROGRAM = Path(__file__).with_name("team_ranks.py")
 
@@ -45,21 +44,16 @@ Call = tuple[str, dict[str, object], float]
 
 def rounds(boards: list[Board], calls_of: Callable[[int], list[Call]]) -> list[list[Any]]:
     """What each rank gets of its calls: the values of all, or the error."""
-    out: list[list[Any]] = [[] for _ in boards]
-
-    def work(rank: int) -> None:
+    def work(rank: int) -> list[Any]:
+        out: list[Any] = []
         for call, same, timeout in calls_of(rank):
             try:
-                out[rank].append(boards[rank].round(call, same, rank, timeout))
+                out.append(boards[rank].round(call, same, rank, timeout))
             except ckpt.Error as error:
-                out[rank].append(error)
+                out.append(error)
+        return out
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(len(boards))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return out
+    return in_threads(len(boards), work)
 
 
 def test_rounds_give_all_values_to_all_and_leave_only_the_last() -> None:

@@ -10,10 +10,9 @@ import ckpt
 import numpy as np
 import pytest
 from ckpt.recis import CheckpointManager
-from conftest import run_ranks
+from conftest import in_threads, run_ranks
 from hash_tables import NumpyTable, torch_table
 from test_checkpointer import Thing, damage, labels
-from test_checkpointer_seeds import on_ranks
 
 
 class Io:
@@ -228,7 +227,7 @@ def ranks_saved(path: Path, world: int) -> None:
         trainer = Trainer(path, 7, range(rank, 60, world), rank=rank, world_size=world)
         trainer.io.place = 10 + rank
         trainer.saved()
-    on_ranks(world, work)
+    assert in_threads(world, work) == [None] * world
 
 
 def test_io_states_of_another_number_of_workers_are_refused_with_both_counts(tmp_path: Path) -> None:
@@ -248,7 +247,7 @@ def test_io_states_are_each_workers_own_or_rank_0s_where_asked(tmp_path: Path) -
         fresh.manager.restore(or_rank0=True)
         return fresh.io.place
 
-    assert on_ranks(3, work) == [10, 11, 10]
+    assert in_threads(3, work) == [10, 11, 10]
     same = Trainer(tmp_path, rank=1, world_size=2)
     same.manager.restore()
     assert same.io.place == 11
@@ -267,7 +266,7 @@ def test_rows_go_to_any_number_of_ranks_each_to_one(tmp_path: Path, worlds: tupl
         assert fresh.has()["embedding"] in ([7], [])
         return list(fresh.has()["ids"])
 
-    told = on_ranks(worlds[1], work)
+    told = in_threads(worlds[1], work)
     assert sorted(id for ids in told for id in ids) == list(range(60))
 
 

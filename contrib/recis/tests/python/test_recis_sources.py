@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ckpt.recis import CheckpointManager
 from ckpt.sources import FileReader, FileShare
-from test_checkpointer_seeds import on_ranks
+from conftest import in_threads
 from test_recis import NOTHING, Trainer, bank, everything
 
 
@@ -49,7 +49,7 @@ def recis_run(folder: Path, value: float = 5, ids: Any = (1, 2, 40000, 70000), w
         with made.manager:
             made.manager.save()
 
-    on_ranks(workers, save)
+    assert in_threads(workers, save) == [None] * workers
     with ckpt.Store(store) as opened, ckpt.Reader(opened) as reader:
         reader.export(folder if not folder.exists() else folder / f"ckpt_{step}", format="recis", shards=workers)
     if (folder / f"ckpt_{step}").exists() and f"ckpt_{step}\n" not in (folder / "checkpoint").read_text():
@@ -88,7 +88,7 @@ def test_io_states_of_another_number_of_recis_workers_are_refused(tmp_path: Path
     bank(fresh, {"path": source, "exclude": ["io_state"]})
     assert fresh.has() == {**everything(5, [1, 2, 40000, 70000], 7), "io": 0}
 
-    places = on_ranks(2, lambda rank: worker_place(tmp_path / "same", source, rank))
+    places = in_threads(2, lambda rank: worker_place(tmp_path / "same", source, rank))
     assert places == [5, 6]
 
 
