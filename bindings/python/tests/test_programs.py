@@ -133,15 +133,6 @@ def test_all_public_things_are_documented() -> None:
     assert [line for line in missing if not methods_of_visitors.search(line)] == []
 
 
-@pytest.mark.parametrize("module", ["errors", "enums", "records", "trees", "adapt", "frameworks", "sharing", "saving",
-                                    "loading", "progress", "background", "handles", "hints",
-                                    "objects", "opening", "regions", "saved", "stateful", "torch/group", "reprs",
-                                    "show", "sources", "jaxes"])
-def test_modules_of_the_package_are_typed_and_in_it(module: str) -> None:
-    assert (Path(ckpt.__file__).parent / f"{module}.py").exists()
-    assert (Path(ckpt.__file__).parent / "py.typed").exists()
-
-
 def test_only_our_library_is_linked_and_found() -> None:
     module = next(Path(ckpt.__file__).parent.glob("_core*.so"))
     said = subprocess.run(["ldd", str(module)], capture_output=True, text=True, check=True).stdout

@@ -125,14 +125,6 @@ def test_load_warns_where_it_is_called_or_refuses(store: ckpt.Store, session: ck
         ckpt.load(store, on_damaged="error")
 
 
-def test_the_deadline_of_a_job_is_told_from_that_of_waiting(store: ckpt.Store) -> None:
-    first, _ = sessions_of(store)
-    with ckpt.Save(first, "a", timeout_ms=300) as save, pytest.raises(ckpt.TimeoutError) as caught:
-        save.add_tensor("w", b"bytes")
-        save.run()
-    assert caught.value.details["ranks"] == "1"
-
-
 def test_an_exception_in_the_block_cancels_the_job(store: ckpt.Store) -> None:
     first, _ = sessions_of(store)
     with ckpt.Save(first, "a") as save, pytest.raises(KeyError):

@@ -144,13 +144,6 @@ def test_an_array_that_cannot_be_taken_is_named(tmp_path: Path) -> None:
     assert caught.value.details["tensor"] == "a/b"
 
 
-def test_a_state_that_contains_itself_is_refused(tmp_path: Path) -> None:
-    state: list[Any] = []
-    state.append(state)
-    with pytest.raises(ckpt.InvalidError, match="state at '0': a value that holds itself"):
-        ckpt.save(tmp_path / "s", state)
-
-
 # ---- shared memory ----
 
 
@@ -281,7 +274,7 @@ def test_arrays_of_into_that_share_memory_need_a_checkpoint_that_does(tmp_path: 
     ckpt.save(tmp_path / "tied", {"a": tied, "b": tied})
     ckpt.save(tmp_path / "loose", {"a": tied, "b": tied + 1})
     assert ckpt.load(tmp_path / "tied", into={"a": loose, "b": loose})["b"].tolist() == [1, 1, 1]
-    with pytest.raises(ckpt.MismatchError, match="share memory"):
+    with pytest.raises(ckpt.MismatchError, match="'a' and 'b' share memory"):
         ckpt.load(tmp_path / "loose", into={"a": loose, "b": loose})
 
 
@@ -350,19 +343,9 @@ def test_a_state_that_one_rank_cannot_save_ends_the_save_of_all(store: ckpt.Stor
 
 def test_a_handle_may_be_closed_inside_its_block(session: ckpt.Session, store: ckpt.Store) -> None:
     with ckpt.save_async(session, 1, label="a") as handle:
-        handle.result()
+        assert handle.result() == "a.1.1" and handle.stats.state == ckpt.JobState.COMMITTED
         handle.close()
     assert handle.id == "a.1.1" and ckpt.load(store) == 1
-
-
-def test_save_async_lets_go_of_memory_when_staged(session: ckpt.Session, store: ckpt.Store) -> None:
-    w = np.arange(1000.0)
-    with ckpt.save_async(session, {"w": w}, step=1) as handle:
-        handle.staged()
-        w[:] = 0
-        assert handle.result() == handle.id == "step-1.1.1" and handle.done()
-        assert handle.stats.state == ckpt.JobState.COMMITTED
-    assert ckpt.load(store)["w"][-1] == 999
 
 
 def test_shards_of_two_ranks_are_one_tensor(store: ckpt.Store) -> None:
