@@ -1,13 +1,15 @@
 """All commands but those of sparse tables and keepers."""
 
 import ctypes
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import ckpt
 from ckpt import _core
 
 from runner import Commands, Failure, Runner, record, shape_text
 
+T = TypeVar("T")
 MASK, STEP = 2**64 - 1, 0x9E3779B97F4A7C15
 SLAB = 1 << 20  # words made at once
 SCOPES = {"shared": ckpt.Scope.SHARED, "per-rank": ckpt.Scope.PER_RANK}  # those that a program may add
@@ -15,32 +17,13 @@ KINDS = {kind.name.lower(): kind for kind in ckpt.NodeKind}
 TEXTS = (ckpt.NodeKind.TEXT, ckpt.NodeKind.BIGINT, ckpt.NodeKind.TENSOR, ckpt.NodeKind.RECORD)
 
 
-def store_of(r: Runner) -> ckpt.Store:
-    return r.get(0, ckpt.Store)
+def first(kind: type[T]) -> Callable[[Runner], T]:
+    """Gives the object that a command names first."""
+    return lambda r: r.get(0, kind)
 
 
-def save_of(r: Runner) -> ckpt.Save:
-    return r.get(0, ckpt.Save)
-
-
-def load_of(r: Runner) -> ckpt.Load:
-    return r.get(0, ckpt.Load)
-
-
-def job_of(r: Runner) -> ckpt.Job:
-    return r.get(0, ckpt.Job)
-
-
-def reader_of(r: Runner) -> ckpt.Reader:
-    return r.get(0, ckpt.Reader)
-
-
-def file_of(r: Runner) -> ckpt.File:
-    return r.get(0, ckpt.File)
-
-
-def tree_of(r: Runner) -> ckpt.Tree:
-    return r.get(0, ckpt.Tree)
+store_of, reader_of, file_of, tree_of = first(ckpt.Store), first(ckpt.Reader), first(ckpt.File), first(ckpt.Tree)
+save_of, load_of, job_of = first(ckpt.Save), first(ckpt.Load), first(ckpt.Job)
 
 
 # ---- the library, memory ----
