@@ -160,16 +160,11 @@ static void bind_reader_tree(nb::class_<ReaderObject>& reader) {
       nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("rank") = nb::none(),
       nb::sig("def tree(self, name: str | None = None, *, rank: int | None = None) -> Tree"),
       "The tree in object `name`. None: the main tree, or a dict of all tensors if there is none. `rank`: of what "
-      "is "
-      "each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.");
+      "is each rank's own, only what that rank saved, or rank 0 if there were fewer ranks.");
 }
 
 void bind_reader(nb::module_& m) {
-  nb::class_<ReaderObject> reader(
-      m, "Reader",
-      "One committed checkpoint, read-only; pruning keeps it while the reader is open. Opening checks the manifest and "
-      "reads no tensor data. It warns (PassedOverWarning) if newer checkpoints cannot be loaded; on_damaged=\"error\" "
-      "raises instead. Several threads may use it at once.");
+  nb::class_<ReaderObject> reader(m, "Reader", "What ckpt.Reader is made of.");
   reader.def(
       "__init__",
       [](ReaderObject* self, const StoreObject& store, nb::handle selector, nb::handle mapping,
@@ -226,8 +221,7 @@ void bind_reader(nb::module_& m) {
           nb::arg("keywords"),
           nb::sig("def export(self, path: str | os.PathLike[str], " CKPT_PY_JOB_OPTIONS ") -> None"),
           "Writes the checkpoint as safetensors, a .pt, a DCP or an hfai directory (option format) to `path`, which "
-          "must not "
-          "exist.");
+          "must not exist.");
   bind_handle(reader, "def __enter__(self) -> Reader");
 }
 

@@ -53,12 +53,7 @@ static nb::object import_into_store(const StoreObject& self, nb::handle file, nb
 }
 
 static void bind_store_class(nb::module_& m) {
-  auto store = nb::class_<StoreObject>(
-      m, "Store",
-      "A directory that holds checkpoints (\"/data/run7\", any os.PathLike, \"file:///data/run7\"), a prefix in a "
-      "bucket of an object store (\"s3://bucket/run7\", \"gs://bucket/run7\", \"az://container/run7\"), a "
-      "directory of a web server (\"https://host/run7\": to be read, and checkpoints are opened by their ids), or a "
-      "store in this process's memory (\"mem:NAME\"). Opening it creates nothing. Several threads may use it at once.");
+  auto store = nb::class_<StoreObject>(m, "Store", "What ckpt.Store is made of.");
   store
       .def(
           "__init__",
@@ -76,8 +71,7 @@ static void bind_store_class(nb::module_& m) {
       .def("find", &find_in_store, nb::arg("selector") = "latest", nb::arg("options").none() = nb::none(),
            nb::arg("keywords"),
            nb::sig("def find(self, selector: str = 'latest', " CKPT_PY_OPTIONS ") -> ckpt.records.CheckpointInfo"),
-           "The committed checkpoint that `selector` names: \"latest\", a label, \"label:L\", \"step:N\" or an id. "
-           "NotFoundError if there is none. With several ranks call it on one and send the id to the others.")
+           "What ckpt.Store.find is made of.")
       .def(
           "remove",
           [](const StoreObject& self, nb::handle id) {
@@ -103,19 +97,13 @@ static void bind_store_class(nb::module_& m) {
           nb::sig("def import_file(self, path: str | os.PathLike[str], label: str, step: int = -1, " CKPT_PY_JOB_OPTIONS
                   ") -> ckpt.records.CheckpointInfo"),
           "Saves a .pt, a DCP or hfai directory, a safetensors file or a Hugging Face set as a checkpoint, by default "
-          "in "
-          "run \"main\", or in run \"import\" if a trainer has used \"main\" since the last import. Runs no code of "
-          "the file.");
+          "in run \"main\", or in run \"import\" if a trainer has used \"main\" since the last import. Runs no code "
+          "of the file.");
   bind_handle(store, "def __enter__(self) -> Store");
 }
 
 static void bind_session_class(nb::module_& m) {
-  auto session = nb::class_<SessionObject>(
-      m, "Session",
-      "One start of all ranks of a run; it owns the run until a newer session is opened. One rank: Session(store). "
-      "Several: rank 0 opens it without session_string and sends .string to the others, who pass it; or all pass "
-      "rendezvous=1. Opening waits up to option timeout_ms for missing ranks; Ctrl-C takes effect after that, "
-      "job.cancel() from another thread at once.");
+  auto session = nb::class_<SessionObject>(m, "Session", "What ckpt.Session is made of.");
   session
       .def(
           "__init__",
@@ -143,10 +131,9 @@ static void bind_session_class(nb::module_& m) {
           },
           nb::sig("def mirror(self) -> Job"),
           "On rank 0 of a store with option mirror: a job that is DONE once the mirror has all that was committed "
-          "before "
-          "this call. It fails with the first failure from now on, while copying goes on, unless that was FENCED; its "
-          "report names what will not be copied. Closing the job ends the waiting, not the copying; close() of the "
-          "session waits for what is still to be copied.")
+          "before this call. It fails with the first failure from now on, while copying goes on, unless that was "
+          "FENCED; its report names what will not be copied. Closing the job ends the waiting, not the copying; "
+          "close() of the session waits for what is still to be copied.")
       .def_ro("world_size", &SessionObject::world_size, "How many ranks the session has.");
   bind_handle(session, "def __enter__(self) -> Session");
 }

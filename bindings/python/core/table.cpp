@@ -260,10 +260,7 @@ void bind_reader_tables(nb::class_<ReaderObject>& reader) {
 }
 
 void bind_table(nb::module_& m) {
-  nb::class_<ShareObject> share(
-      m, "Share",
-      "The rows of a sparse table that a rank loads, counted before memory is made for them, and cut into windows. "
-      "Several threads may use it at once.");
+  nb::class_<ShareObject> share(m, "Share", "What ckpt.Share is made of.");
   share
       .def(
           "__init__",
@@ -278,8 +275,7 @@ void bind_table(nb::module_& m) {
           nb::arg("job").none() = nb::none(), nb::arg("keywords"),
           nb::sig("def __init__(self, reader: Reader, table: str, rows: ckpt.tables.Rowset | None = None, *, "
                   "window_rows: int = 0, since: Reader | None = None, options: collections.abc.Mapping[str, int | str] "
-                  "| None = None, "
-                  "job: Job | None = None, **keywords: int | str) -> None"),
+                  "| None = None, job: Job | None = None, **keywords: int | str) -> None"),
           "`rows`: which ones; None: all. `window_rows`: the most rows of a window; 0: one window for all. It reads "
           "what tells where buckets begin; of Rowset.mod all ids, of Rowset.ids those near to what is looked for. "
           "`since`: only rows that are new or other than in that checkpoint; `missing` has the ids that are gone.")
