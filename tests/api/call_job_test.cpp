@@ -79,40 +79,6 @@ TEST_P(CallJob, ServesOneCall) {
   EXPECT_EQ(ckpt_job_wait(busy.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
 }
 
-TEST_P(CallJob, OneThatWasCancelledBeforeItsCallEndsIt) {
-  World world(place.uri(), 1);
-  for (int64_t step = 1; step <= 3; step++) save_one(world.sessions[0], "s" + std::to_string(step), step, small());
-  const Reader reader = open_reader(world.store, "s3");
-  auto cancelled = [](const std::function<ckpt_status(const ckpt_options*, ckpt_error**)>& call,
-                      const std::vector<Setting>& settings = {}) {
-    const Job job = new_job();
-    ckpt_job_cancel(job.get());
-    Error error;
-    EXPECT_EQ(call(under(job, settings).get(), error), CKPT_CANCELLED) << error.text();
-    EXPECT_EQ(ckpt_job_state(job.get()), CKPT_JOB_CANCELLED);
-  };
-  const ckpt_store* store = world.store.get();
-  cancelled([&](auto* bag, auto** err) { return ckpt_store_prune(store, bag, nullptr, err); }, {{"keep_last", 1}});
-  EXPECT_EQ(committed_count(world.store), 3u);
-  cancelled([&](auto* bag, auto** err) { return ckpt_store_repair(store, "s1.1.1", bag, nullptr, err); });
-  ckpt_report* report = nullptr;
-  cancelled([&](auto* bag, auto** err) { return ckpt_reader_diff(reader.get(), reader.get(), bag, &report, err); });
-  const Store other = open_store("mem:call-job-other");
-  cancelled([&](auto* bag, auto** err) { return ckpt_reader_copy(reader.get(), other.get(), bag, nullptr, err); });
-  EXPECT_EQ(committed_count(other), 0u);
-  ckpt_session* session = nullptr;
-  cancelled([&](auto* bag, auto** err) { return ckpt_session_open(&session, store, 0, 1, nullptr, bag, err); });
-  const Scratch scratch;
-  const std::string path = scratch / "x.safetensors";
-  cancelled([&](auto* bag, auto** err) { return ckpt_export(reader.get(), path.c_str(), bag, err); });
-  EXPECT_EQ(read_file(path), "") << "nothing is left";
-  Error error;
-  EXPECT_EQ(ckpt_export(reader.get(), path.c_str(), nullptr, error), CKPT_OK) << error.text();
-  cancelled([&](auto* bag, auto** err) { return ckpt_import(store, path.c_str(), "l", 1, bag, nullptr, err); });
-  EXPECT_EQ(committed_count(world.store), 3u);
-  EXPECT_EQ(ckpt_import(store, path.c_str(), "l", 1, nullptr, nullptr, error), CKPT_OK) << error.text();
-}
-
 TEST_P(CallJob, ASessionThatWaitsForRanksIsCancelled) {
   const Store store = open_store(place.uri());
   const std::vector<Setting> meet = {{"rendezvous", 1}, {"timeout_ms", 600000}};

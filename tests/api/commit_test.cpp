@@ -366,16 +366,6 @@ TEST_F(ExistingLabel, IsReplacedOnceTheNewOneIsDurable) {
   EXPECT_EQ(problem_of(uri, "first"), "");
 }
 
-TEST_F(ExistingLabel, IsKeptBesideTheNewOne) {
-  Ranks ranks(uri, 2);
-  save_first(ranks);
-  ranks.all_answer("save first 2 on_existing=keep", "OK");
-  EXPECT_EQ(latest_step(uri), 2);
-  EXPECT_EQ(problem_of(uri, "first.1.1"), "");
-  EXPECT_EQ(problem_of(uri, "first.1.2"), "");
-  EXPECT_EQ(entries_of(uri).size(), 2u);
-}
-
 // ---- list ----
 
 TEST_F(Listing, StatesOfAllKinds) {

@@ -97,36 +97,6 @@ TEST_P(Convert, EveryPairRoundsToNearestEven) {
     }
 }
 
-TEST_P(Convert, OnlyWithTheFlagAndOnlyAmongFloats) {
-  World world(place.uri(), 1);
-  Bytes data = pattern(64, 1);
-  world.commit("a", {}, [&](uint32_t, ckpt_save* save) {
-    add(save, "f", whole(CKPT_DTYPE_F32, {16}), data);
-    add(save, "i", whole(CKPT_DTYPE_I32, {16}), data);
-  });
-  Reader reader = open_reader(world.store);
-  Load load = new_load(reader);
-  Bytes memory(256, 0xa5);
-  Error error;
-  auto as = [&](const char* name, int32_t dtype, uint32_t flags) {
-    auto desc = whole(dtype, {16});
-    desc.flags = flags;
-    return ckpt_load_add_tensor(load.get(), name, &desc, memory.data(), memory.size(), CKPT_DEVICE_CPU, 0, error);
-  };
-  EXPECT_EQ(as("f", CKPT_DTYPE_BF16, 0), CKPT_MISMATCH);
-  EXPECT_EQ(as("f", CKPT_DTYPE_BF16, CKPT_TENSOR_CONVERT), CKPT_OK);
-  EXPECT_EQ(as("f", CKPT_DTYPE_F64, CKPT_TENSOR_CONVERT), CKPT_UNSUPPORTED);
-  EXPECT_EQ(as("f", CKPT_DTYPE_I32, CKPT_TENSOR_CONVERT), CKPT_UNSUPPORTED);
-  EXPECT_EQ(as("i", CKPT_DTYPE_F32, CKPT_TENSOR_CONVERT), CKPT_UNSUPPORTED);
-  EXPECT_EQ(error.detail("tensor"), "i");
-  EXPECT_EQ(as("i", CKPT_DTYPE_I32, CKPT_TENSOR_CONVERT), CKPT_OK) << "the same dtype needs no conversion";
-  EXPECT_EQ(memory, Bytes(256, 0xa5));
-  Save save = new_save(world.sessions[0], "b");
-  auto desc = whole(CKPT_DTYPE_F32, {16});
-  desc.flags = CKPT_TENSOR_CONVERT;
-  EXPECT_EQ(ckpt_save_add_tensor(save.get(), "f", &desc, data.data(), 64, CKPT_DEVICE_CPU, 0, error), CKPT_INVALID);
-}
-
 TEST_P(Convert, BoxesStridesAndFlatRangesConvertToo) {
   World world(place.uri(), 3, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 4096}});
   const Ints shape = {70, 90};

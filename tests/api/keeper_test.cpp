@@ -136,17 +136,6 @@ Labels labels(const Store& store) {
   return all;
 }
 
-// Changes a byte in the middle of a part: only a load of the tensor can tell.
-void damage_tensor(const std::string& checkpoint) {
-  const std::string part = checkpoint + "/PART_000";
-  std::string bytes = read_file(part);
-  const int64_t step = std::stoll(checkpoint.substr(checkpoint.rfind('-') + 1));
-  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&step), sizeof step));
-  ASSERT_NE(at, std::string::npos);
-  bytes[at + 7] ^= 1;
-  write_file(part, bytes);
-}
-
 TEST(Keeper, NewestBestAndNamedOnesStayAcrossStarts) {
   const Store store = open_store("mem:keeper-retention");
   const std::vector<Setting> policy{{"every", "1 step"}, {"keep_last", 2}, {"keep_best", "loss:min:2"}};
@@ -182,16 +171,6 @@ TEST(Keeper, OneThatIsCalledBestGoesBeforeUnlessKeepBestSaysWhatThatIs) {
   EXPECT_EQ(Trainer(store, {}).find("best:loss"), "step-1.1.1");
 }
 
-TEST(Keeper, WhatWasJustSavedIsNotSavedAgain) {
-  const Store store = open_store("mem:keeper-twice");
-  Trainer trainer(store, {{"every", "2 steps"}});
-  EXPECT_EQ(ckpt_keeper_saved(*trainer), nullptr);
-  EXPECT_EQ(trainer.step(1), "");
-  EXPECT_EQ(trainer.step(2), "step-2.1.1");
-  EXPECT_EQ(trainer.save(2), "");
-  EXPECT_STREQ(ckpt_keeper_saved(*trainer), "step-2.1.1");
-}
-
 TEST(Keeper, ASaveThatIsFreedOrFailsIsNotRemembered) {
   const Store store = open_store("mem:keeper-given-up");
   Trainer trainer(store, {{"keep_last", 1}});
@@ -221,55 +200,6 @@ TEST(Keeper, AStoreThatHasNothingIsNoErrorForLatestOnly) {
   EXPECT_FALSE(std::filesystem::exists(scratch / "none")) << "looking makes no store";
   trainer.step(0);
   EXPECT_EQ(trainer.save(0), "step-0.1.1");
-}
-
-TEST(Keeper, DamagedOnesArePassedOverAndTheirStepsSavedAgain) {
-  const Scratch scratch;
-  const Store store = open_store(scratch / "s");
-  const std::vector<Setting> policy{{"every", "1 step"}};
-  {
-    Trainer first(store, policy);
-    for (int64_t n = 1; n <= 4; n++) first.step(n);
-  }
-  damage_tensor(scratch / "s/step-3.1.1");
-  damage_tensor(scratch / "s/step-4.1.1");
-  Trainer second(store, policy);
-  EXPECT_EQ(second.restore(), 2);
-  EXPECT_EQ(second.passed, (Labels{"step-4.1.1", "step-3.1.1"}));
-  EXPECT_EQ(second.warning(), "") << "their labels are known as damaged already";
-  EXPECT_EQ(second.step(3), "step-3.2.1");
-  EXPECT_EQ(second.step(4), "step-4.2.1");
-}
-
-TEST(Keeper, WhereAllAreDamagedTheNewestFailureIsTold) {
-  const Scratch scratch;
-  const Store store = open_store(scratch / "s");
-  Trainer(store, {{"every", "1 step"}}).step(7);
-  Trainer second(store, {});
-  EXPECT_EQ(second.find("latest"), "step-7.1.1");
-  ASSERT_EQ(ckpt_keeper_pass_over(*second, CKPT_CORRUPT, "tensor \"w\" is damaged", nullptr), CKPT_OK);
-  EXPECT_EQ(second.find("latest"), "CORRUPT: tensor \"w\" is damaged");
-  Trainer strict(store, {{"on_damaged", "error"}});
-  EXPECT_EQ(strict.find("latest"), "step-7.1.1");
-  EXPECT_EQ(ckpt_keeper_pass_over(*strict, CKPT_CORRUPT, nullptr, nullptr), CKPT_CORRUPT);
-}
-
-TEST(Keeper, AManifestThatIsDamagedIsPassedOverAloud) {
-  const Scratch scratch;
-  const Store store = open_store(scratch / "s");
-  {
-    Trainer first(store, {{"every", "1 step"}});
-    first.step(1);
-    first.step(2);
-  }
-  std::string bytes = read_file(scratch / "s/step-2.1.1/MANIFEST");
-  bytes[bytes.size() / 2] ^= 1;
-  write_file(scratch / "s/step-2.1.1/MANIFEST", bytes);
-  Trainer second(store, {});
-  EXPECT_EQ(second.find("latest"), "step-1.1.1");
-  EXPECT_EQ(second.warning().substr(0, 23), "passed over step-2.1.1:") << second.warning();
-  EXPECT_EQ(second.find("step:1"), "step-1.1.1");
-  EXPECT_EQ(second.warning(), "");
 }
 
 // Its load would succeed, and only then fail.
@@ -342,27 +272,6 @@ TEST(Keeper, ALoadAfterWhichNothingWasRestoredCountsForNothing) {
   second.restore_in_vain("step:1");
   second.step(2);
   EXPECT_EQ(labels(store), (Labels{"step-1", "step-2", "step-3", "anew-2"})) << "it goes on from nothing";
-}
-
-TEST(Keeper, ATrainingThatGoesBackReplacesLaterStepsAndRetentionLeavesThem) {
-  const Store store = open_store("mem:keeper-back");
-  const std::vector<Setting> policy{{"every", "1 step"}, {"keep_last", 2}};
-  Error e;
-  {
-    Trainer first(store, {{"every", "1 step"}});
-    for (int64_t n = 1; n <= 5; n++) first.step(n);
-  }
-  Trainer second(store, policy);
-  ckpt_reader* reader = nullptr;
-  ASSERT_EQ(ckpt_reader_open(&reader, store.get(), "step:2", nullptr, e), CKPT_OK) << e.text();
-  const Reader owned(reader);
-  ASSERT_EQ(ckpt_keeper_restored(*second, reader, e), CKPT_OK) << e.text();
-  EXPECT_EQ(second.warning(),
-            "the run goes on from step 2, and has step-3, step-4, step-5 of later steps: saves with these labels "
-            "replace them, and retention leaves them");
-  EXPECT_EQ(second.step(3), "step-3.2.1");
-  EXPECT_EQ(labels(store), (Labels{"step-1", "step-2", "step-4", "step-5", "step-3"}))
-      << "the session did not load, so its retention removes nothing that came before";
 }
 
 TEST(Keeper, ATrainingThatBeginsAnewReplacesWhatHasTheLabelThatItSavesUnlessOnExistingWasGiven) {
@@ -442,30 +351,6 @@ TEST(Keeper, NumbersComeBackWithWhatIsRestored) {
   EXPECT_EQ(value, 0.1);
   ckpt_keeper_tell(*second, CKPT_KEEPER_COUNTER, "epoch", 3, nullptr);
   EXPECT_EQ(second.step(10), "") << "no further epoch has ended";
-}
-
-TEST(Keeper, RankZerosPlanIsThatOfAllRanks) {
-  const Scratch scratch;
-  const Store store = open_store(scratch / "s");
-  Trainer zero(store, {{"every", "1 step"}, {"keep_last", 1}}, 0, 2),
-      one(store, {{"every", "1 step"}, {"keep_last", 1}}, 1, 2);
-  const Session first = open_session(store, 0, 2), second = open_session(store, 1, 2, ckpt_session_string(first.get()));
-  Error e;
-  for (int64_t step = 1; step <= 3; step++) {
-    for (auto* trainer : {&zero, &one}) ASSERT_EQ(ckpt_keeper_step(**trainer, step, 0, nullptr, e), CKPT_OK);
-    const char* plan = nullptr;
-    EXPECT_EQ(ckpt_keeper_plan(*one, nullptr, &plan, e), CKPT_INVALID);
-    ASSERT_EQ(ckpt_keeper_plan(*zero, nullptr, &plan, e), CKPT_OK) << e.text();
-    const Save saves[] = {zero.begin(plan, &first), one.begin(plan, &second)};
-    ckpt_job* jobs[2] = {};
-    for (int i = 0; i < 2; i++) ASSERT_EQ(ckpt_save_start(saves[i].get(), &jobs[i], e), CKPT_OK) << e.text();
-    for (ckpt_job* job : jobs) {
-      const Job owned(job);
-      EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, e), CKPT_OK) << e.text();
-    }
-    EXPECT_EQ(std::string(ckpt_keeper_saved(*one)), "step-" + std::to_string(step) + ".1.1");
-  }
-  EXPECT_EQ(labels(store), (Labels{"step-3"}));
 }
 
 TEST(Keeper, WhatTheCallerDoesWrongIsSaid) {

@@ -1,4 +1,4 @@
-// Loading: any box of any tensor, however the tensor was tiled when saved; refusals; how much is read; mapping.
+// Loading: any box of any tensor, however the tensor was tiled when saved; refusals; how much is read.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -15,7 +15,6 @@ CKPT_ON_EVERY_STORE(Resharding);
 CKPT_ON_EVERY_STORE(Refusals);
 CKPT_ON_EVERY_STORE(Strict);
 CKPT_ON_EVERY_STORE(Reading);
-CKPT_ON_EVERY_STORE(Mapping);
 
 // A destination for a box, with random strides: gaps between elements and rows, prefilled with a pattern.
 struct Target {
@@ -96,31 +95,6 @@ TEST_P(Resharding, AnyBoxesOfAnyTilingEqualTheSource) {
   }
 }
 
-TEST_P(Resharding, EveryRankLoadsTheExactIdThatOneResolved) {
-  World world(place.uri(), 2);
-  Bytes first = pattern(64, 1), second = pattern(64, 2);
-  auto fill = [&](const Bytes& data) {
-    return [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {64}), data); };
-  };
-  world.save("a", {}, fill(first), 10);
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
-  Error error;
-  ASSERT_EQ(ckpt_store_find(world.store.get(), "latest", nullptr, &info, error), CKPT_OK) << error.text();
-  EXPECT_STREQ(info.label, "a");
-  EXPECT_EQ(info.world_size, 2u);
-  world.save("b", {}, fill(second), 20);
-  EXPECT_EQ(load_one(open_reader(world.store, info.id), "w", whole(CKPT_DTYPE_U8, {64}), 64), first);
-  EXPECT_EQ(load_one(open_reader(world.store, "step:10"), "w", whole(CKPT_DTYPE_U8, {64}), 64), first);
-  EXPECT_EQ(load_one(open_reader(world.store, "label:a"), "w", whole(CKPT_DTYPE_U8, {64}), 64), first);
-  EXPECT_EQ(load_one(open_reader(world.store, "b"), "w", whole(CKPT_DTYPE_U8, {64}), 64), second);
-  EXPECT_EQ(load_one(open_reader(world.store, "latest"), "w", whole(CKPT_DTYPE_U8, {64}), 64), second);
-  for (const char* absent : {"c", "label:c", "step:11", "a.9.9"}) {
-    ckpt_reader* reader = nullptr;
-    EXPECT_EQ(ckpt_reader_open(&reader, world.store.get(), absent, nullptr, error), CKPT_NOT_FOUND) << absent;
-  }
-}
-
 // ---- refusals come before the first byte changes ----
 
 struct Weights {
@@ -171,18 +145,6 @@ TEST_P(Refusals, AnotherDtypeOrShapeIsAMismatchAndNothingIsTouched) {
   EXPECT_EQ(memory, untouched);
 }
 
-TEST_P(Refusals, AMissingNameEndsTheLoadBeforeAnyByteIsWritten) {
-  Weights weights(place);
-  Bytes memory(20000, 0xa5), untouched = memory, other(4);
-  Load load = new_load(weights.reader);
-  ask(load, "w", whole(CKPT_DTYPE_F32, {100, 50}), memory.data(), memory.size());
-  ask(load, "absent", whole(CKPT_DTYPE_F32, {1}), other.data(), 4);
-  Error error;
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_NOT_FOUND);
-  EXPECT_EQ(error.detail("tensor"), "absent");
-  EXPECT_EQ(memory, untouched);
-}
-
 TEST(MissingPart, AMissingPartEndsTheLoadBeforeAnyByteIsWritten) {
   StorePlace place("dir");
   World world(place.uri(), 2);
@@ -199,18 +161,6 @@ TEST(MissingPart, AMissingPartEndsTheLoadBeforeAnyByteIsWritten) {
   EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_INCOMPLETE) << error.text();
   EXPECT_EQ(error.detail("part"), "PART_001");
   EXPECT_EQ(memory, untouched);
-}
-
-TEST_P(Refusals, ALoadRunsOnce) {
-  Weights weights(place);
-  Load load = new_load(weights.reader);
-  Error error;
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK);
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_INVALID);
-  Bytes memory(20000);
-  auto desc = whole(CKPT_DTYPE_F32, {5000});
-  EXPECT_EQ(ckpt_load_add_tensor(load.get(), "v", &desc, memory.data(), 20000, CKPT_DEVICE_CPU, 0, error),
-            CKPT_INVALID);
 }
 
 // ---- strict ----
@@ -346,13 +296,6 @@ TEST_P(Reading, AWholeLoadReadsEveryByteOnceAndOverlappingRequestsShareReads) {
   EXPECT_EQ(again, weights.data);
 }
 
-void flip_byte(const std::string& path, size_t offset) {
-  std::string bytes = read_file(path);
-  ASSERT_LT(offset, bytes.size());
-  bytes[offset] = static_cast<char>(bytes[offset] ^ 1);
-  write_file(path, bytes);
-}
-
 // ---- many parts ----
 
 size_t open_descriptors() {
@@ -397,70 +340,6 @@ TEST(ManyParts, AreReadThroughFewDescriptorsHoweverLowTheLimit) {
     EXPECT_LE(open_descriptors(), before + 16);
   }
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
-}
-
-TEST(Verify, ChecksumsAreVerifiedUnlessToldOtherwise) {
-  StorePlace place("dir");
-  Weights weights(place);
-  uint64_t offset = segments_of(weights.reader, "w")[0].part_offset + 5000;
-  flip_byte(place.uri() + "/a.1.1/PART_000", offset);
-  Reader reader = open_reader(weights.world.store);
-  Bytes memory(20000);
-  Load load = new_load(reader);
-  ask(load, "w", whole(CKPT_DTYPE_F32, {100, 50}), memory.data(), memory.size());
-  Error error;
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_CORRUPT);
-  EXPECT_EQ(error.detail("tensor"), "w");
-  EXPECT_EQ(error.detail("part"), "PART_000");
-  EXPECT_EQ(error.detail("offset"), std::to_string(offset - 5000 + 4096));
-  // The rows before the damage are sound.
-  EXPECT_EQ(load_one(reader, "w", box(CKPT_DTYPE_F32, {100, 50}, {0, 0}, {20, 50}), 4000),
-            Bytes(weights.data.begin(), weights.data.begin() + 4000));
-  Bytes damaged = weights.data;
-  damaged[5000] ^= 1;
-  EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_F32, {100, 50}), 20000, {{"verify", int64_t{0}}}), damaged);
-  const void* data = nullptr;
-  uint64_t size = 0;
-  EXPECT_EQ(ckpt_reader_map(reader.get(), "w", nullptr, &data, &size, error), CKPT_CORRUPT);
-  EXPECT_EQ(ckpt_reader_map(reader.get(), "w", options({{"verify", int64_t{0}}}).get(), &data, &size, error), CKPT_OK);
-  EXPECT_EQ(Bytes(static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + size), damaged);
-}
-
-// ---- map ----
-
-TEST_P(Mapping, RawTensorsInOnePieceAreMappedAndOthersRefused) {
-  World world(place.uri(), 2, {{"chunk_bytes", 4096}, {"large_tensor_bytes", 8192}});
-  Bytes data = pattern(8000, 1), large = pattern(40000, 2), zeros(8000, 0);
-  auto fill = [&](uint32_t rank, ckpt_save* save) {
-    add(save, "small", whole(CKPT_DTYPE_F32, {2000}), data);
-    add(save, "large", whole(CKPT_DTYPE_F32, {10000}), large);
-    add(save, "zeros", whole(CKPT_DTYPE_F32, {2000}), zeros);
-    add(save, "empty", whole(CKPT_DTYPE_F32, {0}), nullptr, 0);
-    add(save, "tiled", box(CKPT_DTYPE_F32, {2000}, {rank * 1000}, {1000}), data.data() + rank * 4000, 4000);
-    Error error;
-    ckpt_tensor_desc view = whole(CKPT_DTYPE_F32, {10});
-    EXPECT_EQ(ckpt_save_add_alias(save, "tied", "small", nullptr, error), CKPT_OK);
-    EXPECT_EQ(ckpt_save_add_alias(save, "view", "small", &view, error), CKPT_OK) << error.text();
-  };
-  world.commit("raw", {}, fill);
-  world.commit("lz4", {{"compression", "lz4"}}, fill);
-  Reader raw = open_reader(world.store, "raw"), compressed = open_reader(world.store, "lz4");
-  const void* mapped = nullptr;
-  uint64_t size = 1;
-  Error error;
-  for (const char* name : {"small", "tied"}) {
-    ASSERT_EQ(ckpt_reader_map(raw.get(), name, nullptr, &mapped, &size, error), CKPT_OK) << name << error.text();
-    ASSERT_EQ(size, 8000u);
-    EXPECT_EQ(std::memcmp(mapped, data.data(), 8000), 0);
-  }
-  EXPECT_EQ(ckpt_reader_map(raw.get(), "empty", nullptr, &mapped, &size, error), CKPT_OK) << error.text();
-  EXPECT_EQ(size, 0u);
-  for (const char* name : {"large", "tiled", "view"}) {
-    EXPECT_EQ(ckpt_reader_map(raw.get(), name, nullptr, &mapped, &size, error), CKPT_UNSUPPORTED) << name;
-    EXPECT_EQ(error.detail("tensor"), name);
-  }
-  EXPECT_EQ(ckpt_reader_map(raw.get(), "absent", nullptr, &mapped, &size, error), CKPT_NOT_FOUND);
-  EXPECT_EQ(ckpt_reader_map(compressed.get(), "zeros", nullptr, &mapped, &size, error), CKPT_UNSUPPORTED);
 }
 
 }  // namespace

@@ -56,22 +56,6 @@ TEST_P(Mirror, HasWhatSeveralRanksCommittedOnceItsJobIsDone) {
   ckpt_report_free(report);
 }
 
-TEST_P(Mirror, IsWhatATrainingOnANewDiskGoesOnFrom) {
-  const StorePlace there("dir"), fresh(GetParam());
-  const std::vector<Setting> mirrored = {{"mirror", there.uri().c_str()}};
-  {
-    World world(place.uri(), 2, {}, mirrored);
-    for (int step : {1, 2}) commit(world, step, {{"keep_last", 1}});
-  }
-  World world(fresh.uri(), 3, {{"mirror_keep_last", 2}}, mirrored);
-  EXPECT_EQ(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {100000}), 100000), data_of(2));
-  commit(world, 3);
-  EXPECT_EQ(wait(follow(world)), CKPT_OK);
-  EXPECT_EQ(flags(world.store), (std::map<std::string, uint32_t>{{"s2.1.1", CKPT_CHECKPOINT_MIRROR_ONLY},
-                                                                 {"s3.2.1", CKPT_CHECKPOINT_MIRRORED}}));
-  EXPECT_EQ(load_one(open_reader(world.store), "w", whole(CKPT_DTYPE_U8, {100000}), 100000), data_of(3));
-}
-
 TEST_P(Mirror, IsRefusedWhereItCannotBe) {
   Error error;
   ckpt_store* store = nullptr;

@@ -46,55 +46,6 @@ TEST_P(Objects, SharedOnesOfEverySizeComeBackOnEveryRank) {
   }
 }
 
-TEST_P(Objects, EachRankGetsItsOwn) {
-  World world(place.uri(), 4, {{"chunk_bytes", 4096}});
-  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
-    add_object(save, "rng", CKPT_OBJECT_PER_RANK, pattern(100 + rank, rank));
-    add_object(save, "loader", CKPT_OBJECT_PER_RANK, pattern(50000 + rank, rank));
-    if (rank == 2) add_object(save, "only", CKPT_OBJECT_PER_RANK, pattern(5, 5));
-  });
-  Reader reader = open_reader(world.store);
-  EXPECT_EQ(ckpt_reader_object_count(reader.get()), 9u);
-  for (uint32_t rank = 0; rank < 4; rank++) {
-    EXPECT_EQ(load_object(reader, "rng", rank, 100 + rank), pattern(100 + rank, rank));
-    EXPECT_EQ(load_object(reader, "loader", rank, 50000 + rank), pattern(50000 + rank, rank));
-  }
-  std::string order;
-  for (uint64_t i = 0; i < 9; i++) {
-    ckpt_object_info info{};
-    info.struct_size = sizeof info;
-    Error error;
-    ASSERT_EQ(ckpt_reader_object_at(reader.get(), i, &info, error), CKPT_OK) << error.text();
-    EXPECT_EQ(info.scope, CKPT_OBJECT_PER_RANK);
-    order += info.name + (":" + std::to_string(info.rank)) + " ";
-  }
-  EXPECT_EQ(order, "loader:0 loader:1 loader:2 loader:3 only:2 rng:0 rng:1 rng:2 rng:3 ");
-}
-
-TEST_P(Objects, AnotherWorldSizeGetsAnErrorOrTheOneOfRankZero) {
-  World world(place.uri(), 2);
-  world.commit("a", {}, [&](uint32_t rank, ckpt_save* save) {
-    add_object(save, "rng", CKPT_OBJECT_PER_RANK, pattern(100, rank));
-    if (rank == 1) add_object(save, "only", CKPT_OBJECT_PER_RANK, pattern(5, 5));
-  });
-  Reader reader = open_reader(world.store);
-  Bytes data(100, 0xa5);
-  Error error;
-  Load strict = new_load(reader);
-  EXPECT_EQ(ckpt_load_add_object(strict.get(), "rng", 2, data.data(), 100, error), CKPT_NOT_FOUND);
-  EXPECT_EQ(error.detail("rank"), "2");
-  EXPECT_EQ(load_object(reader, "rng", 2, 100, {{"object_policy", "rank0"}}), pattern(100, 0));
-  EXPECT_EQ(load_object(reader, "rng", 1, 100, {{"object_policy", "rank0"}}), pattern(100, 1));
-  Load lenient = new_load(reader, {{"object_policy", "rank0"}});
-  EXPECT_EQ(ckpt_load_add_object(lenient.get(), "only", 0, data.data(), 100, error), CKPT_NOT_FOUND)
-      << "rank 0 has none";
-  EXPECT_EQ(ckpt_load_add_object(lenient.get(), "absent", 0, data.data(), 100, error), CKPT_NOT_FOUND);
-  ckpt_object_info info{};
-  info.struct_size = sizeof info;
-  EXPECT_EQ(ckpt_reader_object_find(reader.get(), "rng", 2, &info, error), CKPT_NOT_FOUND);
-  EXPECT_EQ(ckpt_reader_object_at(reader.get(), 3, &info, error), CKPT_NOT_FOUND);
-}
-
 // An object that is too large for the manifest is in the part of its rank: the random state of torch, for example.
 TEST(ObjectsInParts, WhosePartIsGoneAreIncompleteBeforeATensorChanges) {
   Scratch scratch;

@@ -61,18 +61,6 @@ TEST(Repair, LostManifestIsRebuiltByteForByte) {
   }
 }
 
-TEST(Repair, DryRunIsTheDefaultAndWritesNothing) {
-  Sample sample;
-  fs::remove(sample.file("MANIFEST"));
-  auto before = names_in(sample.file(""));
-  Repaired told = repair(sample, {});
-  EXPECT_EQ(told.status, CKPT_OK) << told.problem;
-  ASSERT_EQ(told.found.size(), 1u);
-  EXPECT_EQ(told.found[0].kind, CKPT_FINDING_REPAIRED);
-  EXPECT_EQ(names_in(sample.file("")), before);
-  EXPECT_EQ(sample.try_open(), CKPT_INCOMPLETE);
-}
-
 TEST(Repair, DamagedManifestIsKeptAside) {
   Sample sample;
   std::string before = read_file(sample.file("MANIFEST")), damaged = before;

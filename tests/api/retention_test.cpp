@@ -64,39 +64,7 @@ std::vector<std::string> names_of(const Report& report, int32_t kind) {
   return names;
 }
 
-Report report_of(const Save& save) {
-  ckpt_report* report = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_save_report(save.get(), &report, error), CKPT_OK) << error.text();
-  return Report(report);
-}
-
 }  // namespace
-
-TEST_F(Retention, ASaveThatRanOrWasStartedAndItsJobReportWhatRetentionDid) {
-  World world(uri, 1);
-  Save last(nullptr);
-  for (int step = 1; step <= 3; step++) {
-    last = new_save(world.sessions[0], "s" + std::to_string(step), {{"keep_last", 1}}, step);
-    ckpt_report* early = nullptr;
-    EXPECT_EQ(ckpt_save_report(last.get(), &early, nullptr), CKPT_INVALID) << "it has not ended";
-    Error error;
-    if (step == 2) {
-      ckpt_job* job = nullptr;
-      ASSERT_EQ(ckpt_save_start(last.get(), &job, error), CKPT_OK) << error.text();
-      EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
-      ckpt_report* report = nullptr;
-      ASSERT_EQ(ckpt_job_report(job, &report, error), CKPT_OK) << error.text();
-      EXPECT_EQ(names_of(Report(report), CKPT_FINDING_REMOVED), (std::vector<std::string>{"s1.1.1"}));
-      ckpt_job_free(job);
-    } else {
-      EXPECT_EQ(ckpt_save_run(last.get(), error), CKPT_OK) << error.text();
-    }
-    const std::vector<std::string> removed = names_of(report_of(last), CKPT_FINDING_REMOVED);
-    const std::string before = "s" + std::to_string(step - 1) + ".1.1";
-    EXPECT_EQ(removed, step == 1 ? std::vector<std::string>() : std::vector{before});
-  }
-}
 
 TEST_F(Retention, KeepLastKeepsThatManyOfTheNewest) {
   save({1, 2, 3, 4, 5});
@@ -105,48 +73,6 @@ TEST_F(Retention, KeepLastKeepsThatManyOfTheNewest) {
   EXPECT_EQ(names_of(report, CKPT_FINDING_REMOVED), (std::vector<std::string>{"s1.1.1", "s2.1.1", "s3.1.1"}));
   for (const Info& info : entries_of(uri)) EXPECT_EQ(problem_of(uri, info.id), "");
   EXPECT_EQ(names_in(uri + "/.ckpt/trash"), std::vector<std::string>{});
-}
-
-TEST_F(Retention, KeepLastZeroKeepsAll) {
-  save({1, 2, 3});
-  prune({});
-  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
-}
-
-TEST_F(Retention, DryRunRemovesNothingAndSaysWhatItWould) {
-  save({1, 2, 3});
-  Report report = prune({{"keep_last", 1}, {"dry_run", 1}});
-  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
-  EXPECT_EQ(names_of(report, CKPT_FINDING_REMOVED), (std::vector<std::string>{"s1.1.1", "s2.1.1"}));
-}
-
-TEST_F(Retention, KeepEveryKeepsTheStepsThatItDivides) {
-  save({90, 100, 110, 200, 250, 260});
-  prune({{"keep_last", 1}, {"keep_every", 100}});
-  EXPECT_EQ(steps(), (Steps{100, 200, 260}));
-}
-
-TEST_F(Retention, ProtectedLabelsStay) {
-  save({1, 2, 3, 4});
-  Report report = prune({{"keep_last", 1}, {"protect", "s1,s3"}});
-  EXPECT_EQ(steps(), (Steps{1, 3, 4}));
-  EXPECT_EQ(names_of(report, CKPT_FINDING_KEPT), (std::vector<std::string>{"s1.1.1", "s3.1.1"}));
-}
-
-TEST_F(Retention, ALabelToProtectThatNothingHasIsNamedBeforeAnythingGoes) {
-  save({1, 2, 3});
-  const Store store = open_store(uri);
-  Error error;
-  EXPECT_EQ(ckpt_store_prune(store.get(), options({{"keep_last", 1}, {"protect", "s1,s22"}}).get(), nullptr, error),
-            CKPT_NOT_FOUND);
-  EXPECT_EQ(error.detail("found"), "s22");
-  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
-}
-
-TEST_F(Retention, RunsAfterEachCommit) {
-  save({1, 2, 3, 4, 5, 6}, " keep_last=2 keep_every=3");
-  EXPECT_EQ(steps(), (Steps{3, 5, 6}));
-  EXPECT_EQ(problem_of(uri, "latest"), "");
 }
 
 TEST_F(Retention, OrdersBySessionAndNotByStepOrTime) {
@@ -275,32 +201,6 @@ TEST_F(Retention, KeepsTheNewestSoundOneWhenTheNewestIsTruncatedOrSwapped) {
   EXPECT_EQ(problem_of(uri, "s2.1.1"), "");
 }
 
-TEST_F(Retention, KeepsTheNewestSoundOneWhenTheManifestOfTheNewestIsDamaged) {
-  save({1, 2, 3});
-  std::string path = uri + "/s3.1.1/MANIFEST", bytes = read_file(path);
-  bytes[bytes.size() - 30] = static_cast<char>(bytes[bytes.size() - 30] ^ 1);
-  write_file(path, bytes);
-  prune({{"keep_last", 1}});
-  EXPECT_EQ(latest_step(uri), 2);
-  EXPECT_EQ(problem_of(uri, "latest"), "");
-  EXPECT_TRUE(exists(path));  // a damaged checkpoint is left for `ckpt repair`
-}
-
-TEST_F(Retention, KeepsWhatAReaderOfThisProcessHolds) {
-  save({1, 2, 3});
-  Store store = open_store(uri);
-  ckpt_reader* raw = nullptr;
-  ASSERT_EQ(ckpt_reader_open(&raw, store.get(), "s1.1.1", nullptr, nullptr), CKPT_OK);
-  Reader reader(raw);
-  Report report = prune({{"keep_last", 1}});
-  EXPECT_EQ(steps(), (Steps{1, 3}));
-  EXPECT_EQ(names_of(report, CKPT_FINDING_KEPT), (std::vector<std::string>{"s1.1.1"}));
-  EXPECT_EQ(small_state::check(reader.get()).status, CKPT_OK);
-  reader.reset();
-  prune({{"keep_last", 1}});
-  EXPECT_EQ(steps(), (Steps{3}));
-}
-
 TEST_F(Retention, KeepsWhatAReaderOfAnotherProcessHoldsUntilItEnds) {
   save({1, 2, 3});
   Program reader(uri);
@@ -346,18 +246,6 @@ TEST_F(GoneReader, WhosePartAloneWasDeletedIsIncomplete) {
   std::filesystem::remove(part_of(1));
   Reply reply = reader.call("check");
   EXPECT_EQ(reply.status, "INCOMPLETE") << reply;
-}
-
-TEST_F(Remove, TakesOneCheckpointAndNoOther) {
-  save({1, 2, 3});
-  EXPECT_EQ(remove("s2.1.1"), CKPT_OK);
-  EXPECT_EQ(steps(), (Steps{1, 3}));
-  EXPECT_EQ(remove("s3.1.1"), CKPT_OK);
-  EXPECT_EQ(latest_step(uri), 1);
-  EXPECT_EQ(problem_of(uri, "latest"), "");
-  EXPECT_EQ(remove("s3.1.1"), CKPT_NOT_FOUND);
-  save({4});
-  EXPECT_EQ(latest_step(uri), 4);
 }
 
 TEST_F(Remove, TakesOnlyIds) {

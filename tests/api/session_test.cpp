@@ -63,20 +63,6 @@ TEST_F(SessionString, WorkerRestartedWithItIsConflictWhileTheSessionLives) {
   EXPECT_EQ(reply.status, "CONFLICT") << reply;
 }
 
-TEST_F(SessionString, OfAnOlderStartIsConflictOrFenced) {
-  std::string old;
-  {
-    Ranks ranks(uri, 2);
-    ranks.all_answer("save a 1", "OK");
-    old = ranks.string;
-  }
-  Ranks ranks(uri, 2);
-  Program restarted(uri);
-  Reply reply = restarted.call(opening(1, 2, old));
-  EXPECT_TRUE(reply.status == "CONFLICT" || reply.status == "FENCED") << reply;
-  ranks.all_answer("save b 2", "OK");
-}
-
 TEST_F(SessionString, OfAnotherStoreIsConflict) {
   Ranks here(uri, 1), there(scratch / "other", 1);
   Program rank(uri);
@@ -85,20 +71,6 @@ TEST_F(SessionString, OfAnotherStoreIsConflict) {
   std::string string = leader.call(opening(0, 2)).text;
   Reply reply = rank.call(opening(1, 2, string));
   EXPECT_EQ(reply.status, "CONFLICT") << reply;
-}
-
-TEST_F(SessionString, WithOtherWorldSizeRunOrPlanIsMismatch) {
-  Program leader(uri);
-  std::string string = leader.call(opening(0, 3) + " chunk_bytes=8192").text;
-  for (const char* wrong : {" run=other", " chunk_bytes=4096", " large_tensor_bytes=4096"}) {
-    Program rank(uri);
-    Reply reply = rank.call(opening(1, 3, string) + wrong);
-    EXPECT_EQ(reply.status, "MISMATCH") << wrong << " " << reply;
-  }
-  Program rank(uri);
-  EXPECT_EQ(rank.call(opening(1, 2, string)).status, "MISMATCH");
-  // None of them has taken the place.
-  EXPECT_EQ(rank.call(opening(1, 3, string) + " chunk_bytes=8192").status, "OK");
 }
 
 // ---- rendezvous ----
@@ -235,18 +207,6 @@ TEST_F(Rendezvous, LeaderThatIsFencedWhileItWaitsLearnsItAtOnce) {
 }
 
 // ---- two jobs on one store ----
-
-TEST_F(Fencing, OlderJobCannotCommitAndTheNewerCan) {
-  Ranks older(uri, 2);
-  older.all_answer("save a 1", "OK");
-  Ranks newer(uri, 2);
-  older.all_answer(std::string("save b 2") + kLong, "FENCED");
-  newer.all_answer("save b 3", "OK");
-  EXPECT_EQ(latest_step(uri), 3);
-  EXPECT_EQ(count_state(uri, CKPT_CHECKPOINT_COMMITTED), 2u);
-  EXPECT_EQ(problem_of(uri, "a"), "");
-  EXPECT_EQ(problem_of(uri, "latest"), "");
-}
 
 TEST_F(Fencing, ReachesRanksThatWaitInTheMiddleOfASave) {
   Ranks older(uri, 3);
