@@ -61,12 +61,9 @@ Bytes load_within_budget(const Reader& reader, const char* name, const ckpt_tens
   Bytes out(bytes, 0xee);
   Load load = new_load(reader, {{"staging_bytes", 8 * kMiB}});
   ask(load, name, desc, out.data(), out.size());
-  Error error;
-  ckpt_job* job = nullptr;
-  EXPECT_EQ(ckpt_load_start(load.get(), &job, error), CKPT_OK) << error.text();
-  const Job running(job);
-  EXPECT_EQ(ckpt_job_wait(job, CKPT_JOB_DONE, -1, error), CKPT_OK) << name << ": " << error.text();
-  EXPECT_LE(stats_of(running).staging_peak_bytes, 8u * kMiB) << name;
+  const Job job = start(load);
+  finish(job);
+  EXPECT_LE(stats_of(job).staging_peak_bytes, 8u * kMiB) << name;
   return out;
 }
 
@@ -81,8 +78,7 @@ TEST_P(Alias, LargeViewsLoadPiecewiseWithinTheBudget) {
       add(save, "w", whole(dtype, {n}), data);
       for (const LargeView& view : large_views(n)) {
         const ckpt_tensor_desc desc = view_of(view.shape, view.offset, view.strides);
-        Error error;
-        EXPECT_EQ(ckpt_save_add_alias(save, view.name, "w", &desc, error), CKPT_OK) << error.text();
+        add_alias(save, view.name, "w", &desc);
       }
     });
     const Reader reader = open_reader(world.store, ckpt_dtype_name(dtype));
@@ -107,8 +103,7 @@ TEST_P(Alias, LargeViewsLoadIntoStridedMemory) {
   const ckpt_tensor_desc view = view_of({rows, columns}, 0, {1, rows});
   world.commit("a", {}, [&](uint32_t, ckpt_save* save) {
     add(save, "w", whole(CKPT_DTYPE_F32, {n}), data);
-    Error error;
-    EXPECT_EQ(ckpt_save_add_alias(save, "t", "w", &view, error), CKPT_OK) << error.text();
+    add_alias(save, "t", "w", &view);
   });
   const Reader reader = open_reader(world.store);
   ckpt_tensor_desc back = whole(CKPT_DTYPE_F32, {rows, columns});
@@ -139,8 +134,7 @@ TEST(AliasOnDisk, AViewOfAFewElementsOfALargeTensorTakesNoMoreMemoryThanTheBudge
     const Bytes data = pattern(static_cast<size_t>(n * 4), 7);
     world.commit("a", {}, [&](uint32_t, ckpt_save* save) {
       add(save, "w", whole(CKPT_DTYPE_F32, {n}), data);
-      Error error;
-      EXPECT_EQ(ckpt_save_add_alias(save, "v", "w", &view, error), CKPT_OK) << error.text();
+      add_alias(save, "v", "w", &view);
     });
     expected = take_view(data, 4, {"v", {8, 100}, 0, {n / 8, 1}});
   }

@@ -11,14 +11,12 @@ namespace {
 
 CKPT_ON_EVERY_STORE(Async);
 
-Job start_with(decltype(ckpt_save_start)* how, const Save& save) {
+Job start_in_place(const Save& save) {
   ckpt_job* job = nullptr;
   Error error;
-  EXPECT_EQ(how(save.get(), &job, error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_save_start_in_place(save.get(), &job, error), CKPT_OK) << error.text();
   return Job(job);
 }
-Job start(const Save& save) { return start_with(ckpt_save_start, save); }
-Job start_in_place(const Save& save) { return start_with(ckpt_save_start_in_place, save); }
 
 ckpt_status wait(const Job& job, int32_t state, int64_t timeout_ms = -1) {
   Error error;
@@ -112,8 +110,7 @@ TEST_P(Async, AStateThatFitsTheBudgetIsStagedBeforeRank0HasBegun) {
     EXPECT_EQ(ckpt_job_state(job.get()), CKPT_JOB_STAGED);
     Save late = new_save(world.sessions[0], "a");
     add(late.get(), "w", box(CKPT_DTYPE_U8, {2, 3 << 20}, {0, 0}, {1, 3 << 20}), data);
-    Error error;
-    EXPECT_EQ(ckpt_save_run(late.get(), error), CKPT_OK) << error.text();
+    run(late);
     for (const Job* one : {&job, &of_nothing}) EXPECT_EQ(wait(*one, CKPT_JOB_COMMITTED), CKPT_OK);
     Bytes both = data;
     both.insert(both.end(), data.begin(), data.end());
@@ -310,11 +307,7 @@ TEST_P(Async, OfTwoSavesInTheBackgroundTheOneStartedLastIsTheNewest) {
       jobs.push_back(start(saves.back()));
     }
     for (const Job& job : jobs) EXPECT_EQ(wait(job, CKPT_JOB_COMMITTED), CKPT_OK);
-    ckpt_checkpoint_info latest{};
-    latest.struct_size = sizeof latest;
-    Error error;
-    ASSERT_EQ(ckpt_store_find(world.store.get(), "latest", nullptr, &latest, error), CKPT_OK) << error.text();
-    EXPECT_EQ(latest.label, "b" + std::to_string(round));
+    EXPECT_EQ(find(world.store).label, "b" + std::to_string(round));
   }
 }
 
@@ -359,8 +352,7 @@ TEST_P(Async, TwoSavesInFlightAreBothCommitted) {
       jobs.push_back(start(saves.back()));
     }
   for (auto& job : jobs) {
-    Error error;
-    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+    finish(job, CKPT_JOB_COMMITTED);
   }
   first.expect_in(open_reader(world.store, "a"));
   second.expect_in(open_reader(world.store, "b"));

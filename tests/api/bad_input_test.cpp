@@ -123,8 +123,7 @@ TEST_P(BadInput, WhateverANameHoldsTheErrorIsOneLineOfUtf8) {
   const Bytes data = pattern(4, 1);
   world.commit("a", {}, [&](uint32_t, ckpt_save* save) { add(save, "w", whole(CKPT_DTYPE_U8, {4}), data); });
   Reader reader = open_reader(world.store);
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_tensor_info>();
   Error error;
   EXPECT_EQ(ckpt_reader_tensor_find(reader.get(), "a\xff\n", &info, error), CKPT_NOT_FOUND);
   EXPECT_NE(error.text().find("a\\xff\\n"), std::string::npos) << error.text();
@@ -314,7 +313,7 @@ TEST_P(Statuses, NomemIsAnObjectLargerThanMemory) {
   Error error;
   char byte = 0;
   EXPECT_EQ(ckpt_save_add_object(save.get(), "o", nullptr, 0, &byte, uint64_t{1} << 60, error), CKPT_NOMEM);
-  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+  run(save);
 }
 #endif
 
@@ -341,8 +340,7 @@ TEST_P(Statuses, AForkedChildMayOnlyFreeAndTheParentGoesOn) {
     int wrong = 0;
     auto forked = [&](ckpt_status status) { wrong += status != CKPT_FORKED; };
     auto desc = whole(CKPT_DTYPE_U8, {100});
-    ckpt_job_stats stats{};
-    stats.struct_size = sizeof stats;
+    auto stats = sized<ckpt_job_stats>();
     ckpt_list* list = nullptr;
     ckpt_save* made = nullptr;
     ckpt_load* loaded = nullptr;
@@ -378,9 +376,9 @@ TEST_P(Statuses, AForkedChildMayOnlyFreeAndTheParentGoesOn) {
   ASSERT_EQ(waitpid(child, &result, 0), child);
   EXPECT_TRUE(WIFEXITED(result));
   EXPECT_EQ(WEXITSTATUS(result), 0) << "calls that did not say FORKED";
-  EXPECT_EQ(ckpt_save_run(other.get(), error), CKPT_OK) << error.text();
+  run(other);
   EXPECT_EQ(ckpt_job_wait(started, CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  run(load);
   EXPECT_EQ(committed_count(world.store), 2u);
 }
 

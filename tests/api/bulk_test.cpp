@@ -32,7 +32,7 @@ TEST(Bulk, TensorsOfOneCallAreSavedAndLoadedIntoABufferOfTheLibrary) {
                                   out.sizes.data(), CKPT_DEVICE_CPU, 0, error),
             CKPT_OK)
       << error.text();
-  ASSERT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+  run(save);
 
   void* buffer = nullptr;
   ASSERT_EQ(ckpt_buffer_alloc(&buffer, bytes.size(), error), CKPT_OK) << error.text();
@@ -84,7 +84,7 @@ TEST(Bulk, DescriptorsOfANewerProgramAreTakenByTheirSize) {
   EXPECT_EQ(ckpt_save_add_tensors(save.get(), 2, names, &descs[0].desc, data, sizes, CKPT_DEVICE_CPU, 0, error),
             CKPT_OK)
       << error.text();
-  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+  run(save);
   Reader reader = open_reader(world.store);
   EXPECT_EQ(load_one(reader, "b", whole(CKPT_DTYPE_U8, {3}), 3), (Bytes{'d', 'e', 'f'}));
 }

@@ -29,8 +29,7 @@ Options under(const Job& job, const std::vector<Setting>& settings = {}) {
 void save_one(const Session& session, const std::string& label, int64_t step, const Bytes& data) {
   Save save = new_save(session, label, {}, step);
   add(save.get(), "w", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(data.size())}), data);
-  Error error;
-  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+  run(save);
 }
 
 Bytes small() { return pattern(100, 1); }
@@ -128,8 +127,7 @@ TEST_P(CallJob, CallsThatDoNotWorkUnderOneRefuseIt) {
   ckpt_store* store = nullptr;
   EXPECT_EQ(ckpt_store_open(&store, place.uri().c_str(), bag.get(), error), CKPT_INVALID);
   EXPECT_NE(error.text().find("does not work under one"), std::string::npos) << error.text();
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_checkpoint_info>();
   EXPECT_EQ(ckpt_store_find(world.store.get(), "latest", bag.get(), &info, error), CKPT_INVALID);
   ckpt_reader* opened = nullptr;
   EXPECT_EQ(ckpt_reader_open(&opened, world.store.get(), "latest", bag.get(), error), CKPT_INVALID);
@@ -166,8 +164,7 @@ void save_ids(const Session& session, const std::string& label, uint64_t count) 
   TestTable table{{}, {}};
   for (uint64_t id = 0; id < count; id++) table.ids.push_back(id);
   table.add(save.get());
-  Error error;
-  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+  run(save);
 }
 
 TEST_P(CallJob, OfAShareCountsTheIdsThatAreLookedAt) {

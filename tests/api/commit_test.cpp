@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "api/process.h"
+#include "api/ranks.h"
 
 using namespace ckpt_test;
 
@@ -325,12 +326,7 @@ TEST_F(Commit, LatestIsTheNewestBySessionAndOrderAndNeverByStepOrLabel) {
   for (const Info& info : entries_of(uri)) steps.push_back(info.step);
   EXPECT_EQ(steps, (std::vector<int64_t>{100, 7, 50, 5, 4}));
   EXPECT_EQ(problem_of(uri, "label:z"), "");
-  Store store = open_store(uri);
-  Info info{};
-  info.struct_size = sizeof info;
-  Error error;
-  ASSERT_EQ(ckpt_store_find(store.get(), "label:z", nullptr, &info, error), CKPT_OK) << error.text();
-  EXPECT_EQ(info.step, 4);
+  EXPECT_EQ(find(open_store(uri), "label:z").step, 4);
 }
 
 // ---- a label that exists ----

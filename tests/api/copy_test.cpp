@@ -6,26 +6,23 @@ namespace {
 
 CKPT_ON_EVERY_STORE(Copy);
 
-ckpt_reader* saved(World& world, const std::string& label) {
+Reader saved(World& world, const std::string& label) {
   const Bytes& data = world.keep(pattern(3 << 20, 1));
   world.commit(label, {}, [&](uint32_t rank, ckpt_save* save) {
     if (rank == 0) add(save, "w", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(data.size())}), data);
   });
-  ckpt_reader* reader = nullptr;
-  EXPECT_EQ(ckpt_reader_open(&reader, world.store.get(), label.c_str(), nullptr, nullptr), CKPT_OK);
-  return reader;
+  return open_reader(world.store, label);
 }
 
 uint64_t part_bytes(const Reader& reader) {
-  ckpt_part_info part{};
-  part.struct_size = sizeof part;
+  auto part = sized<ckpt_part_info>();
   EXPECT_EQ(ckpt_reader_part_at(reader.get(), 0, &part, nullptr), CKPT_OK);
   return part.bytes;
 }
 
 TEST_P(Copy, CountsItsBytes) {
   World world(place.uri(), 1);
-  const Reader reader(saved(world, "a"));
+  const Reader reader = saved(world, "a");
   const Store to = open_store(std::string("mem:copy-") + GetParam());
   const Options bag = options({});
   ckpt_job* made = nullptr;
@@ -41,7 +38,7 @@ TEST_P(Copy, CountsItsBytes) {
 
 TEST_P(Copy, IsRefusedWithoutAReaderOrAStore) {
   World world(place.uri(), 1);
-  const Reader reader(saved(world, "a"));
+  const Reader reader = saved(world, "a");
   Error error;
   EXPECT_EQ(ckpt_reader_copy(nullptr, world.store.get(), nullptr, nullptr, error), CKPT_INVALID);
   EXPECT_EQ(ckpt_reader_copy(reader.get(), nullptr, nullptr, nullptr, error), CKPT_INVALID);

@@ -30,7 +30,7 @@ class Diff : public ::testing::Test {
     b.label = "b" + std::to_string(++count_);
     Contents first = a;
     first.label = "a" + std::to_string(count_);
-    Reader left = open(save(first)), right = open(save(b));
+    Reader left = open_reader(store_, save(first)), right = open_reader(store_, save(b));
     ckpt_report* report = nullptr;
     Error error;
     EXPECT_EQ(
@@ -61,12 +61,6 @@ class Diff : public ::testing::Test {
     std::string id, problem;
     EXPECT_EQ(ckpt_golden::save_contents(store_.get(), contents, &id, &problem), CKPT_OK) << problem;
     return id;
-  }
-  Reader open(const std::string& id) {
-    ckpt_reader* reader = nullptr;
-    Error error;
-    EXPECT_EQ(ckpt_reader_open(&reader, store_.get(), id.c_str(), nullptr, error), CKPT_OK) << error.text();
-    return Reader(reader);
   }
   Store store_ = open_store("mem:diff-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
   int count_ = 0;
@@ -205,8 +199,7 @@ TEST_F(Diff, DamageEndsItWithItsName) {
   Error error;
   ASSERT_EQ(ckpt_reader_open(&right, sample.store(), other.c_str(), nullptr, error), CKPT_OK) << error.text();
   Reader owner(right);
-  ckpt_segment_info segment{};
-  segment.struct_size = sizeof segment;
+  auto segment = sized<ckpt_segment_info>();
   ASSERT_EQ(ckpt_reader_segment_at(left.get(), "box.columns", 0, &segment, error), CKPT_OK) << error.text();
   std::string part = "PART_00" + std::to_string(segment.part), bytes = read_file(sample.file(part));
   Patch patch(sample.file(part), segment.part_offset, static_cast<unsigned char>(~bytes[segment.part_offset]));

@@ -33,8 +33,7 @@ TEST(Errors, AreShortLinesWithoutHiddenCharacters) {
   std::string name = "begin\u202e\u200b\u0085\n";
   for (int i = 0; i < 1300; i++) name += "ä";
   name += "end";
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_tensor_info>();
   Error error;
   ASSERT_EQ(ckpt_reader_tensor_find(reader.get(), name.c_str(), &info, error), CKPT_NOT_FOUND);
   EXPECT_LE(error.text().size(), 1024u);
@@ -61,8 +60,7 @@ TEST(Errors, ReservedFieldsMustBeZero) {
   const void* data = &bytes;
   ckpt_column_desc column = kColumns[1].desc();
   column.reserved = 5;
-  ckpt_table_desc table{};
-  table.struct_size = sizeof table;
+  auto table = sized<ckpt_table_desc>();
   table.id_dtype = CKPT_DTYPE_U64;
   table.row_count = table.column_count = 1;
   table.bucket_count = 4;

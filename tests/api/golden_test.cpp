@@ -103,8 +103,7 @@ json loaded_table(const ckpt_reader* reader, const ckpt_table_info& info) {
   std::vector<void*> data;
   std::vector<uint64_t> sizes, ids(info.row_count);
   for (uint32_t i = 0; i < info.column_count; i++) {
-    ckpt_column_info column{};
-    column.struct_size = sizeof column;
+    auto column = sized<ckpt_column_info>();
     EXPECT_EQ(ckpt_reader_table_column_at(reader, info.name, i, &column, nullptr), CKPT_OK);
     names.push_back(column.name);
     out["columns"].push_back(column.name);
@@ -115,8 +114,7 @@ json loaded_table(const ckpt_reader* reader, const ckpt_table_info& info) {
     data.push_back(column.data());
     sizes.push_back(column.size());
   }
-  ckpt_share_desc all{};
-  all.struct_size = sizeof all;
+  auto all = sized<ckpt_share_desc>();
   ckpt_share* share = nullptr;
   ckpt_load* load = nullptr;
   Error error;
@@ -143,8 +141,7 @@ json loaded_table(const ckpt_reader* reader, const ckpt_table_info& info) {
 }
 
 json contents_of(const ckpt_reader* reader) {
-  ckpt_checkpoint_info about{};
-  about.struct_size = sizeof about;
+  auto about = sized<ckpt_checkpoint_info>();
   EXPECT_EQ(ckpt_reader_info(reader, &about, nullptr), CKPT_OK);
   json out = {{"identity",
                {{"label", about.label}, {"run", about.run}, {"step", about.step}, {"world_size", about.world_size}}},
@@ -153,22 +150,19 @@ json contents_of(const ckpt_reader* reader) {
               {"aliases", json::object()},
               {"objects", json::array()}};
   for (uint64_t i = 0; i < ckpt_reader_tensor_count(reader); i++) {
-    ckpt_tensor_info info{};
-    info.struct_size = sizeof info;
+    auto info = sized<ckpt_tensor_info>();
     EXPECT_EQ(ckpt_reader_tensor_at(reader, i, &info, nullptr), CKPT_OK);
     json tensor = loaded_tensor(reader, info);
     if (info.alias_of) tensor["target"] = info.alias_of;
     out[info.alias_of ? "aliases" : "tensors"][info.name] = tensor;
   }
   for (uint64_t i = 0; i < ckpt_reader_table_count(reader); i++) {
-    ckpt_table_info info{};
-    info.struct_size = sizeof info;
+    auto info = sized<ckpt_table_info>();
     EXPECT_EQ(ckpt_reader_table_at(reader, i, &info, nullptr), CKPT_OK);
     out["tables"][info.name] = loaded_table(reader, info);
   }
   for (uint64_t i = 0; i < ckpt_reader_object_count(reader); i++) {
-    ckpt_object_info info{};
-    info.struct_size = sizeof info;
+    auto info = sized<ckpt_object_info>();
     EXPECT_EQ(ckpt_reader_object_at(reader, i, &info, nullptr), CKPT_OK);
     out["objects"].push_back(loaded_object(reader, info));
     if (info.scope == CKPT_OBJECT_TREE) out["trees"][info.name] = merged_tree(reader, info.name);
@@ -202,8 +196,7 @@ TEST(Golden, CompressedOneHasEveryFilter) {
   Reader reader = open(store, "compressed");
   std::vector<int> expected{0, 1, 2}, filters;
   for (const char* name : {"raw", "shuffled", "planes"}) {
-    ckpt_segment_info segment{};
-    segment.struct_size = sizeof segment;
+    auto segment = sized<ckpt_segment_info>();
     ASSERT_EQ(ckpt_reader_segment_at(reader.get(), name, 0, &segment, nullptr), CKPT_OK);
     filters.push_back(segment.filter);
   }
@@ -213,8 +206,7 @@ TEST(Golden, CompressedOneHasEveryFilter) {
 // "column: parts in order of their numbers", of each box.
 std::map<int64_t, std::string> parts_by_column(const ckpt_reader* reader, const char* tensor) {
   std::map<int64_t, std::string> parts;
-  ckpt_segment_info segment{};
-  segment.struct_size = sizeof segment;
+  auto segment = sized<ckpt_segment_info>();
   for (uint32_t i = 0; ckpt_reader_segment_at(reader, tensor, i, &segment, nullptr) == CKPT_OK; i++)
     parts[segment.offset[1]] += std::to_string(segment.part) + " ";
   return parts;

@@ -16,30 +16,12 @@ namespace {
 constexpr size_t kMiB = 1 << 20;
 const Setting kOn{"incremental", "on"};
 
-struct Told {
-  std::string name, text;
-  ckpt_status status = CKPT_OK;
-  uint64_t size = 0, count = 0;
-};
-
-std::vector<Told> told(const Report& report, int32_t kind) {
-  std::vector<Told> found;
-  for (size_t i = 0; i < ckpt_report_count(report.get()); i++) {
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    EXPECT_EQ(ckpt_report_at(report.get(), i, &finding, nullptr), CKPT_OK);
-    if (finding.kind == kind)
-      found.push_back({finding.name ? finding.name : "", finding.text, finding.status, finding.size, finding.count});
-  }
-  return found;
-}
-
 // What a rank saves: tensors by name, and an object too large for an index.
 using State = std::map<std::string, Bytes>;
 
 struct Saved {
   ckpt_job_stats stats{};
-  std::vector<Told> reused;
+  std::vector<Found> reused;
 };
 
 Saved save(const Session& session, const std::string& label, const State& state, std::vector<Setting> settings = {kOn},
@@ -47,23 +29,18 @@ Saved save(const Session& session, const std::string& label, const State& state,
   Save made = new_save(session, label, settings);
   for (const auto& [name, bytes] : state)
     add(made.get(), name, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes);
-  Error error;
-  const Bytes object = pattern(9000, 77);
-  EXPECT_EQ(ckpt_save_add_object(made.get(), "object", "", CKPT_OBJECT_SHARED, object.data(), object.size(), error),
-            CKPT_OK);
+  add_object(made.get(), "object", CKPT_OBJECT_SHARED, pattern(9000, 77));
   Saved saved;
   if (in_background) {
-    ckpt_job* raw = nullptr;
-    EXPECT_EQ(ckpt_save_start(made.get(), &raw, error), CKPT_OK) << error.text();
-    Job job(raw);
-    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << label << " " << error.text();
+    const Job job = start(made);
+    finish(job, CKPT_JOB_COMMITTED);
     saved.stats = stats_of(job);
   } else {
-    EXPECT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << label << " " << error.text();
+    run(made);
   }
   ckpt_report* report = nullptr;
-  EXPECT_EQ(ckpt_save_report(made.get(), &report, error), CKPT_OK) << error.text();
-  saved.reused = told(Report(report), CKPT_FINDING_REUSED);
+  EXPECT_EQ(ckpt_save_report(made.get(), &report, nullptr), CKPT_OK);
+  saved.reused = those_of(findings_of(Report(report).get()), CKPT_FINDING_REUSED);
   return saved;
 }
 
@@ -79,16 +56,10 @@ void expect_sound(const Store& store, const std::string& selector, const State& 
   Error error;
   Load load = new_load(reader);
   EXPECT_EQ(ckpt_load_add_object(load.get(), "object", 0, object.data(), object.size(), error), CKPT_OK);
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  run(load);
   EXPECT_TRUE(object == pattern(9000, 77));
-  ckpt_job* raw = nullptr;
-  EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
-  Job job(raw);
-  EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
-  ckpt_report* report = nullptr;
-  EXPECT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK);
-  const Report found(report);
-  EXPECT_EQ(ckpt_report_count(found.get()), 0u) << told(found, CKPT_FINDING_DAMAGED)[0].text;
+  const auto found = verify(reader.get());
+  EXPECT_TRUE(found.empty()) << to_text(found);
 }
 
 // Frozen weights and a few that are trained.
@@ -277,11 +248,7 @@ ckpt_checkpoint_info save_rows(World& world, const std::string& label, const Byt
   });
   const Reader reader = open_reader(world.store, "label:" + label);
   EXPECT_TRUE(load_one(reader, "rows", whole(CKPT_DTYPE_U8, shape), rows.size()) == rows) << label;
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
-  Error error;
-  EXPECT_EQ(ckpt_reader_info(reader.get(), &info, error), CKPT_OK) << error.text();
-  return info;
+  return info_of(reader);
 }
 
 // Three ranks after two, each with other rows: chunks end at the same places of the tensor.
@@ -333,8 +300,7 @@ TEST_F(Shared, WhatSharesNothingHasNoBase) {
   Save made = new_save(session, "s3", {kOn});
   const Bytes bytes = pattern(kMiB, 3);
   add(made.get(), "t", whole(CKPT_DTYPE_U8, {kMiB}), bytes);
-  Error error;
-  ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
+  run(made);
   EXPECT_EQ(names_in(dir("s3.1.1")), (std::vector<std::string>{"MANIFEST", "PART_000"}));
 }
 
@@ -400,16 +366,7 @@ TEST_F(Shared, DamageIsFoundInABaseAndNamed) {
   bytes[kMiB]++;
   std::filesystem::remove(path);
   write_file(path, bytes);
-  Reader reader = open_reader(store, "s2.1.1");
-  Error error;
-  ckpt_job* raw = nullptr;
-  ASSERT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
-  Job job(raw);
-  ASSERT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
-  ckpt_report* report = nullptr;
-  ASSERT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK);
-  const Report held(report);
-  const auto found = told(held, CKPT_FINDING_DAMAGED);
+  const auto found = verify(open_reader(store, "s2.1.1").get());
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].name.starts_with("frozen")) << found[0].text;
   EXPECT_TRUE(found[0].text.starts_with(base)) << found[0].text;
@@ -444,8 +401,7 @@ TEST_F(Shared, AnotherFileUnderTheNameOfABaseIsNotTaken) {
   const State state = lora(3);
   for (const auto& [tensor, bytes] : state)
     add(made.get(), tensor, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes);
-  Error error;
-  ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
+  run(made);
   Reader reader = open_reader(store, "s3.1.1");
   for (const auto& [tensor, bytes] : state)
     EXPECT_TRUE(load_one(reader, tensor, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(bytes.size())}), bytes.size()) ==

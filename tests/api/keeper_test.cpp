@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "support.h"
+#include "api/ranks.h"
 
 namespace ckpt_test {
 namespace {
@@ -123,16 +123,8 @@ class Trainer {
 };
 
 Labels labels(const Store& store) {
-  ckpt_list* made = nullptr;
-  EXPECT_EQ(ckpt_store_list(store.get(), &made, nullptr), CKPT_OK);
-  const List list(made);
   Labels all;
-  for (size_t i = 0; i < ckpt_list_count(made); i++) {
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(ckpt_list_at(made, i, &info, nullptr), CKPT_OK);
-    all.emplace_back(info.label);
-  }
+  for (const auto& info : entries_of(store)) all.emplace_back(info.label);
   return all;
 }
 

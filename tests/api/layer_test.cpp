@@ -42,8 +42,7 @@ ckpt_status list(const Store& store) {
 }
 
 ckpt_call_state look(const Call& call, ckpt_status expected) {
-  ckpt_call_state state{};
-  state.struct_size = sizeof state;
+  auto state = sized<ckpt_call_state>();
   Error error;
   EXPECT_EQ(ckpt_call_look(call.get(), &state, error), expected) << error.text();
   return state;
@@ -86,7 +85,7 @@ TEST(Layer, HandlesOfItsOwnOutliveTheCallers) {
     Save save = new_save(session, "a");
     add(save.get(), "w", whole(CKPT_DTYPE_U8, {100}), data);
     Error error;
-    ASSERT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+    run(save);
     const Reader opened = open_reader(world.store, "a");
     ckpt_store* same_store = nullptr;
     ckpt_reader* same_reader = nullptr;
@@ -107,8 +106,7 @@ TEST(Layer, ACallServesTheJobOfItsOptionsOnceAndEndsIt) {
   ckpt_call* second = nullptr;
   Error error;
   EXPECT_EQ(ckpt_call_new(&second, given.get(), error), CKPT_INVALID);
-  ckpt_job_stats done{};
-  done.struct_size = sizeof done;
+  auto done = sized<ckpt_job_stats>();
   done.bytes_total = 10;
   done.bytes_done = 4;
   done.get_count = 2;
@@ -229,8 +227,7 @@ void done(void* user, uint64_t) {
 void release(void* user) { ++*filler_of(user).released; }
 
 ckpt_status set_late(ckpt_save* save, Filler* filler) {
-  ckpt_late_memory memory{};
-  memory.struct_size = sizeof memory;
+  auto memory = sized<ckpt_late_memory>();
   memory.user = filler;
   memory.fill = fill;
   memory.begin = begin;
@@ -252,8 +249,7 @@ TEST(Layer, LateMemoryIsFilledBeforeItIsSaved) {
     const auto size = static_cast<int64_t>(filler.memory.size());
     add(save.get(), "w", whole(CKPT_DTYPE_U8, {size}), filler.memory.data(), filler.memory.size());
     EXPECT_EQ(set_late(save.get(), &filler), CKPT_OK);
-    Error error;
-    ASSERT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+    run(save);
     save.reset();
     EXPECT_EQ(released, 1);
     EXPECT_GT(filler.blocks.size(), 0u);
@@ -286,8 +282,7 @@ TEST(Layer, AnErrorOfLateMemoryEndsTheSave) {
 TEST(Layer, LateMemoryNeedsItsFunctions) {
   const World world("mem:layer-late-null", 1);
   Save save = new_save(world.sessions[0], "a");
-  ckpt_late_memory memory{};
-  memory.struct_size = sizeof memory;
+  auto memory = sized<ckpt_late_memory>();
   Error error;
   EXPECT_EQ(ckpt_save_set_late_memory(save.get(), &memory, error), CKPT_INVALID);
 }

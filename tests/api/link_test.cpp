@@ -17,9 +17,8 @@ class Linked : public ::testing::Test {
   void save(int step, const std::vector<Setting>& settings = {}) {
     const std::string label = "s" + std::to_string(step);
     const Save save = new_save(world_.sessions[0], label, settings, step);
-    Error error;
     add(save.get(), "w", whole(CKPT_DTYPE_U8, {64}), data_);
-    EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+    run(save);
   }
   std::string move_away(const std::string& id) {
     const std::string to = cold_.path() + "/cold/" + id;
@@ -28,14 +27,6 @@ class Linked : public ::testing::Test {
     fs::create_directory_symlink(to, place_.uri() + "/" + id);
     return to;
   }
-  ckpt_checkpoint_info latest() {
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    Error error;
-    EXPECT_EQ(ckpt_store_find(world_.store.get(), "latest", nullptr, &info, error), CKPT_OK) << error.text();
-    return info;
-  }
-
   Scratch cold_;
   StorePlace place_;
   World world_;
@@ -44,7 +35,7 @@ class Linked : public ::testing::Test {
 
 TEST_F(Linked, IsTheCheckpointThatItLeadsTo) {
   move_away("s3.1.1");
-  EXPECT_STREQ(latest().id, "s3.1.1");
+  EXPECT_STREQ(find(world_.store).id, "s3.1.1");
   EXPECT_EQ(load_one(open_reader(world_.store), "w", whole(CKPT_DTYPE_U8, {64}), 64), data_);
   EXPECT_EQ(committed_count(world_.store), 3u);
 }
@@ -52,18 +43,16 @@ TEST_F(Linked, IsTheCheckpointThatItLeadsTo) {
 TEST_F(Linked, IsPassedOverByNameWhereNothingIsThere) {
   const std::string to = move_away("s3.1.1");
   fs::remove_all(to);
-  EXPECT_STREQ(latest().id, "s2.1.1");
-  EXPECT_EQ(latest().passed_over, 1u);
+  EXPECT_STREQ(find(world_.store).id, "s2.1.1");
+  EXPECT_EQ(find(world_.store).passed_over, 1u);
   const Reader reader = open_reader(world_.store);
   ckpt_report* report = nullptr;
   Error error;
   ASSERT_EQ(ckpt_reader_report(reader.get(), &report, error), CKPT_OK) << error.text();
-  ckpt_finding finding{};
-  finding.struct_size = sizeof finding;
-  ASSERT_EQ(ckpt_report_at(report, 0, &finding, error), CKPT_OK) << error.text();
-  EXPECT_STREQ(finding.name, "s3.1.1");
-  EXPECT_NE(std::string(finding.text).find("symbolic link to " + to), std::string::npos) << finding.text;
-  ckpt_report_free(report);
+  const auto found = findings_of(Report(report).get());
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].name, "s3.1.1");
+  EXPECT_NE(found[0].text.find("symbolic link to " + to), std::string::npos) << found[0].text;
 }
 
 TEST_F(Linked, IsKeptByWhoeverRemoves) {

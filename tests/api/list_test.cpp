@@ -13,8 +13,7 @@ class ThreeNames {
     world_.commit("a", {}, [&](uint32_t, ckpt_save* save) {
       add(save, "deep", whole(CKPT_DTYPE_U8, {2, 3, 2, 1, 2}), data);
       add(save, "flat", whole(CKPT_DTYPE_F32, {6}), data);
-      Error error;
-      EXPECT_EQ(ckpt_save_add_alias(save, "eel", "deep", nullptr, error), CKPT_OK) << error.text();
+      add_alias(save, "eel", "deep");
     });
     reader = open_reader(world_.store);
   }
@@ -32,15 +31,13 @@ std::vector<std::string> runs_of(const Store& store) {
   EXPECT_EQ(ckpt_store_runs(store.get(), &runs, error), CKPT_OK) << error.text();
   std::vector<std::string> texts;
   for (size_t i = 0; i < ckpt_runs_count(runs); i++) {
-    ckpt_run_info info{};
-    info.struct_size = sizeof info;
+    auto info = sized<ckpt_run_info>();
     EXPECT_EQ(ckpt_runs_at(runs, i, &info, error), CKPT_OK) << error.text();
     texts.push_back(std::string(info.name) + " token " + std::to_string(info.token) + ": " +
                     std::to_string(info.checkpoint_count) + ", " + info.newest_id + " " + info.newest_label + " " +
                     std::to_string(info.newest_step));
   }
-  ckpt_run_info past{};
-  past.struct_size = sizeof past;
+  auto past = sized<ckpt_run_info>();
   EXPECT_EQ(ckpt_runs_at(runs, texts.size(), &past, error), CKPT_NOT_FOUND);
   ckpt_runs_free(runs);
   return texts;

@@ -70,15 +70,7 @@ class DirectLoad : public ::testing::TestWithParam<Way> {
   }
 
   Scratch scratch_{GetParam().base};
-  Store store_ = [this] {
-    ckpt_store* store = nullptr;
-    Error error;
-    EXPECT_EQ(
-        ckpt_store_open(&store, scratch_.path().c_str(), options({{GetParam().option, GetParam().value}}).get(), error),
-        CKPT_OK)
-        << error.text();
-    return Store(store);
-  }();
+  Store store_ = open_store(scratch_.path(), {{GetParam().option, GetParam().value}});
 };
 INSTANTIATE_TEST_SUITE_P(Way, DirectLoad, ::testing::ValuesIn(kWays),
                          [](const auto& test) { return std::string(test.param.name); });
@@ -99,13 +91,11 @@ struct Result {
   ckpt_job_stats stats{};
   std::string text, tensor, part, offset;
 };
-Result run(const Load& load) {
-  ckpt_job* started = nullptr;
+Result result_of(const Load& load) {
+  const Job job = start(load);
   Error error;
-  EXPECT_EQ(ckpt_load_start(load.get(), &started, error), CKPT_OK) << error.text();
-  Job job(started);
   Result result;
-  result.status = ckpt_job_wait(started, CKPT_JOB_DONE, -1, error);
+  result.status = ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error);
   result.stats = stats_of(job);
   result.text = error.text();
   result.tensor = error.detail("tensor");
@@ -134,7 +124,7 @@ TEST_P(DirectLoad, BringsTheSameBytesColdAndWarmToAnyAddress) {
           ask(load, name, whole(CKPT_DTYPE_U8, {static_cast<int64_t>(data->size())}), targets.back().data,
               data->size());
         }
-        Result result = run(load);
+        Result result = result_of(load);
         ASSERT_EQ(result.status, CKPT_OK) << result.text;
         for (size_t i = 0; i < std::size(all); i++)
           ASSERT_TRUE(targets[i].bytes() == *all[i].second) << all[i].first << shift << cold << compression;
@@ -171,7 +161,7 @@ TEST_P(DirectLoad, ReadsAtMostTwoChunksMoreThanAskedForEachRun) {
       Shifted target(static_cast<size_t>(size), i % 3 * 8u);
       Load load = new_load(reader);
       ask(load, "w", flat(CKPT_DTYPE_U8, {total}, begin, size), target.data, target.size);
-      Result result = run(load);
+      Result result = result_of(load);
       ASSERT_EQ(result.status, CKPT_OK) << result.text;
       ASSERT_TRUE(target.bytes() == Bytes(data.begin() + begin, data.begin() + begin + size));
       EXPECT_LE(result.stats.bytes_read,
@@ -192,7 +182,7 @@ TEST_P(DirectLoad, AFlippedBitIsFoundWithItsTensorOffsetAndElements) {
     Load load = new_load(reader);
     ask(load, "first", whole(CKPT_DTYPE_U8, {6 * kMiB}), a.data, a.size);
     ask(load, "second", whole(CKPT_DTYPE_U8, {20 * kMiB}), b.data, b.size);
-    Result result = run(load);
+    Result result = result_of(load);
     EXPECT_EQ(result.status, CKPT_CORRUPT);
     EXPECT_EQ(result.tensor, "second");
     EXPECT_EQ(result.part, "PART_000");
@@ -200,21 +190,12 @@ TEST_P(DirectLoad, AFlippedBitIsFoundWithItsTensorOffsetAndElements) {
     EXPECT_NE(result.text.find("elements 13631488 to 14680063"), std::string::npos) << result.text;
   }
   forget();
-  ckpt_job* started = nullptr;
+  const std::vector<Found> found = verify(reader.get(), {});
+  ASSERT_EQ(found.size(), 1u) << to_text(found);
+  EXPECT_EQ(found[0].offset, chunk);
+  EXPECT_EQ(found[0].first, 13 * kMiB);
+  EXPECT_EQ(found[0].last, 14 * kMiB - 1);
   Error error;
-  ASSERT_EQ(ckpt_reader_verify(reader.get(), nullptr, &started, error), CKPT_OK) << error.text();
-  Job job(started);
-  ASSERT_EQ(ckpt_job_wait(started, CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
-  ckpt_report* report = nullptr;
-  ASSERT_EQ(ckpt_job_report(started, &report, error), CKPT_OK) << error.text();
-  Report owned(report);
-  ASSERT_EQ(ckpt_report_count(report), 1u);
-  ckpt_finding finding{};
-  finding.struct_size = sizeof finding;
-  ASSERT_EQ(ckpt_report_at(report, 0, &finding, error), CKPT_OK);
-  EXPECT_EQ(finding.offset, chunk);
-  EXPECT_EQ(finding.first_element, 13 * kMiB);
-  EXPECT_EQ(finding.last_element, 14 * kMiB - 1);
   const void* mapped = nullptr;
   uint64_t size = 0;
   EXPECT_EQ(ckpt_reader_map(reader.get(), "second", nullptr, &mapped, &size, error), CKPT_CORRUPT);
@@ -232,7 +213,7 @@ TEST_P(DirectLoad, APartCutOffBehindTheReadersBackIsNamed) {
   Shifted target(data.size(), 0);
   Load load = new_load(reader);
   ask(load, "w", whole(CKPT_DTYPE_U8, {20 * kMiB}), target.data, target.size);
-  Result result = run(load);
+  Result result = result_of(load);
   EXPECT_EQ(result.status, CKPT_INCOMPLETE) << result.text;
   EXPECT_EQ(result.tensor, "w");
   EXPECT_EQ(result.part, "PART_000");

@@ -83,8 +83,7 @@ TEST_P(Resharding, AnyBoxesOfAnyTilingEqualTheSource) {
     std::vector<Target> targets;
     for (const auto& want : wanted) targets.push_back(random_target(random, dtype, width, shape, want));
     for (auto& target : targets) ask(load, "w", target.desc, target.memory.data(), target.memory.size());
-    Error error;
-    ASSERT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+    run(load);
     for (size_t i = 0; i < targets.size(); i++)
       ASSERT_EQ(targets[i].memory, expected_memory(targets[i], data, width, shape, wanted[i])) << label << " box " << i;
     int64_t begin = static_cast<int64_t>(random() % static_cast<uint64_t>(volume(shape)));
@@ -169,14 +168,8 @@ std::vector<std::pair<int, std::string>> names_of(const Load& load) {
   ckpt_report* report = nullptr;
   Error error;
   EXPECT_EQ(ckpt_load_report(load.get(), &report, error), CKPT_OK) << error.text();
-  Report owned(report);
   std::vector<std::pair<int, std::string>> names;
-  for (size_t i = 0; i < ckpt_report_count(report); i++) {
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    EXPECT_EQ(ckpt_report_at(report, i, &finding, error), CKPT_OK) << error.text();
-    names.emplace_back(finding.kind, finding.name);
-  }
+  for (const Found& found : findings_of(Report(report).get())) names.emplace_back(found.kind, found.name);
   return names;
 }
 
@@ -226,8 +219,7 @@ TEST_P(Strict, ExactIsContentWithAllNames) {
   Load load = new_load(weights.reader, {{"strict", "exact"}});
   ask(load, "w", whole(CKPT_DTYPE_F32, {100, 50}), w.data(), w.size());
   ask(load, "v", box(CKPT_DTYPE_F32, {5000}, {0}, {0}), nullptr, 0);
-  Error error;
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  run(load);
   EXPECT_TRUE(names_of(load).empty());
 }
 
@@ -236,11 +228,8 @@ TEST_P(Strict, ExactIsContentWithAllNames) {
 ckpt_job_stats load_stats(const Reader& reader, const ckpt_tensor_desc& desc, Bytes* memory) {
   Load load = new_load(reader);
   ask(load, "w", desc, memory->data(), memory->size());
-  ckpt_job* started = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_load_start(load.get(), &started, error), CKPT_OK) << error.text();
-  Job job(started);
-  EXPECT_EQ(ckpt_job_wait(started, CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+  const Job job = start(load);
+  finish(job);
   return stats_of(job);
 }
 
@@ -285,11 +274,8 @@ TEST_P(Reading, AWholeLoadReadsEveryByteOnceAndOverlappingRequestsShareReads) {
   Load load = new_load(weights.reader);
   ask(load, "w", whole(CKPT_DTYPE_F32, {100, 50}), memory.data(), memory.size());
   ask(load, "w", whole(CKPT_DTYPE_F32, {100, 50}), again.data(), again.size());
-  ckpt_job* started = nullptr;
-  Error error;
-  ASSERT_EQ(ckpt_load_start(load.get(), &started, error), CKPT_OK) << error.text();
-  Job job(started);
-  EXPECT_EQ(ckpt_job_wait(started, CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
+  const Job job = start(load);
+  finish(job);
   EXPECT_EQ(stats_of(job).bytes_requested, 40000u);
   EXPECT_EQ(stats_of(job).bytes_read, 20000u);
   EXPECT_EQ(memory, weights.data);
@@ -325,11 +311,8 @@ TEST(ManyParts, AreReadThroughFewDescriptorsHoweverLowTheLimit) {
     Bytes expected;
     for (uint32_t rank = 0; rank < kRanks; rank++) expected.insert(expected.end(), data.begin(), data.end());
     EXPECT_EQ(load_one(reader, "w", whole(CKPT_DTYPE_U8, {kRanks, 64}), expected.size()), expected);
+    EXPECT_TRUE(verify(reader.get(), {}).empty());
     Error error;
-    ckpt_job* started = nullptr;
-    EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &started, error), CKPT_OK) << error.text();
-    Job job(started);
-    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
     for (uint32_t rank = 0; rank < kRanks; rank++) {  // every view lives as long as the reader
       const void* view = nullptr;
       uint64_t size = 0;

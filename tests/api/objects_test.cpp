@@ -8,18 +8,13 @@ namespace {
 
 CKPT_ON_EVERY_STORE(Objects);
 
-void add_object(ckpt_save* save, const char* name, int32_t scope, const Bytes& data, const char* type = nullptr) {
-  Error error;
-  EXPECT_EQ(ckpt_save_add_object(save, name, type, scope, data.data(), data.size(), error), CKPT_OK) << error.text();
-}
-
 Bytes load_object(const Reader& reader, const char* name, uint32_t rank, size_t size,
                   const std::vector<Setting>& settings = {}) {
   Bytes data(size, 0xa5);
   Load load = new_load(reader, settings);
   Error error;
   EXPECT_EQ(ckpt_load_add_object(load.get(), name, rank, data.data(), size, error), CKPT_OK) << error.text();
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  run(load);
   return data;
 }
 
@@ -36,8 +31,7 @@ TEST_P(Objects, SharedOnesOfEverySizeComeBackOnEveryRank) {
   Error error;
   for (size_t size : sizes) {
     std::string name = "o" + std::to_string(size);
-    ckpt_object_info info{};
-    info.struct_size = sizeof info;
+    auto info = sized<ckpt_object_info>();
     ASSERT_EQ(ckpt_reader_object_find(reader.get(), name.c_str(), 17, &info, error), CKPT_OK) << error.text();
     EXPECT_EQ(info.size, size);
     EXPECT_EQ(info.scope, CKPT_OBJECT_SHARED);
@@ -79,7 +73,7 @@ TEST_P(Objects, TooLittleMemoryIsRefusedAndMoreIsLeftAlone) {
   EXPECT_EQ(error.detail("expected"), "64");
   EXPECT_EQ(error.detail("found"), "63");
   EXPECT_EQ(ckpt_load_add_object(load.get(), "o", 0, data.data(), 80, error), CKPT_OK);
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK);
+  run(load);
   EXPECT_EQ(Bytes(data.begin(), data.begin() + 64), pattern(64, 1));
   EXPECT_EQ(Bytes(data.begin() + 64, data.end()), Bytes(16, 0xa5));
 }

@@ -30,8 +30,8 @@ class Overlaps : public ::testing::Test {
       add(save, "b", whole(CKPT_DTYPE_F32, {100}), b_);
       add(save, "c", whole(CKPT_DTYPE_F32, {100}), c_);
       add(save, "b2", whole(CKPT_DTYPE_F32, {100}), b_);
-      EXPECT_EQ(ckpt_save_add_alias(save, "tied", "a", nullptr, error), CKPT_OK) << error.text();
-      EXPECT_EQ(ckpt_save_add_alias(save, "rows", "a", &rows, error), CKPT_OK) << error.text();
+      add_alias(save, "tied", "a");
+      add_alias(save, "rows", "a", &rows);
       EXPECT_EQ(ckpt_save_add_object(save, "o", nullptr, CKPT_OBJECT_SHARED, a_.data(), 40, error), CKPT_OK);
       table_.add(save);
     });
@@ -51,10 +51,7 @@ class Overlaps : public ::testing::Test {
     EXPECT_NE(error.text().find(first), std::string::npos) << error.text();
     EXPECT_EQ(memory_, Bytes(memory_.size(), 0xa5)) << "nothing changes before";
   }
-  void take(const Load& load) {
-    Error error;
-    EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
-  }
+  void take(const Load& load) { run(load); }
 
   StorePlace place_;
   World world_;

@@ -266,7 +266,7 @@ class Recorder {
 // ---- the cuts ----
 
 // What may be found after a cut.
-struct Found {
+struct Remains {
   std::vector<bool> kept;  // of the events, those whose change lasts
   size_t answers = 0;
 };
@@ -294,9 +294,9 @@ std::vector<std::vector<bool>> subsets_of(size_t count) {
 }
 
 // Visits each tree once that may be found, until `visit` says that it is enough. The sync of event `without` is none.
-void for_each_cut(const std::vector<Event>& events, size_t without, const std::function<bool(const Found&)>& visit) {
+void for_each_cut(const std::vector<Event>& events, size_t without, const std::function<bool(const Remains&)>& visit) {
   std::set<std::pair<size_t, std::vector<bool>>> seen;
-  Found lasting{std::vector<bool>(events.size())};
+  Remains lasting{std::vector<bool>(events.size())};
   std::vector<size_t> open;
   for (size_t at = 0; at < events.size(); at++) {
     const Event& event = events[at];
@@ -308,7 +308,7 @@ void for_each_cut(const std::vector<Event>& events, size_t without, const std::f
       return lasts;
     });
     for (const auto& subset : subsets_of(open.size())) {
-      Found found = lasting;
+      Remains found = lasting;
       for (size_t i = 0; i < open.size(); i++) found.kept[open[i]] = subset[i];
       if (seen.emplace(found.answers, found.kept).second && !visit(found)) return;
     }
@@ -329,15 +329,15 @@ class PowerLoss : public Faults {
  protected:
   void record(const Cut& cut);
   // The tree that a cut leaves.
-  std::string make(const Found& found);
-  static std::set<int64_t> allowed(const Cut& cut, const Found& found) {
+  std::string make(const Remains& found);
+  static std::set<int64_t> allowed(const Cut& cut, const Remains& found) {
     const size_t last = cut.latest.size() - 1;
     return {cut.latest[std::min(found.answers, last)], cut.latest[std::min(found.answers + 1, last)]};
   }
-  std::string text_of(const Found& found) const;
+  std::string text_of(const Remains& found) const;
   void cut_everywhere(const Cut& cut, size_t stride);
-  void check(const Cut& cut, const Found& found);
-  bool is_wrong(const Cut& cut, const Found& found);
+  void check(const Cut& cut, const Remains& found);
+  bool is_wrong(const Cut& cut, const Remains& found);
   // `least`: how many syncs there are at the least.
   void leave_out_each_sync(const Cut& cut, size_t least);
 
@@ -375,7 +375,7 @@ void PowerLoss::record(const Cut& cut) {
   remove_tree(uri);
 }
 
-std::string PowerLoss::make(const Found& found) {
+std::string PowerLoss::make(const Remains& found) {
   Nodes nodes = base_nodes_;
   for (size_t i = 0; i < events_.size(); i++)
     if (found.kept[i]) carry_out(events_[i].change, nodes);
@@ -385,14 +385,14 @@ std::string PowerLoss::make(const Found& found) {
   return uri;
 }
 
-std::string PowerLoss::text_of(const Found& found) const {
+std::string PowerLoss::text_of(const Remains& found) const {
   std::string text = "after " + std::to_string(found.answers) + " answers; lost:";
   for (size_t i = 0; i < events_.size(); i++)
     if (events_[i].changes() && !found.kept[i]) text += " [" + std::to_string(i) + " " + events_[i].text + "]";
   return text;
 }
 
-void PowerLoss::check(const Cut& cut, const Found& found) {
+void PowerLoss::check(const Cut& cut, const Remains& found) {
   const std::string uri = make(found);
   const Operation after{.start = {}, .commands = {}, .latest = allowed(cut, found), .stays = {}, .finish = cut.finish};
   check_store(uri, after);
@@ -408,25 +408,25 @@ void PowerLoss::leave_out_each_sync(const Cut& cut, size_t least) {
   ASSERT_NO_FATAL_FAILURE(record(cut));
   std::set<std::pair<size_t, std::vector<bool>>> legal;
   for_each_cut(events_, Change::kGone,
-               [&](const Found& found) { return legal.emplace(found.answers, found.kept).second; });
+               [&](const Remains& found) { return legal.emplace(found.answers, found.kept).second; });
   size_t needed = 0;
   for (size_t at = 0; at < events_.size(); at++) {
-    std::vector<Found> trees;
+    std::vector<Remains> trees;
     if (events_[at].sync != Change::kGone)
-      for_each_cut(events_, at, [&](const Found& found) {
+      for_each_cut(events_, at, [&](const Remains& found) {
         if (!legal.contains({found.answers, found.kept})) trees.push_back(found);
         return true;
       });
     if (trees.empty()) continue;
     needed++;
     // What was lost late is wrong most often.
-    EXPECT_TRUE(std::any_of(trees.rbegin(), trees.rend(), [&](const Found& found) { return is_wrong(cut, found); }))
+    EXPECT_TRUE(std::any_of(trees.rbegin(), trees.rend(), [&](const Remains& found) { return is_wrong(cut, found); }))
         << "nothing is lost without " << events_[at].text << ", in " << trees.size() << " trees";
   }
   EXPECT_GE(needed, least);
 }
 
-bool PowerLoss::is_wrong(const Cut& cut, const Found& found) {
+bool PowerLoss::is_wrong(const Cut& cut, const Remains& found) {
   using Reporter = testing::ScopedFakeTestPartResultReporter;
   testing::TestPartResultArray failures;
   const Reporter heard(Reporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
@@ -437,7 +437,7 @@ bool PowerLoss::is_wrong(const Cut& cut, const Found& found) {
 void PowerLoss::cut_everywhere(const Cut& cut, size_t stride) {
   ASSERT_NO_FATAL_FAILURE(record(cut));
   size_t trees = 0, tried = 0;
-  for_each_cut(events_, Change::kGone, [&](const Found& found) {
+  for_each_cut(events_, Change::kGone, [&](const Remains& found) {
     if (trees++ % (all_points() ? 1 : stride) != 0) return true;
     SCOPED_TRACE(text_of(found));
     tried++;

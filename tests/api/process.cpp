@@ -203,21 +203,7 @@ bool can_trace() {
 
 // ---- the store ----
 
-std::vector<Info> entries_of(const std::string& uri) {
-  Store store = open_store(uri);
-  ckpt_list* raw = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_store_list(store.get(), &raw, error), CKPT_OK) << error.text();
-  List list(raw);
-  std::vector<Info> entries;
-  for (size_t i = 0; i < ckpt_list_count(list.get()); i++) {
-    Info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(ckpt_list_at(list.get(), i, &info, error), CKPT_OK) << error.text();
-    entries.push_back(info);
-  }
-  return entries;
-}
+std::vector<Info> entries_of(const std::string& uri) { return entries_of(open_store(uri)); }
 
 static bool find_latest(const std::string& uri, const char* run, Info* info) {
   Store store = open_store(uri);

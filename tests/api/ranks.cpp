@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <sstream>
 #include <thread>
 
 namespace ckpt_test {
@@ -101,34 +103,74 @@ void ask(const Load& load, const std::string& name, const ckpt_tensor_desc& desc
       << error.text();
 }
 
+void add_alias(ckpt_save* save, const std::string& name, const std::string& target, const ckpt_tensor_desc* view) {
+  Error error;
+  EXPECT_EQ(ckpt_save_add_alias(save, name.c_str(), target.c_str(), view, error), CKPT_OK) << error.text();
+}
+
+void add_object(ckpt_save* save, const std::string& name, int32_t scope, const Bytes& data, const char* type) {
+  Error error;
+  EXPECT_EQ(ckpt_save_add_object(save, name.c_str(), type, scope, data.data(), data.size(), error), CKPT_OK)
+      << error.text();
+}
+
+void run(const Save& save) {
+  Error error;
+  EXPECT_EQ(ckpt_save_run(save.get(), error), CKPT_OK) << error.text();
+}
+void run(const Load& load) {
+  Error error;
+  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+}
+
+Job start(const Save& save) {
+  ckpt_job* job = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_save_start(save.get(), &job, error), CKPT_OK) << error.text();
+  return Job(job);
+}
+Job start(const Load& load) {
+  ckpt_job* job = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_load_start(load.get(), &job, error), CKPT_OK) << error.text();
+  return Job(job);
+}
+void finish(const Job& job, int32_t state) {
+  Error error;
+  EXPECT_EQ(ckpt_job_wait(job.get(), state, -1, error), CKPT_OK) << error.text();
+}
+
 Bytes load_one(const Reader& reader, const std::string& name, const ckpt_tensor_desc& desc, uint64_t bytes,
                const std::vector<Setting>& settings) {
   Bytes data(bytes, 0xa5);
   Load load = new_load(reader, settings);
   ask(load, name, desc, data.data(), bytes);
-  Error error;
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  run(load);
   return data;
 }
 
 uint32_t committed_count(const Store& store) {
-  ckpt_list* list = nullptr;
+  const auto all = entries_of(store);
+  return static_cast<uint32_t>(
+      std::ranges::count(all, int32_t{CKPT_CHECKPOINT_COMMITTED}, &ckpt_checkpoint_info::state));
+}
+
+ckpt_checkpoint_info info_of(const Reader& reader) {
+  auto info = sized<ckpt_checkpoint_info>();
   Error error;
-  EXPECT_EQ(ckpt_store_list(store.get(), &list, error), CKPT_OK) << error.text();
-  List owned(list);
-  uint32_t count = 0;
-  for (size_t i = 0; i < ckpt_list_count(list); i++) {
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(ckpt_list_at(list, i, &info, error), CKPT_OK) << error.text();
-    count += info.state == CKPT_CHECKPOINT_COMMITTED;
-  }
-  return count;
+  EXPECT_EQ(ckpt_reader_info(reader.get(), &info, error), CKPT_OK) << error.text();
+  return info;
+}
+
+ckpt_checkpoint_info find(const Store& store, const std::string& selector) {
+  auto info = sized<ckpt_checkpoint_info>();
+  Error error;
+  EXPECT_EQ(ckpt_store_find(store.get(), selector.c_str(), nullptr, &info, error), CKPT_OK) << error.text();
+  return info;
 }
 
 ckpt_tensor_info tensor_info(const Reader& reader, const std::string& name) {
-  ckpt_tensor_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_tensor_info>();
   Error error;
   EXPECT_EQ(ckpt_reader_tensor_find(reader.get(), name.c_str(), &info, error), CKPT_OK) << error.text();
   return info;
@@ -145,11 +187,49 @@ std::vector<ckpt_segment_info> segments_of(const Reader& reader, const std::stri
 }
 
 ckpt_job_stats stats_of(const Job& job) {
-  ckpt_job_stats stats{};
-  stats.struct_size = sizeof stats;
+  auto stats = sized<ckpt_job_stats>();
   Error error;
   EXPECT_EQ(ckpt_job_stats_get(job.get(), &stats, error), CKPT_OK) << error.text();
   return stats;
+}
+
+static std::string text_of(const char* text) { return text ? text : ""; }
+
+std::vector<Found> findings_of(const ckpt_report* report) {
+  std::vector<Found> all;
+  for (size_t i = 0; i < ckpt_report_count(report); i++) {
+    auto finding = sized<ckpt_finding>();
+    EXPECT_EQ(ckpt_report_at(report, i, &finding, nullptr), CKPT_OK);
+    all.push_back({finding.kind, finding.status, text_of(finding.text), text_of(finding.name), text_of(finding.part),
+                   finding.offset, finding.size, finding.count, finding.first_element, finding.last_element,
+                   finding.max_abs, finding.max_rel});
+  }
+  return all;
+}
+
+std::vector<Found> those_of(const std::vector<Found>& found, int32_t kind) {
+  std::vector<Found> some;
+  std::ranges::copy_if(found, std::back_inserter(some), [&](const Found& one) { return one.kind == kind; });
+  return some;
+}
+
+std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>& settings) {
+  ckpt_job* raw_job = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_reader_verify(reader, settings.empty() ? nullptr : options(settings).get(), &raw_job, error), CKPT_OK)
+      << error.text();
+  Job job(raw_job);
+  finish(job);
+  ckpt_report* report = nullptr;
+  EXPECT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK) << error.text();
+  Report owner(report);
+  return findings_of(report);
+}
+
+std::string to_text(const std::vector<Found>& found) {
+  std::ostringstream text;
+  for (const Found& one : found) text << "  " << ckpt_status_name(one.status) << " " << one.text << "\n";
+  return text.str();
 }
 
 // ---- the reference ----

@@ -75,6 +75,15 @@ Load new_load(const Reader& reader, const std::vector<Setting>& settings = {});
 void add(ckpt_save* save, const std::string& name, const ckpt_tensor_desc& desc, const void* data, uint64_t bytes);
 void add(ckpt_save* save, const std::string& name, const ckpt_tensor_desc& desc, const Bytes& data);
 void ask(const Load& load, const std::string& name, const ckpt_tensor_desc& desc, void* data, uint64_t bytes);
+void add_alias(ckpt_save* save, const std::string& name, const std::string& target,
+               const ckpt_tensor_desc* view = nullptr);
+void add_object(ckpt_save* save, const std::string& name, int32_t scope, const Bytes& data, const char* type = nullptr);
+// They must end well, as a job that is started must begin.
+void run(const Save& save);
+void run(const Load& load);
+Job start(const Save& save);
+Job start(const Load& load);
+void finish(const Job& job, int32_t state = CKPT_JOB_DONE);
 // What a call that should fail says.
 Outcome outcome_of(ckpt_status status, const Error& error);
 
@@ -85,6 +94,23 @@ uint32_t committed_count(const Store& store);
 std::vector<ckpt_segment_info> segments_of(const Reader& reader, const std::string& name);
 ckpt_tensor_info tensor_info(const Reader& reader, const std::string& name);
 ckpt_job_stats stats_of(const Job& job);
+ckpt_checkpoint_info info_of(const Reader& reader);
+ckpt_checkpoint_info find(const Store& store, const std::string& selector = "latest");
+
+struct Found {
+  int32_t kind;
+  ckpt_status status;
+  std::string text, name, part;
+  uint64_t offset, size, count;
+  int64_t first, last;
+  double max_abs, max_rel;
+};
+std::vector<Found> findings_of(const ckpt_report* report);
+// Of one kind.
+std::vector<Found> those_of(const std::vector<Found>& found, int32_t kind);
+// The findings of a verify job that must end OK.
+std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>& settings = {{"threads", 1}});
+std::string to_text(const std::vector<Found>& found);
 
 // ---- the reference ----
 

@@ -29,11 +29,8 @@ class RecycleTest : public ::testing::Test {
                       const std::vector<Setting>& settings = {kKeepOne}) {
     Save made = new_save(session, label, settings);
     add(made.get(), "t", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(data.size())}), data);
-    ckpt_job* raw = nullptr;
-    Error error;
-    EXPECT_EQ(ckpt_save_start(made.get(), &raw, error), CKPT_OK) << error.text();
-    Job job(raw);
-    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error), CKPT_OK) << error.text();
+    const Job job = start(made);
+    finish(job, CKPT_JOB_COMMITTED);
     return stats_of(job);
   }
   Bytes load(const Store& store, size_t size) {
@@ -41,22 +38,7 @@ class RecycleTest : public ::testing::Test {
     return load_one(reader, "t", whole(CKPT_DTYPE_U8, {static_cast<int64_t>(size)}), size);
   }
   // "" if a full verification of the latest finds nothing.
-  std::string damage(const Store& store) {
-    Reader reader = open_reader(store);
-    ckpt_job* raw = nullptr;
-    Error error;
-    EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
-    Job job(raw);
-    EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
-    ckpt_report* report_raw = nullptr;
-    EXPECT_EQ(ckpt_job_report(job.get(), &report_raw, error), CKPT_OK) << error.text();
-    Report report(report_raw);
-    if (ckpt_report_count(report.get()) == 0) return "";
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    EXPECT_EQ(ckpt_report_at(report.get(), 0, &finding, nullptr), CKPT_OK);
-    return finding.text;
-  }
+  std::string damage(const Store& store) { return to_text(verify(open_reader(store).get())); }
 
   Scratch scratch;
   const std::string uri = scratch / "store";
@@ -116,7 +98,7 @@ TEST_F(Recycle, NoOldByteIsLeftInANewPart) {
         for (size_t i = 0; i < kept.size(); i++)
           add(made.get(), "t" + std::to_string(i), whole(CKPT_DTYPE_U8, {static_cast<int64_t>(kept[i].size())}),
               kept[i]);
-        ASSERT_EQ(ckpt_save_run(made.get(), error), CKPT_OK) << error.text();
+        run(made);
         // Checksums and other numbers may contain the byte by chance, but never eight in a row.
         EXPECT_EQ(read_file(part_of("s3.1.1")).find(std::string(8, '\xA5')), std::string::npos);
         EXPECT_EQ(damage(store), "");

@@ -35,8 +35,7 @@ Repaired repair(const Sample& sample, const std::vector<Setting>& settings) {
 }
 
 ckpt_checkpoint_info info_of(const Sample& sample, const std::string& id) {
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_checkpoint_info>();
   Error error;
   EXPECT_EQ(ckpt_store_find(sample.store(), id.c_str(), nullptr, &info, error), CKPT_OK) << error.text();
   return info;

@@ -55,12 +55,7 @@ using GoneReader = RetentionTest;
 // The findings of one kind, by checkpoint name.
 std::vector<std::string> names_of(const Report& report, int32_t kind) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < ckpt_report_count(report.get()); i++) {
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    EXPECT_EQ(ckpt_report_at(report.get(), i, &finding, nullptr), CKPT_OK);
-    if (finding.kind == kind) names.push_back(finding.name);
-  }
+  for (const Found& found : those_of(findings_of(report.get()), kind)) names.push_back(found.name);
   return names;
 }
 
@@ -119,12 +114,7 @@ TEST_F(Retention, ACopyIsNeverLatestNeverCountsAndIsNeverPruned) {
   save({1, 2, 3});
   for (const char* name : {"a-copy", "z-copy", "s9.9.9"}) copy_directory(uri + "/s3.1.1", uri + "/" + name);
   std::filesystem::remove(uri + "/z-copy/PART_000");  // cp -r is still at it
-  Store store = open_store(uri);
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
-  Error error;
-  ASSERT_EQ(ckpt_store_find(store.get(), "latest", nullptr, &info, error), CKPT_OK) << error.text();
-  EXPECT_STREQ(info.id, "s3.1.1");
+  EXPECT_EQ(latest_id(uri), "s3.1.1");
   prune({{"keep_last", 2}});
   EXPECT_EQ(steps(), (Steps{2, 3, 3, 3, 3}));
   prune({{"keep_last", 1}});

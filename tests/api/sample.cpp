@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <sstream>
-
 namespace ckpt_test {
 
 using namespace ckpt_golden;
@@ -72,40 +70,6 @@ ckpt_status Sample::try_open(std::string* problem) const {
   ckpt_reader_free(reader);
   if (problem) *problem = error.text();
   return status;
-}
-
-static std::string text_of(const char* text) { return text ? text : ""; }
-
-std::vector<Found> findings_of(const ckpt_report* report) {
-  std::vector<Found> all;
-  for (size_t i = 0; i < ckpt_report_count(report); i++) {
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    EXPECT_EQ(ckpt_report_at(report, i, &finding, nullptr), CKPT_OK);
-    all.push_back({finding.kind, finding.status, text_of(finding.text), text_of(finding.name), text_of(finding.part),
-                   finding.offset, finding.size, finding.count, finding.first_element, finding.last_element,
-                   finding.max_abs, finding.max_rel});
-  }
-  return all;
-}
-
-std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>& settings) {
-  ckpt_job* raw_job = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_reader_verify(reader, settings.empty() ? nullptr : options(settings).get(), &raw_job, error), CKPT_OK)
-      << error.text();
-  Job job(raw_job);
-  EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
-  ckpt_report* report = nullptr;
-  EXPECT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK) << error.text();
-  Report owner(report);
-  return findings_of(report);
-}
-
-std::string to_text(const std::vector<Found>& found) {
-  std::ostringstream text;
-  for (const Found& one : found) text << "  " << ckpt_status_name(one.status) << " " << one.text << "\n";
-  return text.str();
 }
 
 namespace {

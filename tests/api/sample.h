@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "api/support.h"
+#include "api/ranks.h"
 #include "golden/contents.h"
 
 namespace ckpt_test {
@@ -32,19 +32,6 @@ class Sample {
   ckpt_golden::Contents contents_;
   std::string id_;
 };
-
-struct Found {
-  int32_t kind;
-  ckpt_status status;
-  std::string text, name, part;
-  uint64_t offset, size, count;
-  int64_t first, last;
-  double max_abs, max_rel;
-};
-std::vector<Found> findings_of(const ckpt_report* report);
-// The findings of a verify job that must end OK.
-std::vector<Found> verify(const ckpt_reader* reader, const std::vector<Setting>& settings = {{"threads", 1}});
-std::string to_text(const std::vector<Found>& found);
 
 // Loads all tensors, aliases and objects. OK: every byte came. `right` tells whether they are those of `contents`.
 ckpt_status load_all(const ckpt_reader* reader, const ckpt_golden::Contents& contents, bool* right,

@@ -340,8 +340,7 @@ TEST_P(Shapes, HundredThousandTensorsAreSavedAndFound) {
   std::vector<uint32_t> loaded(kCount, 0);
   Load load = new_load(reader, {{"strict", "exact"}});
   for (uint32_t i = 0; i < kCount; i++) ask(load, name(i), whole(CKPT_DTYPE_U32, {1}), &loaded[i], 4);
-  Error error;
-  ASSERT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+  run(load);
   EXPECT_EQ(loaded, values);
 }
 

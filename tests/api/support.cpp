@@ -38,6 +38,16 @@ Store open_store(const std::string& uri, const std::vector<Setting>& settings) {
   return Store(store);
 }
 
+std::vector<ckpt_checkpoint_info> entries_of(const Store& store) {
+  ckpt_list* made = nullptr;
+  Error error;
+  EXPECT_EQ(ckpt_store_list(store.get(), &made, error), CKPT_OK) << error.text();
+  const List list(made);
+  std::vector<ckpt_checkpoint_info> all(ckpt_list_count(made), sized<ckpt_checkpoint_info>());
+  for (size_t i = 0; i < all.size(); i++) EXPECT_EQ(ckpt_list_at(made, i, &all[i], error), CKPT_OK) << error.text();
+  return all;
+}
+
 Session open_session(const Store& store, uint32_t rank, uint32_t world, const char* string,
                      const std::vector<Setting>& settings) {
   ckpt_session* session = nullptr;
@@ -48,8 +58,7 @@ Session open_session(const Store& store, uint32_t rank, uint32_t world, const ch
 }
 
 ckpt_tensor_desc whole(int32_t dtype, const std::vector<int64_t>& shape) {
-  ckpt_tensor_desc desc{};
-  desc.struct_size = sizeof desc;
+  auto desc = sized<ckpt_tensor_desc>();
   desc.dtype = dtype;
   desc.ndim = static_cast<int32_t>(shape.size());
   for (size_t i = 0; i < shape.size(); i++) desc.shape[i] = shape[i];

@@ -30,6 +30,14 @@ using Load = std::unique_ptr<ckpt_load, Freer<ckpt_load_free>>;
 using Job = std::unique_ptr<ckpt_job, Freer<ckpt_job_free>>;
 using Report = std::unique_ptr<ckpt_report, Freer<ckpt_report_free>>;
 
+// An empty record or descriptor that knows its size.
+template <typename T>
+T sized() {
+  T made{};
+  made.struct_size = sizeof made;
+  return made;
+}
+
 // Collects the explanation of a call: EXPECT_EQ(ckpt_x(…, e), CKPT_OK) << e.text();
 class Error {
  public:
@@ -75,6 +83,7 @@ struct Setting {
 Options options(const std::vector<Setting>& settings);
 
 Store open_store(const std::string& uri, const std::vector<Setting>& settings = {});
+std::vector<ckpt_checkpoint_info> entries_of(const Store& store);
 // Rank 0 of 1 by default. `string` is null for rank 0.
 Session open_session(const Store& store, uint32_t rank = 0, uint32_t world = 1, const char* string = nullptr,
                      const std::vector<Setting>& settings = {});

@@ -53,8 +53,7 @@ void add(ckpt_save* save, const RankTable& table, Memory& memory, uint64_t bucke
                                 TestColumn{"", CKPT_DTYPE_I32, {}}.desc()};
   const void* data[] = {memory.values.data(), memory.versions.data()};
   const uint64_t sizes[] = {memory.values.size(), memory.versions.size() * 4};
-  ckpt_table_desc desc{};
-  desc.struct_size = sizeof desc;
+  auto desc = sized<ckpt_table_desc>();
   desc.id_dtype = CKPT_DTYPE_U64;
   desc.row_count = memory.ids.size();
   desc.bucket_count = buckets;
@@ -109,7 +108,7 @@ Rows load(const Reader& reader, const Share& share, std::set<uint64_t>* gone) {
     EXPECT_EQ(ckpt_load_add_table(load.get(), share.get(), window, ids.data(), rows * 8, 2, names, data, sizes,
                                   CKPT_DEVICE_CPU, 0, 0, error),
               CKPT_OK);
-    EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+    run(load);
     for (size_t i = 0; i < rows; i++) {
       const auto at = values.begin() + static_cast<ptrdiff_t>(i * kValue);
       EXPECT_EQ(value_of(ids[i], versions[i]), Bytes(at, at + kValue)) << "id " << ids[i];
@@ -207,10 +206,7 @@ TEST(TableChangesOfFiles, AreFoundWithoutReadingWhatBothShare) {
   ranks[0].put(63, 1);  // of the last bucket
   commit(world, "s2", ranks);
   const Reader first = open_reader(world.store, "s1"), second = open_reader(world.store, "s2");
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(ckpt_reader_info(first.get(), &info, nullptr), CKPT_OK);
-  const std::string path = place.uri() + "/" + info.id + "/PART_000";
+  const std::string path = place.uri() + "/" + info_of(first).id + "/PART_000";
   std::string bytes = read_file(path);
   bytes[segments_of(first, "t/value")[0].part_offset] ^= 1;
   write_file(path, bytes);

@@ -64,8 +64,7 @@ struct Given {
                                   TestColumn{"", CKPT_DTYPE_I32, {}}.desc()};
     const void* data[] = {values.data(), versions.data()};
     const uint64_t sizes[] = {values.size(), versions.size() * 4};
-    ckpt_table_desc desc{};
-    desc.struct_size = sizeof desc;
+    auto desc = sized<ckpt_table_desc>();
     desc.id_dtype = CKPT_DTYPE_U64;
     desc.row_count = ids.size();
     desc.bucket_count = kBuckets;
@@ -101,8 +100,7 @@ void commit(World& world, const std::string& label, std::vector<RankTable>& rank
 }
 
 ckpt_table_info table_info(const Reader& reader) {
-  ckpt_table_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_table_info>();
   Error error;
   EXPECT_EQ(ckpt_reader_table_find(reader.get(), "t", &info, error), CKPT_OK) << error.text();
   return info;
@@ -125,7 +123,7 @@ Rows load(const Reader& reader, const Share& share, size_t value_bytes = 12) {
     EXPECT_EQ(ckpt_load_add_table(load.get(), share.get(), window, ids.data(), rows * 8, 2, names, data, sizes,
                                   CKPT_DEVICE_CPU, 0, 0, error),
               CKPT_OK);
-    EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
+    run(load);
     for (size_t i = 0; i < rows; i++) {
       const Bytes value = value_of(ids[i], static_cast<uint64_t>(versions[i]), value_bytes);
       EXPECT_TRUE(std::ranges::equal(value, std::span(values).subspan(i * value_bytes, value_bytes)))
@@ -177,37 +175,11 @@ void expect_table(const Reader& reader, const Rows& expected, std::mt19937_64& r
             some(expected, [&](uint64_t id) { return std::ranges::find(asked, id) != asked.end(); }));
 }
 
-std::vector<Outcome> findings_of(ckpt_report* raw) {
-  const Report report(raw);
-  std::vector<Outcome> found;
-  for (size_t i = 0; i < ckpt_report_count(report.get()); i++) {
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    EXPECT_EQ(ckpt_report_at(report.get(), i, &finding, nullptr), CKPT_OK);
-    Outcome& one = found.emplace_back();
-    one.status = finding.status;
-    one.text = finding.text;
-  }
-  return found;
-}
-
-// What verification says, in mode full.
-std::vector<Outcome> verified(const Reader& reader) {
-  ckpt_job* raw = nullptr;
-  Error error;
-  EXPECT_EQ(ckpt_reader_verify(reader.get(), nullptr, &raw, error), CKPT_OK) << error.text();
-  const Job job(raw);
-  EXPECT_EQ(ckpt_job_wait(job.get(), CKPT_JOB_DONE, -1, error), CKPT_OK) << error.text();
-  ckpt_report* report = nullptr;
-  EXPECT_EQ(ckpt_job_report(job.get(), &report, error), CKPT_OK) << error.text();
-  return findings_of(report);
-}
-
 // A save of one rank, in the background: how it ended, what it wrote and what it says of it.
 struct Alone {
   Outcome outcome;
   uint64_t bytes_written = 0;
-  std::vector<Outcome> findings;
+  std::vector<Found> findings;
 };
 Alone save_alone(const World& world, const std::string& label, RankTable& table, std::vector<Setting> settings = {kOn},
                  const std::function<void(ckpt_save*)>& also = {}) {
@@ -216,16 +188,14 @@ Alone save_alone(const World& world, const std::string& label, RankTable& table,
   Error error;
   EXPECT_EQ(given.add(made.get(), error), CKPT_OK) << error.text();
   if (also) also(made.get());
-  ckpt_job* raw = nullptr;
-  EXPECT_EQ(ckpt_save_start(made.get(), &raw, error), CKPT_OK) << error.text();
-  const Job job(raw);
+  const Job job = start(made);
   Alone alone;
   if (const ckpt_status status = ckpt_job_wait(job.get(), CKPT_JOB_COMMITTED, -1, error); status != CKPT_OK)
     alone.outcome = outcome_of(status, error);
   alone.bytes_written = stats_of(job).bytes_written;
   ckpt_report* report = nullptr;
   EXPECT_EQ(ckpt_save_report(made.get(), &report, error), CKPT_OK) << error.text();
-  alone.findings = findings_of(report);
+  alone.findings = findings_of(Report(report).get());
   table.was_saved();
   return alone;
 }
@@ -236,8 +206,8 @@ RankTable table_of(uint64_t rows) {
   return table;
 }
 
-bool says(const std::vector<Outcome>& findings, const std::string& text) {
-  return std::ranges::any_of(findings, [&](const Outcome& one) { return one.text.find(text) != std::string::npos; });
+bool says(const std::vector<Found>& findings, const std::string& text) {
+  return std::ranges::any_of(findings, [&](const Found& one) { return one.text.find(text) != std::string::npos; });
 }
 
 class TableRuns : public testing::TestWithParam<std::string> {};
@@ -261,7 +231,7 @@ TEST_P(TableRuns, GiveBackWhatEachRankHadAfterAnySequenceOfChanges) {
       EXPECT_LE(table_info(reader).run_count, most_runs);
       EXPECT_EQ(table_info(reader).run_count == 1, step == 1 || most_runs == 1);
       expect_table(reader, all_of(ranks), random);
-      EXPECT_TRUE(verified(reader).empty());
+      EXPECT_TRUE(verify(reader.get()).empty());
       for (int i = 0; i < 15; i++) {
         RankTable& rank = ranks[random() % world_size];
         const uint64_t id = random() % 600;
@@ -326,7 +296,7 @@ TEST_P(TableRuns, NeedNoEarlierCheckpoint) {
   const Reader reader = open_reader(world.store);
   EXPECT_EQ(table_info(reader).run_count, 5u);
   expect_table(reader, table.rows, random);
-  EXPECT_TRUE(verified(reader).empty());
+  EXPECT_TRUE(verify(reader.get()).empty());
 }
 
 TEST_P(TableRuns, AreNotMadeWithoutTheOptionOrOfAnotherSession) {
@@ -362,16 +332,8 @@ TEST_P(TableRuns, AreNotMadeOfASaveThatWasNotCommittedOrIsGone) {
   const Alone third = save_alone(world, "s3", table);
   EXPECT_EQ(third.outcome.status, CKPT_OK) << third.outcome.text;
   EXPECT_TRUE(says(third.findings, "table \"t\": all its rows are written: ")) << third.findings.size();
-  std::string id;
-  {
-    const Reader gone = open_reader(world.store, "s3");
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(ckpt_reader_info(gone.get(), &info, nullptr), CKPT_OK);
-    id = info.id;
-  }
   Error error;
-  EXPECT_EQ(ckpt_store_remove(world.store.get(), id.c_str(), error), CKPT_OK) << error.text();
+  EXPECT_EQ(ckpt_store_remove(world.store.get(), find(world.store, "s3").id, error), CKPT_OK) << error.text();
   table.put(21, 1);
   EXPECT_TRUE(says(save_alone(world, "s4", table).findings, "all its rows are written"));
   const Reader reader = open_reader(world.store);
@@ -426,7 +388,7 @@ TEST_P(TableRuns, NewAndGoneIdsNeedNoList) {
   table.removed.clear();
   EXPECT_EQ(save_alone(world, "s2", table).outcome.status, CKPT_OK);
   const Reader reader = open_reader(world.store);
-  EXPECT_TRUE(verified(reader).empty());
+  EXPECT_TRUE(verify(reader.get()).empty());
   EXPECT_EQ(table_info(reader).run_count, 2u);
   EXPECT_EQ(load(reader, open_share(reader, share_desc(CKPT_SHARE_ALL))), table.rows);
 }
@@ -536,9 +498,7 @@ TEST_P(TableRuns, AreCopiedAndMirroredByTheirNews) {
     ASSERT_EQ(ckpt_options_set_job(bag.get(), copied.get(), nullptr), CKPT_OK);
     const Reader reader = open_reader(world.store, "label:" + label);
     ASSERT_EQ(ckpt_reader_copy(reader.get(), to.get(), bag.get(), nullptr, error), CKPT_OK) << error.text();
-    ckpt_checkpoint_info info{};
-    info.struct_size = sizeof info;
-    ASSERT_EQ(ckpt_reader_info(reader.get(), &info, error), CKPT_OK) << error.text();
+    const ckpt_checkpoint_info info = info_of(reader);
     EXPECT_EQ(info.base_bytes != 0, label == "s2");
     EXPECT_EQ(stats_of(copied).bytes_reused, info.base_bytes);
     EXPECT_LT(stats_of(copied).bytes_written, info.bytes - info.base_bytes) << "that of MANIFEST is not counted";

@@ -393,10 +393,7 @@ TEST_P(Tables, OfADamagedChunkNameItsColumn) {
   commit_tables(world, "a", tables);
   Reader reader = open_reader(world.store);
   const auto segments = segments_of(reader, "t/embedding");
-  ckpt_checkpoint_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(ckpt_reader_info(reader.get(), &info, nullptr), CKPT_OK);
-  const std::string path = place.uri() + "/" + info.id + "/PART_000";
+  const std::string path = place.uri() + "/a.1.1/PART_000";
   std::string bytes = read_file(path);
   bytes[segments[0].part_offset + 100] ^= 1;
   write_file(path, bytes);
@@ -420,26 +417,13 @@ TEST_P(Tables, WithAnIdOnTwoRanksAreFoundByVerification) {
   commit_tables(world, "twice", tables);
   for (const char* label : {"sound", "twice"}) {
     Reader reader = open_reader(world.store, label);
-    ckpt_job* started = nullptr;
-    ckpt_report* made = nullptr;
-    ASSERT_EQ(ckpt_reader_verify(reader.get(), nullptr, &started, nullptr), CKPT_OK);
-    Job job(started);
-    ASSERT_EQ(ckpt_job_wait(started, CKPT_JOB_DONE, -1, nullptr), CKPT_OK);
-    ASSERT_EQ(ckpt_job_report(started, &made, nullptr), CKPT_OK);
-    Report report(made);
-    if (label == std::string("sound")) {
-      EXPECT_EQ(ckpt_report_count(made), 0u);
-      continue;
-    }
-    ASSERT_EQ(ckpt_report_count(made), 1u);
-    ckpt_finding finding{};
-    finding.struct_size = sizeof finding;
-    ASSERT_EQ(ckpt_report_at(made, 0, &finding, nullptr), CKPT_OK);
-    EXPECT_EQ(finding.kind, CKPT_FINDING_DAMAGED);
-    EXPECT_EQ(finding.status, CKPT_MISMATCH);
-    EXPECT_STREQ(finding.name, "t");
-    EXPECT_NE(std::string(finding.text).find("ranks 1 and 2 both saved id 1152921504606846993"), std::string::npos)
-        << finding.text;
+    const auto found = verify(reader.get());
+    ASSERT_EQ(found.size(), label == std::string("twice") ? 1u : 0u) << to_text(found);
+    if (found.empty()) continue;
+    EXPECT_EQ(found[0].kind, CKPT_FINDING_DAMAGED);
+    EXPECT_EQ(found[0].status, CKPT_MISMATCH);
+    EXPECT_EQ(found[0].name, "t");
+    EXPECT_NE(found[0].text.find("ranks 1 and 2 both saved id 1152921504606846993"), std::string::npos);
   }
 }
 
@@ -464,8 +448,7 @@ TEST_P(Tables, AreLeavesOfStateTrees) {
   ASSERT_EQ(ckpt_tree_json(tree, &json, &size, error), CKPT_OK) << error.text();
   EXPECT_EQ(std::string(json, size), text);
   ckpt_tree_free(tree);
-  ckpt_table_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_table_info>();
   EXPECT_EQ(ckpt_reader_table_find(reader.get(), "t", &info, nullptr), CKPT_OK);
 }
 

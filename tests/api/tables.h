@@ -24,8 +24,7 @@ struct TestColumn {
 
   size_t row_bytes() const { return static_cast<size_t>(volume(shape) * ckpt_dtype_bits(dtype) / 8); }
   ckpt_column_desc desc() const {
-    ckpt_column_desc desc{};
-    desc.struct_size = sizeof desc;
+    auto desc = sized<ckpt_column_desc>();
     desc.dtype = dtype;
     desc.ndim = static_cast<int32_t>(shape.size());
     std::copy(shape.begin(), shape.end(), desc.shape);
@@ -81,8 +80,7 @@ struct TestTable {
       data.push_back(block.data());
       sizes.push_back(block.size());
     }
-    ckpt_table_desc desc{};
-    desc.struct_size = sizeof desc;
+    auto desc = sized<ckpt_table_desc>();
     desc.id_dtype = id_dtype;
     desc.row_count = ids.size();
     desc.bucket_count = buckets;
@@ -121,8 +119,7 @@ inline std::vector<TestTable> deal(std::mt19937_64& random, const Ids& ids, uint
 }
 
 inline ckpt_share_desc share_desc(int32_t kind, uint64_t window_rows = 0) {
-  ckpt_share_desc desc{};
-  desc.struct_size = sizeof desc;
+  auto desc = sized<ckpt_share_desc>();
   desc.kind = kind;
   desc.window_rows = window_rows;
   return desc;
@@ -149,8 +146,7 @@ inline Share open_share(const Reader& reader, const ckpt_share_desc& desc, const
   return Share(share);
 }
 inline ckpt_share_info share_info(const Share& share) {
-  ckpt_share_info info{};
-  info.struct_size = sizeof info;
+  auto info = sized<ckpt_share_info>();
   EXPECT_EQ(ckpt_share_get(share.get(), &info, nullptr), CKPT_OK);
   return info;
 }

@@ -83,8 +83,7 @@ TEST(Tree, AForkedChildCanOnlyFree) {
   Tree tree = parse("[5]");
   pid_t child = fork();
   if (child == 0) {
-    ckpt_node node{};
-    node.struct_size = sizeof node;
+    auto node = sized<ckpt_node>();
     const char* json = nullptr;
     uint64_t size = 0;
     const bool refused = ckpt_tree_at(tree.get(), 0, &node, nullptr) == CKPT_FORKED &&

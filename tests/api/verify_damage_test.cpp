@@ -273,8 +273,7 @@ TEST(VerifyDamage, SamplesTogetherFindWhatOneAloneMayMiss) {
   Sample sample(sample_contents("none"));
   Reader reader = sample.open();
   for (const auto& tensor : sample.contents().tensors) {
-    ckpt_segment_info segment{};
-    segment.struct_size = sizeof segment;
+    auto segment = sized<ckpt_segment_info>();
     if (ckpt_reader_segment_at(reader.get(), tensor.name.c_str(), 0, &segment, nullptr) != CKPT_OK) continue;
     std::string part = "PART_00" + std::to_string(segment.part), bytes = read_file(sample.file(part));
     Patch patch(sample.file(part), segment.part_offset, static_cast<unsigned char>(bytes[segment.part_offset]) ^ 1);

@@ -56,8 +56,7 @@ std::vector<Extent> extents_of(const ckpt_reader* reader, const Contents& conten
   std::vector<Extent> all;
   for (const auto& tensor : contents.tensors)
     for (uint32_t i = 0;; i++) {
-      ckpt_segment_info segment{};
-      segment.struct_size = sizeof segment;
+      auto segment = sized<ckpt_segment_info>();
       if (ckpt_reader_segment_at(reader, tensor.name.c_str(), i, &segment, nullptr) != CKPT_OK) break;
       all.push_back({tensor.name, tensor.shape, ckpt_dtype_bits(tensor.dtype), segment});
     }

@@ -102,10 +102,6 @@ inline void run(ckpt_save* save) {
   ckpt_test::Error error;
   EXPECT_EQ(ckpt_save_run(save, error), CKPT_OK) << error.text();
 }
-inline void run(const ckpt_test::Load& load) {
-  ckpt_test::Error error;
-  EXPECT_EQ(ckpt_load_run(load.get(), error), CKPT_OK) << error.text();
-}
 
 // Tests that inject errors, or count, need the fake.
 #define NEEDS_THE_FAKE() \
