@@ -101,35 +101,6 @@ using Shared = InDirectory;
 
 }  // namespace
 
-TEST_P(Incremental, WhatDidNotChangeIsNotWrittenAgain) {
-  Store store = open_store(place.uri());
-  Session session = open_session(store);
-  const Saved first = save(session, "s1", lora(1));
-  EXPECT_TRUE(first.reused.empty());
-  EXPECT_GE(first.stats.bytes_written, bytes_of(lora(1)));
-  for (int step = 2; step <= 5; step++) {
-    const Saved next = save(session, "s" + std::to_string(step), lora(step), {kOn}, step % 2 == 0);
-    if (step % 2 == 0) {
-      EXPECT_LE(next.stats.bytes_written, 100000 + 64 * 1024u) << step;
-    }
-    ASSERT_EQ(next.reused.size(), 1u);
-    EXPECT_EQ(next.reused[0].name, "s" + std::to_string(step - 1) + ".1.1");
-    EXPECT_GE(next.reused[0].size, bytes_of(lora(step)) - 100000);
-    EXPECT_GE(next.reused[0].count, 6u);
-  }
-  for (int step = 1; step <= 5; step++) expect_sound(store, "label:s" + std::to_string(step), lora(step));
-}
-
-TEST_P(Incremental, NothingChangedWritesAnIndexOnly) {
-  Store store = open_store(place.uri());
-  Session session = open_session(store);
-  save(session, "s1", lora(1));
-  const Saved again = save(session, "s2", lora(1));
-  EXPECT_LE(again.stats.bytes_written, 64 * 1024u);
-  EXPECT_GE(again.stats.bytes_done, bytes_of(lora(1))) << "progress counts what was found";
-  expect_sound(store, "label:s2", lora(1));
-}
-
 TEST_P(Incremental, CodecsAreComparedAsTheyAreStored) {
   Store store = open_store(place.uri());
   Session session = open_session(store);
@@ -192,6 +163,7 @@ TEST_P(Incremental, ABaseCanBeNamed) {
   const Saved named = save(session, "s4", lora(1), {kOn, {"base", "label:s1"}});
   ASSERT_EQ(named.reused.size(), 1u);
   EXPECT_EQ(named.reused[0].name, "s1.1.1");
+  EXPECT_GE(named.reused[0].count, 6u);
   const Saved none = save(session, "s5", lora(1), {kOn, {"base", "label:none"}});
   ASSERT_EQ(none.reused.size(), 1u);
   EXPECT_EQ(none.reused[0].status, CKPT_NOT_FOUND) << none.reused[0].text;
@@ -354,7 +326,9 @@ TEST_F(Shared, ABaseOfWhichTooLittleIsUsedIsWrittenAnew) {
   ASSERT_EQ(bases.size(), 1u);
   EXPECT_NE(bases, old);
   expect_sound(store, "s3.1.1", state);
-  EXPECT_LE(save(session, "s4", state).stats.bytes_written, 64 * 1024u);
+  const Saved fourth = save(session, "s4", state);
+  EXPECT_LE(fourth.stats.bytes_written, 64 * 1024u);
+  EXPECT_GE(fourth.stats.bytes_done, 10 * kMiB) << "progress counts what was found";
 }
 
 TEST_F(Shared, DamageIsFoundInABaseAndNamed) {
