@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "paths.h"
 #include "store_fixture.h"
 
 namespace ckpt::interop {
@@ -12,9 +11,6 @@ namespace fs = std::filesystem;
 
 class Accelerate : public StoreTest {
  protected:
-  static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures" / name;
-  }
   void imported(const fs::path& from, const std::string& label) {
     const Failure in = import_from(from, label);
     ASSERT_EQ(in.code, CKPT_OK) << label << ": " << in.message;

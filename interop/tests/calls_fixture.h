@@ -52,4 +52,24 @@ inline ckpt_tensor_desc describe(int32_t dtype, const std::vector<int64_t>& shap
   return desc;
 }
 
+inline ckpt_tensor_info tensor_info(const ckpt_reader* reader, const std::string& name) {
+  ckpt_tensor_info info{};
+  info.struct_size = sizeof info;
+  must([&](auto** err) { return ckpt_reader_tensor_find(reader, name.c_str(), &info, err); });
+  return info;
+}
+
+// All of a tensor into a string or vector of its size.
+template <typename Data>
+void load_whole(const ckpt_reader* reader, const std::string& name, const ckpt_tensor_desc& desc, Data& data) {
+  ckpt_load* load = nullptr;
+  const uint64_t bytes = data.size() * sizeof data[0];
+  must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
+  must([&](auto** err) {
+    return ckpt_load_add_tensor(load, name.c_str(), &desc, data.data(), bytes, CKPT_DEVICE_CPU, 0, err);
+  });
+  must([&](auto** err) { return ckpt_load_run(load, err); });
+  ckpt_load_free(load);
+}
+
 }  // namespace ckpt::interop

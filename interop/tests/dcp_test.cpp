@@ -14,9 +14,7 @@ namespace fs = std::filesystem;
 
 class Dcp : public StoreTest {
  protected:
-  static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/dcp" / name;
-  }
+  static fs::path fixture(const std::string& name) { return StoreTest::fixture("dcp/" + name); }
   std::string part(const std::string& name, const std::string& file = ".metadata") { return path(name) + '/' + file; }
 
   // A directory with this metadata, and one file of the entries.
@@ -24,11 +22,6 @@ class Dcp : public StoreTest {
     fs::create_directories(path(name));
     write_file(part(name), metadata);
     if (!file.empty()) write_file(part(name, "__0_0.distcp"), file);
-  }
-  void expect_refused(const std::string& name, ckpt_status code, const std::vector<std::string>& texts) {
-    const Failure failure = import_from(path(name), "refused");
-    EXPECT_EQ(failure.code, code) << failure.message;
-    for (const std::string& text : texts) EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
   }
   Failure export_dcp(const std::string& label, const std::string& to, int64_t shards, uint64_t cut_from,
                      const char* run = "main") {

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "interop/src/formats.h"
-#include "paths.h"
 #include "pt_fixture.h"
 #include "store_fixture.h"
 
@@ -15,9 +14,7 @@ namespace fs = std::filesystem;
 
 class DeepSpeed : public StoreTest {
  protected:
-  static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures/deepspeed" / name;
-  }
+  static fs::path fixture(const std::string& name) { return StoreTest::fixture("deepspeed/" + name); }
   void imported(const std::string& name) {
     const Failure in = import_from(fixture(name), name);
     ASSERT_EQ(in.code, CKPT_OK) << name << ": " << in.message;
@@ -27,11 +24,6 @@ class DeepSpeed : public StoreTest {
     fs::remove_all(path(name));
     fs::copy(fixture(name), path(name), fs::copy_options::recursive);
     return path(name) + "/global_step3" + (name.starts_with("universal") ? "_universal/" : "/");
-  }
-  void expect_refused(const std::string& from, ckpt_status code, const std::vector<std::string>& texts) {
-    const Failure failure = import_from(from, "refused");
-    EXPECT_EQ(failure.code, code) << failure.message;
-    for (const std::string& text : texts) EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
   }
   // 0 where it is not there.
   int32_t dtype_of(const std::string& label, const std::string& name) {

@@ -1,35 +1,20 @@
 // Import and export through the public header: what was imported can be loaded, and exports are the files again.
-#include "ckpt_file.h"
-
-#include <algorithm>
 #include <filesystem>
-#include <map>
-#include <vector>
 
-#include "calls_fixture.h"
-#include "safetensors_fixture.h"
+#include "store_fixture.h"
 
 namespace ckpt::interop {
 namespace {
 
-struct NamedTensor {
-  std::string name;
-  int32_t dtype;
-  std::vector<int64_t> shape;
-  std::string data;
-};
-
-class Interop : public TemporaryDirectory {
+class Interop : public StoreTest {
  protected:
   void SetUp() override {
-    TemporaryDirectory::SetUp();
-    must([&](auto** err) { return ckpt_store_open(&store_, ("mem:" + directory_).c_str(), nullptr, err); });
+    StoreTest::SetUp();
     must([&](auto** err) { return ckpt_options_new(&options_, err); });
   }
   void TearDown() override {
     ckpt_options_free(options_);
-    ckpt_store_free(store_);
-    TemporaryDirectory::TearDown();
+    StoreTest::TearDown();
   }
 
   Failure import(const std::string& from, const char* label = "l") {
@@ -53,35 +38,7 @@ class Interop : public TemporaryDirectory {
     ASSERT_EQ(out.code, CKPT_OK) << out.message;
   }
 
-  // Saves as a trainer would; `finish` adds the rest.
-  template <typename F>
-  void save(const std::string& label, const std::vector<NamedTensor>& tensors, F&& finish) {
-    ckpt_session* session = nullptr;
-    ckpt_save* save = nullptr;
-    must([&](auto** err) { return ckpt_session_open(&session, store_, 0, 1, nullptr, nullptr, err); });
-    must([&](auto** err) { return ckpt_save_new(&save, session, label.c_str(), -1, nullptr, err); });
-    for (const NamedTensor& tensor : tensors) {
-      const ckpt_tensor_desc desc = describe(tensor.dtype, tensor.shape);
-      must([&](auto** err) {
-        return ckpt_save_add_tensor(save, tensor.name.c_str(), &desc, tensor.data.data(), tensor.data.size(),
-                                    CKPT_DEVICE_CPU, 0, err);
-      });
-    }
-    finish(save);
-    must([&](auto** err) { return ckpt_save_run(save, err); });
-    ckpt_save_free(save);
-    ckpt_session_free(session);
-  }
-  void save(const std::string& label, const std::vector<NamedTensor>& tensors) {
-    save(label, tensors, [](ckpt_save*) {});
-  }
-  static void set_attr(ckpt_save* save, const char* key, const char* value) {
-    must([&](auto** err) { return ckpt_save_set_attr(save, nullptr, key, value, err); });
-  }
-
-  ckpt_store* store_ = nullptr;
   ckpt_options* options_ = nullptr;
-  ckpt_checkpoint_info info_{};
 };
 
 TEST_F(Interop, AnImportedFileCanBeLoaded) {
@@ -96,18 +53,13 @@ TEST_F(Interop, AnImportedFileCanBeLoaded) {
   EXPECT_EQ(info_.world_size, 1u);
 
   ckpt_reader* reader = nullptr;
-  ckpt_load* load = nullptr;
-  char data[8] = {};
-  const ckpt_tensor_desc desc = describe(CKPT_DTYPE_F32, {2});
+  std::string data(8, '\0');
   must([&](auto** err) { return ckpt_reader_open(&reader, store_, info_.id, nullptr, err); });
-  must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
-  must([&](auto** err) { return ckpt_load_add_tensor(load, "w", &desc, data, 8, CKPT_DEVICE_CPU, 0, err); });
-  must([&](auto** err) { return ckpt_load_run(load, err); });
-  EXPECT_EQ(std::string(data, 8), "abcdefgh");
+  load_whole(reader, "w", describe(CKPT_DTYPE_F32, {2}), data);
+  EXPECT_EQ(data, "abcdefgh");
   EXPECT_STREQ(ckpt_reader_attr(reader, nullptr, "safetensors.files"), "[\"m.safetensors\"]");
   EXPECT_EQ(ckpt_reader_attr(reader, nullptr, "safetensors.order"), nullptr);
   EXPECT_EQ(ckpt_reader_attr(reader, "w", "safetensors.file"), nullptr);
-  ckpt_load_free(load);
   ckpt_reader_free(reader);
 }
 
@@ -264,10 +216,7 @@ TEST_F(Interop, ABadFileCreatesNothingInTheStore) {
   EXPECT_EQ(failure.details.at("path"), path("m.safetensors"));
   EXPECT_EQ(failure.details.at("tensor"), "w");
   EXPECT_EQ(import(path("none.safetensors")).code, CKPT_NOT_FOUND);
-  ckpt_list* list = nullptr;
-  must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
-  EXPECT_EQ(ckpt_list_count(list), 0u);
-  ckpt_list_free(list);
+  EXPECT_EQ(checkpoint_count(), 0u);
 }
 
 TEST_F(Interop, ANameWithANulIsRefused) {
@@ -304,7 +253,7 @@ TEST_F(Interop, LongMetadataComesBack) {
 }
 
 TEST_F(Interop, ATrainersCheckpointIsExportedInTheUsualOrder) {
-  save("own", {{"b", CKPT_DTYPE_U8, {2}, "xy"}, {"a", CKPT_DTYPE_F32, {}, "abcd"}});
+  save("own", {{{"b", CKPT_DTYPE_U8, {2}, "xy"}, {"a", CKPT_DTYPE_F32, {}, "abcd"}}, {}, ""});
   ASSERT_EQ(export_to(path("out.safetensors"), "own").code, CKPT_OK);
   const std::string expected =
       file_of(padded("{" + entry("a", "F32", "[]", 0, 4) + "," + entry("b", "U8", "[2]", 4, 6) + "}"), "abcdxy");
@@ -315,17 +264,9 @@ TEST_F(Interop, ATrainersCheckpointIsExportedInTheUsualOrder) {
 }
 
 TEST_F(Interop, AliasesAreExportedAsCopies) {
-  save("own", {{"w", CKPT_DTYPE_U8, {2, 3}, "abcdef"}}, [](ckpt_save* save) {
-    ckpt_tensor_desc row = describe(CKPT_DTYPE_U8, {2});
-    row.flat_offset = 3;
-    ckpt_tensor_desc transposed = describe(CKPT_DTYPE_U8, {3, 2});
-    transposed.flags = CKPT_TENSOR_STRIDED;
-    transposed.strides[0] = 1;
-    transposed.strides[1] = 3;
-    must([&](auto** err) { return ckpt_save_add_alias(save, "tied", "w", nullptr, err); });
-    must([&](auto** err) { return ckpt_save_add_alias(save, "row", "w", &row, err); });
-    must([&](auto** err) { return ckpt_save_add_alias(save, "t", "w", &transposed, err); });
-  });
+  save("own", {{{"w", CKPT_DTYPE_U8, {2, 3}, "abcdef"}},
+               {{"tied", "w", {}, {}, 0}, {"row", "w", {2}, {1}, 3}, {"t", "w", {3, 2}, {1, 3}, 0}},
+               ""});
   const Failure failure = export_to(path("out.safetensors"), "own");
   ASSERT_EQ(failure.code, CKPT_OK) << failure.message;
   EXPECT_EQ(read_file(path("out.safetensors")),
@@ -335,14 +276,14 @@ TEST_F(Interop, AliasesAreExportedAsCopies) {
 }
 
 TEST_F(Interop, WhatSafetensorsLacksIsUnsupportedBeforeAnythingIsWritten) {
-  const NamedTensor tensors[] = {{"int4", CKPT_DTYPE_I4, {2}, "x"},
+  const SavedTensor tensors[] = {{"int4", CKPT_DTYPE_I4, {2}, "x"},
                                  {"complex", CKPT_DTYPE_C128, {1}, pattern(16)},
                                  {"float8", CKPT_DTYPE_F8_E3M4, {1}, "x"},
                                  {"unknown", CKPT_DTYPE(0x60, 8), {1}, "x"},
                                  {"odd", CKPT_DTYPE_F4_E2M1FN, {3}, std::string("x\1", 2)},
                                  {"__metadata__", CKPT_DTYPE_U8, {1}, "x"}};
-  for (const NamedTensor& tensor : tensors) {
-    save("own-" + tensor.name, {tensor});
+  for (const SavedTensor& tensor : tensors) {
+    save("own-" + tensor.name, {{tensor}, {}, ""});
     for (const char* target : {"out.safetensors", "out"}) {
       const Failure failure = export_to(path(target), "own-" + tensor.name);
       EXPECT_EQ(failure.code, CKPT_UNSUPPORTED) << tensor.name;
@@ -353,7 +294,7 @@ TEST_F(Interop, WhatSafetensorsLacksIsUnsupportedBeforeAnythingIsWritten) {
 }
 
 TEST_F(Interop, AnExportNeverOverwrites) {
-  save("own", {{"w", CKPT_DTYPE_U8, {1}, "x"}});
+  save("own", {{{"w", CKPT_DTYPE_U8, {1}, "x"}}, {}, ""});
   write_file(path("out.safetensors"), "mine");
   EXPECT_EQ(export_to(path("out.safetensors"), "own").code, CKPT_EXISTS);
   EXPECT_EQ(read_file(path("out.safetensors")), "mine");
@@ -377,8 +318,7 @@ TEST_F(Interop, HostileAttributesDoNotLeaveTheDirectory) {
       {"safetensors.index", "[]"}};
   for (size_t i = 0; i < std::size(attributes); i++) {
     const std::string label = "own-" + std::to_string(i);
-    save(label, {{"w", CKPT_DTYPE_U8, {1}, "x"}},
-         [&](ckpt_save* save) { set_attr(save, attributes[i].first, attributes[i].second); });
+    save(label, {{{"w", CKPT_DTYPE_U8, {1}, "x"}}, {}, ""}, {attributes[i]});
     const Failure failure = export_to(path("out"), label);
     EXPECT_EQ(failure.code, CKPT_FORMAT) << attributes[i].first << " " << attributes[i].second;
     EXPECT_NE(failure.message.find(attributes[i].first), std::string::npos) << failure.message;

@@ -1,10 +1,8 @@
 // .pt files through the public headers: opened in place, and as checkpoints.
 #include <numeric>
 
-#include "calls_fixture.h"
-#include "ckpt_file.h"
 #include "pt_fixture.h"
-#include "safetensors_fixture.h"
+#include "store_fixture.h"
 
 namespace ckpt::interop {
 namespace {
@@ -21,19 +19,17 @@ std::vector<StorageBytes> storages() {
   return {{"0", elements<float>({0, 1, 2, 3, 4, 5})}, {"1", elements<int64_t>({10, 11, 12, 13})}};
 }
 
-class PtImport : public TemporaryDirectory {
+class PtImport : public StoreTest {
  protected:
   void SetUp() override {
-    TemporaryDirectory::SetUp();
-    must([&](auto** err) { return ckpt_store_open(&store_, ("mem:" + directory_).c_str(), nullptr, err); });
+    StoreTest::SetUp();
     must([&](auto** err) { return ckpt_options_new(&options_, err); });
   }
   void TearDown() override {
     ckpt_file_free(file_);
     ckpt_reader_free(reader_);
     ckpt_options_free(options_);
-    ckpt_store_free(store_);
-    TemporaryDirectory::TearDown();
+    StoreTest::TearDown();
   }
 
   Failure open_file(const std::string& bytes) {
@@ -56,32 +52,16 @@ class PtImport : public TemporaryDirectory {
   }
   template <typename T>
   std::vector<T> load(const char* name) {
-    ckpt_tensor_info info{};
-    info.struct_size = sizeof info;
-    must([&](auto** err) { return ckpt_reader_tensor_find(reader_, name, &info, err); });
+    const ckpt_tensor_info info = tensor_info(reader_, name);
     std::vector<T> data(info.bytes / sizeof(T));
-    ckpt_tensor_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.dtype = info.dtype;
-    desc.ndim = info.ndim;
-    std::copy(std::begin(info.shape), std::end(info.shape), desc.shape);
-    ckpt_load* load = nullptr;
-    must([&](auto** err) { return ckpt_load_new(&load, reader_, nullptr, err); });
-    must([&](auto** err) {
-      return ckpt_load_add_tensor(load, name, &desc, data.data(), info.bytes, CKPT_DEVICE_CPU, 0, err);
-    });
-    must([&](auto** err) { return ckpt_load_run(load, err); });
-    ckpt_load_free(load);
+    load_whole(reader_, name, describe(info.dtype, {info.shape, info.shape + info.ndim}), data);
     return data;
   }
   std::string alias_of(const char* name) {
-    ckpt_tensor_info info{};
-    info.struct_size = sizeof info;
-    must([&](auto** err) { return ckpt_reader_tensor_find(reader_, name, &info, err); });
+    const ckpt_tensor_info info = tensor_info(reader_, name);
     return info.alias_of ? info.alias_of : "";
   }
 
-  ckpt_store* store_ = nullptr;
   ckpt_options* options_ = nullptr;
   ckpt_file* file_ = nullptr;
   ckpt_reader* reader_ = nullptr;
@@ -192,10 +172,7 @@ TEST_F(PtImport, WhatCannotBeReadLeavesTheStoreEmpty) {
     EXPECT_TRUE(failure.code == CKPT_FORMAT || failure.code == CKPT_UNSUPPORTED) << failure.message;
     EXPECT_NE(failure.message.find("x.pt"), std::string::npos) << failure.message;
   }
-  ckpt_list* list = nullptr;
-  must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
-  EXPECT_EQ(ckpt_list_count(list), 0u);
-  ckpt_list_free(list);
+  EXPECT_EQ(checkpoint_count(), 0u);
 }
 
 }  // namespace

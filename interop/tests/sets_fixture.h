@@ -32,18 +32,9 @@ class Sets : public StoreTest {
   }
   std::string values(const std::string& label, const std::string& name, size_t bytes) {
     ckpt_reader* reader = open(label, "import");
-    ckpt_load* load = nullptr;
     std::string data(bytes, '\0');
-    ckpt_tensor_info info{};
-    info.struct_size = sizeof info;
-    must([&](auto** err) { return ckpt_reader_tensor_find(reader, name.c_str(), &info, err); });
-    const ckpt_tensor_desc desc = describe(info.dtype, {info.shape, info.shape + info.ndim});
-    must([&](auto** err) { return ckpt_load_new(&load, reader, nullptr, err); });
-    must([&](auto** err) {
-      return ckpt_load_add_tensor(load, name.c_str(), &desc, data.data(), bytes, CKPT_DEVICE_CPU, 0, err);
-    });
-    must([&](auto** err) { return ckpt_load_run(load, err); });
-    ckpt_load_free(load);
+    const ckpt_tensor_info info = tensor_info(reader, name);
+    load_whole(reader, name, describe(info.dtype, {info.shape, info.shape + info.ndim}), data);
     ckpt_reader_free(reader);
     return data;
   }

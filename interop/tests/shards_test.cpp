@@ -4,7 +4,6 @@
 
 #include "interop/src/client.h"
 #include "interop/src/formats.h"
-#include "paths.h"
 #include "pt_fixture.h"
 #include "store_fixture.h"
 
@@ -15,30 +14,14 @@ namespace fs = std::filesystem;
 
 class Shards : public StoreTest {
  protected:
-  static fs::path fixture(const std::string& name) {
-    return fs::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures" / name;
-  }
   void make(const std::string& file, const std::string& bytes) {
     fs::create_directories(fs::path(path(file)).parent_path());
     write_file(path(file), bytes);
   }
-  void expect_refused(const std::string& name, ckpt_status code, const std::vector<std::string>& texts) {
-    const Failure failure = import_from(path(name), "refused" + std::to_string(refused_++));
-    EXPECT_EQ(failure.code, code) << failure.message;
-    for (const std::string& text : texts) EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
-  }
   std::string values(const std::string& label, const std::string& name, const std::vector<int64_t>& shape) {
     const client::Reader reader(open(label, "import"));
-    const SavedTensor like = floats(name, shape);
-    std::string data(like.data.size(), '\0');
-    const ckpt_tensor_desc desc = describe(CKPT_DTYPE_F32, shape);
-    ckpt_load* load = nullptr;
-    must([&](auto** err) { return ckpt_load_new(&load, reader.get(), nullptr, err); });
-    must([&](auto** err) {
-      return ckpt_load_add_tensor(load, name.c_str(), &desc, data.data(), data.size(), CKPT_DEVICE_CPU, 0, err);
-    });
-    must([&](auto** err) { return ckpt_load_run(load, err); });
-    ckpt_load_free(load);
+    std::string data(floats(name, shape).data.size(), '\0');
+    load_whole(reader.get(), name, describe(CKPT_DTYPE_F32, shape), data);
     return data;
   }
   // Of all but the attributes that an import leaves.
@@ -47,7 +30,6 @@ class Shards : public StoreTest {
     std::erase_if(found, [](const std::string& text) { return text.starts_with("attribute of the checkpoint"); });
     return found;
   }
-  int refused_ = 0;
 };
 
 // ---- ShardedTensors, byte by byte ----

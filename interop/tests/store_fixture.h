@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "calls_fixture.h"
 #include "ckpt_file.h"
+#include "paths.h"
 #include "safetensors_fixture.h"
 
 namespace ckpt::interop {
@@ -150,6 +152,24 @@ class StoreTest : public TemporaryDirectory {
         attempt([&](auto** err) { return ckpt_import(store_, from.c_str(), label.c_str(), 3, options, &info_, err); });
     ckpt_options_free(options);
     return failure;
+  }
+
+  // `from`: a path, or a name in the test's directory. The message has all texts.
+  Failure expect_refused(const std::string& from, ckpt_status code, const std::vector<std::string>& texts) {
+    Failure failure = import_from(std::filesystem::path(directory_) / from, "refused");
+    EXPECT_EQ(failure.code, code) << failure.message;
+    for (const std::string& text : texts) EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
+    return failure;
+  }
+  size_t checkpoint_count() {
+    ckpt_list* list = nullptr;
+    must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
+    const size_t count = ckpt_list_count(list);
+    ckpt_list_free(list);
+    return count;
+  }
+  static std::filesystem::path fixture(const std::string& name) {
+    return std::filesystem::path(CKPT_SOURCE_DIR) / "interop/tests/fixtures" / name;
   }
 
   std::string tree_of(const std::string& label, const char* run) {
