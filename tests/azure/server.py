@@ -12,7 +12,7 @@ import access, service
 from objects import (Blob, Container, Request, check_conditions, check_sums, crc64_of, decoded, error_answer, http_date,
                      invalid_header, invalid_query, md5_of, metadata_of, missing, name_tag, parse_range, properties_of,
                      xml_answer)
-from service import Refused, base64_text
+from service import Joined, Refused, base64_text
 from tokens import Tokens
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
@@ -196,7 +196,7 @@ class Service(service.Service):
     def get(self, request):
         _, live = self.find_blob(request)
         check_conditions(request.headers, live, read=True)
-        headers, body, size = self.described(live), live.data, len(live.data)
+        headers, body, size = self.described(live), Joined([live.data]), len(live.data)
         if request.method == 'HEAD':
             return 200, {**headers, **({'Content-MD5': live.md5} if live.md5 else {})}, body
         wanted = parse_range(request.headers.get('x-ms-range') or request.headers.get('Range'), size)
@@ -205,7 +205,7 @@ class Service(service.Service):
             raise invalid_header(f'x-ms-range-get-content-{sums[0]}', 'true')
         if not wanted:
             return 200, {**headers, **({'Content-MD5': live.md5} if live.md5 else {})}, body
-        body = memoryview(body)[wanted[0]:wanted[1]]
+        body = body[wanted[0]:wanted[1]]
         if sums and len(body) > MAX_SUMMED:
             raise Refused(400, 'OutOfRangeInput', 'One of the request inputs is out of range.')
         headers['Content-Range'] = f'bytes {wanted[0]}-{wanted[1] - 1}/{size}'
@@ -251,9 +251,11 @@ class Service(service.Service):
         check_conditions(request.headers, live)
         sums = check_sums(request.body, request.headers.get('x-ms-blob-content-md5')
                           or request.headers.get('Content-MD5'), request.headers.get('x-ms-content-crc64'))
-        new = Blob(request.body, metadata_of(request.headers), properties_of(request.headers), md5_of(request.body))
+        md5 = None if self.options.no_md5 else md5_of(request.body)
+        new = Blob(request.body, metadata_of(request.headers), properties_of(request.headers), md5)
         self.place(container, request.name, new)
-        return 201, {**new.changed(), **sums, 'Content-MD5': new.md5, 'x-ms-request-server-encrypted': 'true'}, b''
+        sums = {**sums, **({'Content-MD5': md5} if md5 else {})}
+        return 201, {**new.changed(), **sums, 'x-ms-request-server-encrypted': 'true'}, b''
 
     def place(self, container, name, new):
         """The one place where a blob comes to be. What was staged for it goes."""
@@ -299,8 +301,8 @@ class Service(service.Service):
         if 'x-ms-copy-source' in headers:
             source = self.source(request)
             wanted = parse_range(headers.get('x-ms-source-range'), len(source.data)) or (0, len(source.data))
-            data, prefix = source.data[wanted[0]:wanted[1]], 'x-ms-source-content-'
-            sums = check_sums(data, headers.get(prefix + 'md5'), headers.get(prefix + 'crc64'))
+            data, prefix = Joined([source.data])[wanted[0]:wanted[1]], 'x-ms-source-content-'
+            sums = check_sums(bytes(data), headers.get(prefix + 'md5'), headers.get(prefix + 'crc64'))
             return self.stage(request, container, data, sums)
         sums = check_sums(request.body, headers.get('Content-MD5'), headers.get('x-ms-content-crc64'))
         return self.stage(request, container, request.body, sums)
@@ -318,7 +320,7 @@ class Service(service.Service):
         properties = {name: value for name, value in properties_of(headers).items() if name != 'Content-Type'}
         if 'x-ms-blob-content-type' in headers:
             properties['Content-Type'] = headers['x-ms-blob-content-type']
-        data = b''.join(part for _, part in found)
+        data = Joined([part for _, part in found])
         new = Blob(data, metadata_of(headers), properties, headers.get('x-ms-blob-content-md5'), blocks)
         self.place(container, request.name, new)
         return 201, {**new.changed(), **sums, 'x-ms-request-server-encrypted': 'true'}, b''
@@ -386,7 +388,7 @@ class Service(service.Service):
         if sync and len(source.data) > self.options.copy_bytes:  # the documents name no code
             raise Refused(409, 'CannotVerifyCopySource', 'The source request body for synchronous copy is too large '
                           f'and exceeds the maximum permissible limit ({self.options.copy_bytes} bytes).')
-        sums = check_sums(source.data, request.headers.get('x-ms-source-content-md5'), None)
+        sums = check_sums(bytes(source.data), request.headers.get('x-ms-source-content-md5'), None)
         metadata = metadata_of(request.headers) or source.metadata
         new = Blob(source.data, metadata, source.properties, source.md5, source.blocks)
         self.place(container, request.name, new)

@@ -38,6 +38,27 @@ def base64_text(data):
     return base64.b64encode(data).decode()
 
 
+class Joined:
+    """Bytes in pieces, as of a composition: none is copied."""
+
+    def __init__(self, parts):
+        self.pieces = [piece for part in parts for piece in (part.pieces if isinstance(part, Joined) else [part])]
+        self.size = sum(map(len, self.pieces))
+
+    def __len__(self):
+        return self.size
+
+    def __bytes__(self):
+        return b''.join(self.pieces)
+
+    def __getitem__(self, part):
+        (first, stop, _), found, at = part.indices(self.size), [], 0
+        for piece in self.pieces:
+            found.append(memoryview(piece)[max(first - at, 0):max(stop - at, 0)])
+            at += len(piece)
+        return Joined(filter(len, found))
+
+
 class Request:
     def __init__(self, method, target, headers, body):
         self.method, self.headers, self.body = method, headers, body
@@ -139,8 +160,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def read_body(self):
         if 'Content-Length' not in self.headers:
             return None if self.command in ('POST', 'PUT') else b''
-        body = self.rfile.read(int(self.headers['Content-Length']))
-        if len(body) < int(self.headers['Content-Length']):
+        body = bytearray(int(self.headers['Content-Length']))
+        if self.rfile.readinto(body) < len(body):
             raise ConnectionError('the client went away')  # a torn request is none
         return body
 
@@ -175,6 +196,7 @@ def parser(description):
     found = argparse.ArgumentParser(description=description.split('\n')[0])
     found.add_argument('--port', type=int, default=0)
     found.add_argument('--token-seconds', type=int, default=3600)
+    found.add_argument('--no-md5', action='store_true', help='objects have none, since it takes longer than all else')
     found.add_argument('--public-key', help="the PEM file with the key that verifies assertions")
     return found
 

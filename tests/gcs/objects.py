@@ -51,7 +51,7 @@ def multipart(request):
     kind = re.match(r'multipart/related;.*boundary=("?)([^";]+)\1', request.headers.get('Content-Type', ''), re.I)
     if not kind:
         raise Refused(400, 'badContent', 'Multipart uploads need the type multipart/related and a boundary')
-    text, parts = request.body, []
+    text, parts = request.body, []  # none of which is copied
     line = b'\r\n' if text[:text.find(b'\n')].endswith(b'\r') else b'\n'  # gcsfs' ends so, and is taken there
     end = line + b'--' + kind[2].encode()
     at = -len(line)  # before the first boundary no line has to end
@@ -62,11 +62,11 @@ def multipart(request):
             raise Refused(400, 'badContent', 'Malformed multipart body.')
         fields = text[after:start].decode('latin-1').split(line.decode())[1:]
         fields = {name.strip().lower(): value.strip() for name, _, value in (f.partition(':') for f in fields)}
-        parts.append((fields.get('content-type', ''), text[start + 2 * len(line):stop]))
+        parts.append((fields.get('content-type', ''), memoryview(text)[start + 2 * len(line):stop]))
         at = stop
     if not text.startswith(end + b'--', at):
         raise Refused(400, 'badContent', 'Malformed multipart body.')
-    resource = to_object(parts[0][1], parts[0][0])
+    resource = to_object(bytes(parts[0][1]), parts[0][0])
     given, wanted = parts[1][0], resource.get('contentType')
     if given and wanted and given != wanted:
         raise invalid(f'Content-Type specified in the upload ({given}) does not match Content-Type specified in '
@@ -74,25 +74,9 @@ def multipart(request):
     return {**({'contentType': given} if given else {}), **resource}, parts[1][1]
 
 
-class Joined:
-    """Bytes in pieces, as of a composition: none is copied."""
-
-    def __init__(self, parts):
-        self.pieces = [piece for part in parts for piece in (part.pieces if isinstance(part, Joined) else [part])]
-        self.size = sum(map(len, self.pieces))
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, part):
-        (first, stop, _), found, at = part.indices(self.size), [], 0
-        for piece in self.pieces:
-            found.append(memoryview(piece)[max(first - at, 0):max(stop - at, 0)])
-            at += len(piece)
-        return Joined(found)
-
-
 class Object:
+    shows_md5 = True
+
     def __init__(self, bucket, name, data, resource, components=0, crc=None):
         self.bucket, self.name, self.data, self.components = bucket, name, data, components
         self.metadata = resource.get('metadata') or {}
@@ -103,7 +87,8 @@ class Object:
             raise invalid(f'The metadata is larger than {MAX_METADATA} bytes')
         self.crc = crc32c(data) if crc is None else crc
         self.crc32c = base64_text(struct.pack('>I', self.crc))
-        self.md5 = None if components else base64_text(hashlib.md5(data).digest())
+        with_md5 = self.shows_md5 and not components
+        self.md5 = base64_text(hashlib.md5(data).digest()) if with_md5 else None
         self.generation = 0  # until it is there
 
     def stamp(self, generation):

@@ -9,9 +9,9 @@ import base64, email.utils, json, os, re, secrets, sys, time, urllib.parse
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'cloud'))
 import service
 from checksums import crc32c_joined
-from objects import (Joined, Object, Request, check_conditions, check_name, error_answer, invalid, json_answer,
+from objects import (Object, Request, check_conditions, check_name, error_answer, invalid, json_answer,
                      multipart, select, selection, text_answer, to_number, to_object, unknown_path)
-from service import Refused
+from service import Joined, Refused
 from tokens import Tokens
 
 PIECE = 256 << 10  # all pieces of a resumable upload but the last are multiples of it
@@ -36,7 +36,7 @@ class Service(service.Service):
     def __init__(self, options):
         super().__init__(options)
         self.buckets, self.sessions, self.rewrites = {options.bucket: service.Names()}, {}, {}
-        self.last_generation, self.keep = 0, None
+        self.last_generation, self.keep, Object.shows_md5 = 0, None, not options.no_md5
 
     def failure_reason(self, status):
         return 'rateLimitExceeded' if status == 429 else 'backendError'
@@ -284,7 +284,11 @@ class Service(service.Service):
                      sum(live.components or 1 for live in found),
                      crc32c_joined([(live.crc, len(live.data)) for live in found]))
         new.check({'crc32c': resource.get('crc32c')})
-        return json_answer(self.put(new, request.query).resource())
+        self.put(new, request.query)
+        for live in found if order.get('deleteSourceObjects') else []:
+            if self.buckets[bucket].get(live.name) is live:  # and neither the new one nor gone already
+                del self.buckets[bucket][live.name]
+        return json_answer(new.resource())
 
     def copy(self, request, bucket, name, how, to_bucket, to_name):
         if to_bucket not in self.buckets:

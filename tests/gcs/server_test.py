@@ -113,6 +113,11 @@ class Rules(Client, unittest.TestCase):
         self.assertEqual(self.ask('POST', f'{O}/cc/compose', {'sourceObjects': [{'name': 'c'}, source]}), 200)
         self.assertEqual(self.ask('GET', f'{O}/cc?alt=media', None, {'Range': 'bytes=61-'}), 206)
         self.assertEqual(self.body, b'babab')
+        self.write('q', b'c')
+        order = {'sourceObjects': [{'name': 'c'}, {'name': 'q'}], 'deleteSourceObjects': True}
+        self.assertEqual(self.ask('POST', f'{O}/c/compose?ifGenerationMatch=0', order), 412)
+        self.assertEqual(self.ask('POST', f'{O}/c/compose', order), 200)
+        self.assertEqual([self.ask('GET', f'{O}/{name}') for name in 'cq'], [200, 404])
         wrong = {'name': 'p', 'objectPreconditions': {'ifGenerationMatch': '7'}}
         for sources, status in ([source] * 33, 400), ([wrong], 412), ([{'name': 'p', 'generation': '7'}], 404):
             self.assertEqual(self.ask('POST', f'{O}/c/compose', {'sourceObjects': sources}), status)
