@@ -123,6 +123,23 @@ TEST(AzureSigns, ChecksumsAreThoseOfMicrosoftsAndOpensslsPrograms) {
   EXPECT_EQ(*md5_header(pieces), "JfnnlDI7RTiF9RgfG2JNCw==");
 }
 
+TEST(AzureSigns, AChecksumIsTheSameHoweverItsBytesAreCut) {
+  Pattern data(1000, 7);
+  for (size_t size : {1, 63, 64, 65, 127, 128, 200, 1000}) {
+    uint64_t crc = ~uint64_t{0};
+    for (std::byte byte : data.bytes().first(size)) {
+      crc ^= static_cast<uint64_t>(byte);
+      for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x9a6c9329ac4bc9b5 : 0);
+    }
+    crc = ~crc;
+    const std::string expected = base64_of(std::as_bytes(std::span(&crc, 1)));
+    for (size_t cut = 0; cut < size; cut += 21) {
+      const Bytes pieces[] = {data.bytes().first(cut), data.bytes().subspan(cut, size - cut)};
+      EXPECT_EQ(crc64_header(pieces), expected) << size << " cut at " << cut;
+    }
+  }
+}
+
 // ---- credentials ----
 
 struct Microsoft : gcs::Google {

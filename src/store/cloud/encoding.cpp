@@ -1,6 +1,9 @@
 #include "store/cloud/encoding.h"
 
 #include <time.h>
+#if defined(__x86_64__)
+#include <wmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <bit>
@@ -145,11 +148,8 @@ Sha256 hmac_sha256(Bytes key, Bytes text) {
 // ---- CRCs ----
 
 template <typename Crc>
-using CrcTables = std::array<std::array<Crc, 256>, 8>;
-
-template <typename Crc>
-static constexpr CrcTables<Crc> make_crc_tables(Crc polynomial) {
-  CrcTables<Crc> tables{};
+static constexpr auto make_crc_tables(Crc polynomial) {
+  std::array<std::array<Crc, 256>, 8> tables{};
   for (unsigned i = 0; i < 256; i++) {
     Crc crc = i;
     for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
@@ -160,8 +160,11 @@ static constexpr CrcTables<Crc> make_crc_tables(Crc polynomial) {
       tables[table][i] = tables[table - 1][i] >> 8 ^ tables[0][tables[table - 1][i] & 255];
   return tables;
 }
-static constexpr auto kCrc32cTables = make_crc_tables<uint32_t>(0x82f63b78);
-static constexpr auto kCrc64Tables = make_crc_tables<uint64_t>(0x9a6c9329ac4bc9b5);
+template <auto kPolynomial>
+static constexpr auto kCrcTables = make_crc_tables(kPolynomial);
+
+static constexpr uint32_t kCrc32c = 0x82f63b78;
+static constexpr uint64_t kCrc64 = 0x9a6c9329ac4bc9b5;
 
 static uint64_t load_little(const std::byte* from) {
   uint64_t value = 0;
@@ -169,8 +172,9 @@ static uint64_t load_little(const std::byte* from) {
   return value;
 }
 
-template <typename Crc>
-static Crc crc_by_tables(const CrcTables<Crc>& tables, Crc crc, Bytes bytes) {
+template <auto kPolynomial, typename Crc = decltype(kPolynomial)>
+static Crc crc_by_tables(Crc crc, Bytes bytes) {
+  constexpr auto& tables = kCrcTables<kPolynomial>;
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
     const uint64_t word = load_little(bytes.data()) ^ crc;
     crc = 0;
@@ -181,25 +185,45 @@ static Crc crc_by_tables(const CrcTables<Crc>& tables, Crc crc, Bytes bytes) {
 }
 
 #if defined(__x86_64__)
-[[gnu::target("sse4.2,crc32")]] static uint32_t crc_by_instruction(uint32_t crc, Bytes bytes) {
-  uint64_t wide = crc;
-  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
-    uint64_t word;
-    std::memcpy(&word, bytes.data(), sizeof word);
-    wide = __builtin_ia32_crc32di(wide, word);
+// x to that power modulo the polynomial: the highest bit of the result is that of x^0, as in all CRCs here.
+template <typename Crc>
+static constexpr long long power_of_x(Crc polynomial, int exponent) {
+  Crc value = Crc{1} << (8 * sizeof(Crc) - 1);
+  while (exponent-- > 0) value = value >> 1 ^ (value & 1 ? polynomial : 0);
+  return static_cast<long long>(uint64_t{value} << (64 - 8 * sizeof(Crc)));
+}
+
+// Takes multiples of 64 bytes from the front of at least as many. What is there is multiplied to where the next 64
+// bytes are, and added to them: the last 64 then have the CRC of all.
+template <auto kPolynomial, typename Crc = decltype(kPolynomial)>
+[[gnu::target("pclmul")]] static Crc crc_by_folding(Crc crc, Bytes* bytes) {
+  constexpr size_t kLanes = 4, kStep = kLanes * sizeof(__m128i);
+  constexpr long long kLow = power_of_x(kPolynomial, 8 * kStep + 63), kHigh = power_of_x(kPolynomial, 8 * kStep - 1);
+  const __m128i by = _mm_set_epi64x(kHigh, kLow);
+  __m128i lanes[kLanes], next[kLanes];
+  std::memcpy(lanes, bytes->data(), kStep);
+  lanes[0] = _mm_xor_si128(lanes[0], _mm_set_epi64x(0, static_cast<long long>(crc)));
+  for (*bytes = bytes->subspan(kStep); bytes->size() >= kStep; *bytes = bytes->subspan(kStep)) {
+    std::memcpy(next, bytes->data(), kStep);
+    for (size_t i = 0; i < kLanes; i++) {
+      const __m128i low = _mm_clmulepi64_si128(lanes[i], by, 0x00), high = _mm_clmulepi64_si128(lanes[i], by, 0x11);
+      lanes[i] = _mm_xor_si128(_mm_xor_si128(low, high), next[i]);
+    }
   }
-  crc = static_cast<uint32_t>(wide);
-  for (std::byte byte : bytes) crc = __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(byte));
-  return crc;
+  return crc_by_tables<kPolynomial>(Crc{0}, std::as_bytes(std::span(lanes)));
 }
 #endif
 
-uint32_t crc32c(uint32_t before, Bytes bytes) {
+template <auto kPolynomial, typename Crc = decltype(kPolynomial)>
+static Crc crc_of(Crc before, Bytes bytes) {
+  Crc crc = ~before;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~crc_by_instruction(~before, bytes);
+  if (bytes.size() >= 64 && __builtin_cpu_supports("pclmul")) crc = crc_by_folding<kPolynomial>(crc, &bytes);
 #endif
-  return ~crc_by_tables(kCrc32cTables, ~before, bytes);
+  return ~crc_by_tables<kPolynomial>(crc, bytes);
 }
+
+uint32_t crc32c(uint32_t before, Bytes bytes) { return crc_of<kCrc32c>(before, bytes); }
 
 std::string crc32c_header(std::span<const Bytes> pieces) {
   uint32_t crc = 0;
@@ -210,10 +234,10 @@ std::string crc32c_header(std::span<const Bytes> pieces) {
 }
 
 std::string crc64_header(std::span<const Bytes> pieces) {
-  uint64_t crc = ~uint64_t{0};
-  for (Bytes piece : pieces) crc = crc_by_tables(kCrc64Tables, crc, piece);
+  uint64_t crc = 0;
+  for (Bytes piece : pieces) crc = crc_of<kCrc64>(crc, piece);
   std::byte number[8];
-  for (size_t i = 0; i < 8; i++) number[i] = static_cast<std::byte>(~crc >> (8 * i));
+  for (size_t i = 0; i < 8; i++) number[i] = static_cast<std::byte>(crc >> (8 * i));
   return base64_of(number);
 }
 
