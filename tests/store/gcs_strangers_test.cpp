@@ -10,9 +10,10 @@ namespace {
 class Stranger {
  public:
   explicit Stranger(std::function<std::string(const std::string& line)> answer)
-      : server_([this, answer = std::move(answer)](int client, const std::string& head, const std::string&) {
+      : server_([this, answer = std::move(answer)](int client, const std::string& head, const std::string& body) {
           std::lock_guard lock(mutex_);
           heads += head;
+          bodies += body;
           return send_all(client, answer(head.substr(0, head.find('\r'))));
         }) {
     setenv("STORAGE_EMULATOR_HOST", server_.endpoint().c_str(), 1);
@@ -25,7 +26,7 @@ class Stranger {
     return *open_bucket("gs://b/run", options);
   }
   std::string endpoint() const { return server_.endpoint(); }
-  std::string heads;
+  std::string heads, bodies;
 
  private:
   std::mutex mutex_;
@@ -116,6 +117,57 @@ TEST(GcsStrangers, ACopyEndsThatDoesNotGetOn) {
   S3Options options;
   EXPECT_EQ(code((*gcs::GcsBucket::make("gs://b/run", options))->copy("a", "7", "b")), "IO");
 }
+
+// ---- compositions ----
+
+const std::string kObject = answer_of("200 OK", R"({"size":"1","generation":"7"})");
+
+// Of an upload of so many pieces.
+cloud::Outcome complete(size_t pieces) {
+  std::vector<cloud::Bucket::Piece> sent;
+  for (size_t i = 0; i < pieces; i++) sent.push_back({strformat(".ckpt/pieces/d/a/u.{:05}", i), ""});
+  return (*gcs::GcsBucket::make("gs://b/run", {}))->complete_upload({"d/a", "u"}, sent);
+}
+
+TEST(GcsStrangers, APieceThatItsCompositionLeavesIsRemoved) {
+  const Stranger server([](const std::string& line) {
+    return asks_list(line)
+               ? answer_of("200 OK", R"({"kind":"storage#objects","items":[)"
+                                     R"({"name":"run/.ckpt/pieces/d/a/u.00000","size":"1","generation":"7"}]})")
+               : kObject;
+  });
+  EXPECT_EQ(complete(2).what, cloud::Outcome::kDone);
+  EXPECT_NE(server.bodies.find(R"("deleteSourceObjects":true)"), std::string::npos);
+  EXPECT_NE(server.heads.find("DELETE /storage/v1/b/b/o/run%2F.ckpt%2Fpieces%2Fd%2Fa%2Fu.00000"), std::string::npos);
+}
+
+TEST(GcsStrangers, WhoeverMayNotDeleteComposesAllTheSame) {
+  int composed = 0;
+  const Stranger server([&](const std::string& line) {
+    if (line.find("/compose") == line.npos) return asks_list(line) ? kEmptyList : kObject;
+    return ++composed == 1 ? error_of("403 Forbidden", "no storage.objects.delete") : kObject;
+  });
+  EXPECT_EQ(complete(2).what, cloud::Outcome::kDone);
+  EXPECT_EQ(composed, 2);
+  EXPECT_NE(server.bodies.find(R"("deleteSourceObjects":false)"), std::string::npos);
+}
+
+// The first answer got lost, and to the second try the sources are gone.
+TEST(GcsStrangers, WhetherACompositionOfPiecesWasMadeIsLookedUp) {
+  for (const bool made : {true, false}) {
+    const Stranger server([&](const std::string& line) {
+      const std::string absent = error_of("404 Not Found", "No such object: b/x");
+      if (line.find("u.1-00000/compose") != line.npos) return absent;
+      if (line.find("u.1-00000?") != line.npos) return made ? kObject : absent;
+      return asks_list(line) ? kEmptyList : kObject;
+    });
+    const cloud::Outcome outcome = complete(33);
+    EXPECT_EQ(outcome.what, made ? cloud::Outcome::kDone : cloud::Outcome::kFailed);
+    EXPECT_EQ(code(outcome.error), made ? "OK" : "NOT_FOUND");
+  }
+}
+
+// ---- tokens ----
 
 TEST(GcsStrangers, ATokenGoesByHttpsOrToThisMachineOnly) {
   Scratch scratch;

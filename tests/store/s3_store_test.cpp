@@ -32,6 +32,18 @@ TEST_P(S3Special, AFileOfAnySizeArrivesWholeInPartsOfAnyOrOneSize) {
   EXPECT_EQ(code(store->remove_directory("d")), "OK");
 }
 
+// S3: a begin and an end. Google: a composition, and a look at what it left. Azure: a list of the blocks.
+TEST_P(S3Special, AFileOfThreePartsTakesTwoRequestsMore) {
+  constexpr size_t kPart = 8 << 20;
+  FaultProxy proxy(s3_endpoint());
+  Pattern data(3 * kPart, 1);
+  auto writer = home.open(proxy)->create("d/a", 3 * kPart);
+  for (size_t at = 0; at < 3 * kPart; at += kPart)
+    ASSERT_EQ(code((*writer)->write_at(at, data.bytes().subspan(at, kPart))), "OK");
+  ASSERT_EQ(code((*writer)->publish(3 * kPart)), "OK");
+  EXPECT_EQ(proxy.requests(), server_kind().keeps_uploads ? 5u : 4u);
+}
+
 // More than one composition takes.
 TEST_P(S3Special, AFileOfManyPiecesIsWholeAndLeavesNone) {
   if (!is_gcs()) return;

@@ -49,7 +49,8 @@ class GcsBucket final : public cloud::Bucket {
   Status try_to_read(std::string_view key, const ObjectInfo& object, uint64_t offset, MutableBytes out, bool* again);
   Outcome outcome_of(const Answer& answer, const Request& request) const;
   Outcome insert(const Put& put, bool of_upload);
-  Outcome compose(std::string_view to, std::span<const std::string> sources, const Upload* finishes);
+  Outcome compose(std::string_view to, std::span<const std::string> sources, const Upload* finishes,
+                  bool removes = true);
   Result<std::vector<std::string>> merge(const Upload& upload, std::vector<std::string> sources);
 
   struct Lone {
