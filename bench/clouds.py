@@ -5,9 +5,9 @@ tests/azure/run.sh, by a Python that has the clients (tools/bench --clouds):
   clouds.py CKPT_WHOLE [MIB [ROUNDS]]
 
 Each contender puts the same MiB and gets them, in pieces of 32 MiB and by the number of connections that is its best.
-Server and clients share the processors, and the server is one process of Python, so what is compared is what each
-client costs beside it. libcurl is one `curl --parallel`, whose bodies have no checksums. Prints the medians, and each
-as a part of libcurl's speed.
+Server and clients share the processors, and the server is one process of Python (without MD5: --no-md5), so what is
+compared is what each client costs beside it. libcurl is one `curl --parallel`, whose bodies have no checksums. Prints
+the medians, and each as a part of libcurl's speed.
 """
 
 import concurrent.futures
