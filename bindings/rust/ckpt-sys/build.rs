@@ -13,13 +13,19 @@ fn main() {
     for name in ["CKPT_STATIC", "PKG_CONFIG_ALL_STATIC", "DOCS_RS"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    println!("cargo:rustc-check-cfg=cfg(ckpt_static)");
+    println!("cargo:rustc-check-cfg=cfg(ckpt_static, ckpt_vendored)");
     if std::env::var_os("DOCS_RS").is_some() {
         return write_raw_layer(&Path::new(VENDOR).join("api.json")); // documentation needs no library
     }
     #[cfg(feature = "vendored")]
-    return compile_vendored();
-    #[cfg(not(feature = "vendored"))]
+    match Path::new(VENDOR).join("ckpt_amalgamation.cpp") {
+        source if source.exists() => return compile_vendored(&source),
+        source => println!(
+            "cargo:warning={} is missing, so the installed libckpt is linked. `tools/package crates` makes crates that \
+             have it.",
+            source.display()
+        ),
+    }
     find_installed();
 }
 
@@ -27,20 +33,17 @@ fn main() {
 const VENDOR: &str = "vendor";
 
 #[cfg(feature = "vendored")]
-fn compile_vendored() {
-    let source = Path::new(VENDOR).join("ckpt_amalgamation.cpp");
-    if !source.exists() {
-        fail(&format!("{} is missing. In a checkout `tools/package crates` makes it.", source.display()));
-    }
+fn compile_vendored(source: &Path) {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         fail("The engine is for Linux.");
     }
-    rerun_if_changed(&source);
+    rerun_if_changed(source);
     // Also in a debug build: without optimization checksums are ten times slower.
     let mut build = cc::Build::new();
     build.cpp(true).std("c++20").opt_level(2).debug(false).warnings(false).flag("-fvisibility=hidden");
     build.file(source).compile("ckpt");
     println!("cargo:rustc-cfg=ckpt_static");
+    println!("cargo:rustc-cfg=ckpt_vendored");
     write_raw_layer(&Path::new(VENDOR).join("api.json"));
     let vendor = Path::new(VENDOR).canonicalize().expect("the folder of the source is there");
     println!("cargo:include={}", vendor.display());
@@ -53,7 +56,6 @@ fn fail(text: &str) -> ! {
     std::process::exit(1)
 }
 
-#[cfg(not(feature = "vendored"))]
 fn find_installed() {
     let wanted = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
     let is_static = wanted("CKPT_STATIC") || wanted("PKG_CONFIG_ALL_STATIC");

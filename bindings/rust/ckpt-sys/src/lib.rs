@@ -18,6 +18,9 @@ pub use raw::*;
 /// True if the engine is in the program, false if it is in the shared library.
 pub const LINKED_STATICALLY: bool = cfg!(ckpt_static);
 
+/// True if the engine was compiled from this crate. It has no libckpt_files.
+pub const VENDORED: bool = cfg!(ckpt_vendored);
+
 /// The dtype of DLPack type code `code` with `bits` bits per element, like the macro of that name.
 #[allow(non_snake_case)]
 #[must_use]

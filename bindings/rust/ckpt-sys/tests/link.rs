@@ -18,7 +18,7 @@ fn the_library_is_linked_as_the_environment_said() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     // `cargo test` runs this with the environment that it built with.
     let said = |name: &str| std::env::var(name).is_ok_and(|value| value != "0");
-    let is_static = cfg!(feature = "vendored") || said("CKPT_STATIC") || said("PKG_CONFIG_ALL_STATIC");
+    let is_static = ckpt_sys::VENDORED || said("CKPT_STATIC") || said("PKG_CONFIG_ALL_STATIC");
     assert_eq!(maps.contains("libckpt.so"), !is_static);
     assert_eq!(ckpt_sys::LINKED_STATICALLY, is_static);
 }

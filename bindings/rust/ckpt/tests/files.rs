@@ -1,5 +1,4 @@
-//! Other people's files, opened in place. The engine in the crate has no libckpt_files: tests/vendored.rs.
-#![cfg(not(feature = "vendored"))]
+//! Other people's files, opened in place. Not of the engine that is in a crate: tests/vendored.rs.
 
 mod common;
 
