@@ -92,6 +92,7 @@ TEST_P(CallJob, ASessionThatWaitsForRanksIsCancelled) {
     ckpt_job_cancel(job.get());
     waiting.join();
     EXPECT_EQ(status, CKPT_CANCELLED) << rank;
+    EXPECT_EQ(ckpt_job_state(job.get()), CKPT_JOB_CANCELLED) << rank;
   }
 }
 
