@@ -24,9 +24,9 @@ func (a *arguments) texts(values []string) cTexts {
 	return converted
 }
 
-// sharing makes a call that shares the object of `h`, and returns what it found.
-func sharing[P comparable, R any](h *owned[P],
-	call func(object P, in cTexts, cerr **C.ckpt_error) (R, C.ckpt_status), texts ...string) (R, error) {
+// entered makes a call that shares the object of `h`, with texts converted for C.
+func entered[P comparable, R any](h *owned[P], texts []string,
+	call func(object P, in *arguments, text cTexts) (R, error)) (R, error) {
 	var none R
 	object, err := h.enter()
 	if err != nil {
@@ -34,16 +34,26 @@ func sharing[P comparable, R any](h *owned[P],
 	}
 	defer h.leave()
 	var in arguments
+	defer in.free()
 	converted := in.texts(texts)
 	if in.err != nil {
 		return none, in.err
 	}
-	var cerr *C.ckpt_error
-	found, status := call(object, converted, &cerr)
-	if status != C.CKPT_OK {
-		return none, fail(status, cerr)
-	}
-	return found, nil
+	return call(object, &in, converted)
+}
+
+// sharing makes a call that shares the object of `h`, and returns what it found.
+func sharing[P comparable, R any](h *owned[P],
+	call func(object P, in cTexts, cerr **C.ckpt_error) (R, C.ckpt_status), texts ...string) (R, error) {
+	return entered(h, texts, func(object P, _ *arguments, converted cTexts) (R, error) {
+		var none R
+		var cerr *C.ckpt_error
+		found, status := call(object, converted, &cerr)
+		if status != C.CKPT_OK {
+			return none, fail(status, cerr)
+		}
+		return found, nil
+	})
 }
 
 // changing makes a call that needs the object of `h` for itself.

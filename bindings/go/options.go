@@ -87,19 +87,14 @@ func (o Options) number(key string) (number int64, given bool) {
 // withOptions makes a call that shares the object of `h`, with options and texts converted for C.
 func withOptions[P comparable, R any](h *owned[P], options Options,
 	call func(object P, bag *C.ckpt_options, text cTexts) (R, error), texts ...string) (R, error) {
-	var none R
-	object, err := h.enter()
-	if err != nil {
-		return none, err
-	}
-	defer h.leave()
-	var in arguments
-	defer in.free()
-	converted, bag := in.texts(texts), in.options(options)
-	if in.err != nil {
-		return none, in.err
-	}
-	return call(object, bag, converted)
+	return entered(h, texts, func(object P, in *arguments, converted cTexts) (R, error) {
+		var none R
+		bag := in.options(options)
+		if in.err != nil {
+			return none, in.err
+		}
+		return call(object, bag, converted)
+	})
 }
 
 // withContextAndOptions is withOptions for a call that blocks and that the context cancels.

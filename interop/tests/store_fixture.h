@@ -161,6 +161,7 @@ class StoreTest : public TemporaryDirectory {
     for (const std::string& text : texts) EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
     return failure;
   }
+  // With attempts, whatever became of them.
   size_t checkpoint_count() {
     ckpt_list* list = nullptr;
     must([&](auto** err) { return ckpt_store_list(store_, &list, err); });

@@ -6,8 +6,9 @@ set -euo pipefail
 folder=$1 work=$2 here=$(cd "$(dirname "$0")/.." && pwd)
 rm -rf "$work"
 mkdir -p "$work"
+version=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["version"])' "$folder/api.json")
 for name in ckpt ckpt-files; do
-  printf '%s\n' "includedir=$folder" "Name: $name" "Description: the amalgamation" "Version: 0.1.0" \
+  printf '%s\n' "includedir=$folder" "Name: $name" "Description: the amalgamation" "Version: $version" \
     "Cflags: -I$folder" "Libs: -L$folder -lckpt -lstdc++ -lm" >"$work/$name.pc"
 done
 PKG_CONFIG_PATH=$work cmake -S "$here/conformance" -B "$work/runner" -G Ninja >/dev/null

@@ -48,15 +48,6 @@ class Recis : public StoreTest {
     return label;
   }
 
-  // Checkpoints and attempts, whatever became of them.
-  size_t entries() {
-    ckpt_list* list = nullptr;
-    must([&](auto** err) { return ckpt_store_list(store_, &list, err); });
-    const size_t count = ckpt_list_count(list);
-    ckpt_list_free(list);
-    return count;
-  }
-
   // The rows of a column by their ids.
   std::map<int64_t, std::string> rows(ckpt_reader* reader, const std::string& table, const std::string& column,
                                       size_t row_bytes) {
@@ -96,11 +87,11 @@ class Recis : public StoreTest {
     ckpt_reader_free(reader);
   }
   void expect_refused(const std::string& directory, ckpt_status code, const std::string& words) {
-    const size_t before = entries();
+    const size_t before = checkpoint_count();
     const Failure failure = import_from(path(directory), "refused");
     EXPECT_EQ(failure.code, code) << failure.message;
     EXPECT_NE(failure.message.find(words), std::string::npos) << failure.message;
-    EXPECT_EQ(entries(), before) << "something was left behind";
+    EXPECT_EQ(checkpoint_count(), before) << "something was left behind";
   }
   // A forged directory that is changed before it is written.
   void expect_refused(const std::function<void(Forge&)>& change, ckpt_status code, const std::string& words) {
