@@ -294,11 +294,9 @@ def test_the_path_of_a_store_is_its_newest_sound_checkpoint(tmp_path: Path) -> N
     assert labels(tmp_path / "s/by hand") == ["x"] and ckpt.load(tmp_path / "s/by hand")["global_step"] == 4
 
 
-@pytest.mark.parametrize("kind", ["ours", "lightning"])
-def test_a_save_in_the_background_is_there_when_fit_returns(tmp_path: Path, kind: str) -> None:
-    pl = modules()
-    io = ckpt.lightning.CkptIO(background=kind == "ours")
-    fit(tmp_path / "s", io=io if kind == "ours" else pl.plugins.io.AsyncCheckpointIO(io), save_last=True, save_top_k=1)
+def test_a_save_in_the_background_is_there_when_fit_returns(tmp_path: Path) -> None:
+    modules()
+    fit(tmp_path / "s", io=ckpt.lightning.CkptIO(background=True), save_last=True, save_top_k=1)
     assert labels(tmp_path / "s") == ["epoch=0-step=8", "last"]
     assert names(tmp_path / "s") == ["epoch=0-step=8.ckpt", "last.ckpt"]
 
@@ -310,6 +308,14 @@ def test_a_save_in_the_background_that_fails_is_raised(tmp_path: Path) -> None:
         io.save_checkpoint({"global_step": 1}, tmp_path / "s/x.ckpt")
     with pytest.raises(ckpt.ExistsError):
         io.teardown()
+
+
+def test_a_queue_that_would_remove_before_it_saves_is_refused(tmp_path: Path) -> None:
+    io = modules().plugins.io.AsyncCheckpointIO(ckpt.lightning.CkptIO())
+    io.save_checkpoint({"global_step": 1}, tmp_path / "s/x.ckpt")
+    with pytest.raises(TypeError, match=r"CkptIO\(background=True\)"):
+        io.teardown()
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_value_that_would_not_come_back_is_refused_by_its_path(torch: Any, tmp_path: Path) -> None:

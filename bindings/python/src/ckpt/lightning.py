@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -140,6 +141,18 @@ def _refusal(value: Any, path: tuple[str, ...], way_out: str) -> TypeError:
                       f"one, since a load calls no class: {way_out}")
 
 
+def _refuse_queue() -> None:
+    """An error if Lightning's AsyncCheckpointIO calls. ModelCheckpoint removes through it at once what a save in its
+    queue shall replace, so a crash could leave nothing; and what waits there itself is not found, and stays for ever
+    (github.com/Lightning-AI/pytorch-lightning/issues/14035)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if any(kind.__name__ == "AsyncCheckpointIO" for kind in type(frame.f_locals.get("self")).__mro__):
+            raise type_error("AsyncCheckpointIO around a CkptIO would remove the earlier checkpoint before the next is "
+                             "saved: give CkptIO(background=True) itself to the Trainer")
+        frame = frame.f_back
+
+
 # ---- the plug-in ----
 
 
@@ -147,7 +160,7 @@ class CkptIO:
     """A CheckpointIO that saves into stores of ckpt: Trainer(plugins=[CkptIO()]).
 
     `background`: the trainer goes on once the state is copied; the next save or removal waits for this one, and raises
-    its error. (Lightning's AsyncCheckpointIO around a CkptIO works, too, with a copy for each save in flight.)
+    its error. Lightning's AsyncCheckpointIO around a CkptIO is a TypeError: it removes while its saves wait in a queue.
     `options`: of store, session and save, as ckpt.save takes them; a checkpoint with the same label is replaced
     (on_existing). Retention is Lightning's: save_top_k. trainer.save_checkpoint(storage_options={…}) adds to them.
 
@@ -186,6 +199,8 @@ class CkptIO:
 
     def _save(self, state: dict[str, Any], path: str | os.PathLike[str], more: Any, alone: bool, step: int | None,
               first: bool = True) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            _refuse_queue()
         given, options = os.fsdecode(path), {**self.options, **(more or {})}
         folder, label = _split(given)
         if local_path(given) is None and not given.endswith(_SUFFIX):
