@@ -167,7 +167,7 @@ std::optional<uint32_t> parse_part_name(std::string_view name) { return parse_nu
 std::optional<BaseName> parse_base_name(std::string_view name) {
   const auto rest = after(name, "BASE_");
   constexpr size_t kId = 32;
-  if (!rest || rest->size() <= kId || (*rest)[kId] != '_') return {};
+  if (!rest || rest->size() <= kId) return {};
   const auto save = id_from_hex(rest->substr(0, kId));
   const auto rank = parse_numbered(rest->substr(kId), "_");
   if (!save.ok() || !rank || base_name(*save, *rank) != name) return {};

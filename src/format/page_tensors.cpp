@@ -236,7 +236,7 @@ bool PageCheck::lies_in_file(const fb::Chunk& chunk, uint16_t home) const {
 Status PageCheck::chunks_of(std::string_view owner, std::span<const fb::Chunk> list, uint64_t bytes, bool raw) const {
   uint64_t sum = 0;
   const uint32_t full = list[0].raw_size();  // the size of all chunks but the last
-  if (full == 0 || full > kMaxChunkBytes) return bad_chunk(owner, list, 0);
+  if (full > kMaxChunkBytes) return bad_chunk(owner, list, 0);
   for (size_t i = 0; i < list.size(); i++) {
     const fb::Chunk& chunk = list[i];
     const uint32_t size = chunk.raw_size(), stored = chunk.stored_size();

@@ -25,8 +25,8 @@ bool same_file(const fb::Part& a, const fb::Part& b) {
 
 bool fits(const fb::Part& part) {
   uint64_t end;
-  return part.size() % kAlign == 0 && part.size() >= 2 * kAlign && part.index_offset() >= kAlign &&
-         part.index_offset() % kPageAlign == 0 && part.root_size() != 0 && part.root_size() <= part.index_size() &&
+  return part.size() % kAlign == 0 && part.index_offset() >= kAlign && part.index_offset() % kPageAlign == 0 &&
+         part.root_size() != 0 && part.root_size() <= part.index_size() &&
          !add_overflows(part.index_offset(), part.index_size(), &end) && end <= part.size();
 }
 

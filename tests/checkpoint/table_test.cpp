@@ -126,7 +126,7 @@ TEST(DrawnTable, WhoseTensorsDoNotMatchIsRefused) {
   EXPECT_EQ(status_of([](Drawn& d) { d.ids_dtype = CKPT_DTYPE_F64; }).code(), CKPT_FORMAT);
   EXPECT_EQ(status_of([](Drawn& d) { d.rows = false; }).code(), CKPT_FORMAT);
   for (const char* text : {"mod 4\nd", "mod 4\nc\nc", "mod 4\nids", "mod 0", "mod 04\nc", "mod 4294967296\nc",
-                           "mod \nc", "mod 4 \nc", "mod 4\n\nc", "mod 4\nc\n"})
+                           "mod 99999999999999999999\nc", "mod \nc", "mod 4 \nc", "mod 4\n\nc", "mod 4\nc\n"})
     EXPECT_EQ(status_of([&](Drawn& d) { d.text = text; }).code(), CKPT_FORMAT) << text;
   EXPECT_EQ(status_of([](Drawn& d) { d.text = "xxh3 4\nc"; }).code(), CKPT_UNSUPPORTED);
 }

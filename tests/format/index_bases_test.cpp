@@ -81,11 +81,14 @@ TEST(Bases, HomesAreOnPagesThatHaveSomeAlone) {
   draft.attr("b", "long", std::string(65500, 'x'));
   draft.tensor("c", CKPT_DTYPE_U8, {16}).region({}).segment(0, 16, {chunk(4096, 16)}, {}, {1});
   draft.tensor("d", CKPT_DTYPE_U8, {4}).region({}).segment(0, 4, {chunk(4100, 4)});
+  draft.attr("e", "long", std::string(65500, 'x'));
+  draft.tensor("f", CKPT_DTYPE_U8, {4}).region({}).segment(0, 4, {chunk(4104, 4)});
   const EncodedIndex index = draft.encode();
   auto opened = open_all(index, IndexKind::kPart);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  ASSERT_EQ(opened->pages.size(), 3u);
+  ASSERT_EQ(opened->pages.size(), 5u);
   EXPECT_TRUE(opened->pages[0].homes.empty());
+  EXPECT_TRUE(opened->pages[4].homes.empty());
   EXPECT_EQ(std::vector<uint16_t>(opened->pages[2].homes.begin(), opened->pages[2].homes.end()),
             (std::vector<uint16_t>{1, 0}));
 }

@@ -44,6 +44,9 @@ TEST(RootRules, OtherBuffersAreNoRootAndNoPage) {
     const Status status = Page::open(other, opened->root, 0).status();
     EXPECT_NE(status.message().find("CKPI"), std::string::npos) << status.message();
   }
+  std::vector<std::byte> odd(index.root_size + 1);  // a sound root, but its numbers are not aligned
+  std::ranges::copy(Bytes(index.bytes).last(index.root_size), odd.begin() + 1);
+  EXPECT_EQ(Root::open(Bytes(odd).subspan(1), IndexKind::kManifest, index.bytes.size()).status().code(), CKPT_FORMAT);
 }
 
 // ---- pages ----
@@ -65,6 +68,9 @@ TEST(RootRules, PagesFollowEachOtherAndTheRootFollowsThem) {
                        {[](auto& at) { at.page(1).size = 0; }, why},
                        {[](auto& at) { at.page(1).size = ~0u; }, "at most 2147483647 are allowed"},
                        {[](auto& at) { at.page(1).pad = 1; }, why},
+                       {[](auto& at) { at.page(2).size = 16; }, "page 2 of the index is too small for"},
+                       {[](auto& at) { at.part_page(0).size = ~0u; }, "at most 2147483647 are allowed"},
+                       {[](auto& at) { at.part_page(0).size += 4096; }, "a page of parts does not follow that before"},
                        {[](auto& at) { at.part_page(0).offset += 64; }, "a page of parts does not follow that before"},
                        {[](auto& at) { at.part_page(0).size -= 64; }, "its root begins at"}});
 }

@@ -202,6 +202,11 @@ TEST(Names, HelloNonceHasExactlyThirtyTwoLowerCaseDigits) {
   EXPECT_FALSE(parse_hello_name("hello.0"));
 }
 
+TEST(Names, AWelcomeHasATokenAndABatch) {
+  EXPECT_EQ(parse_welcome_name("7.1"), (WelcomeName{7, 1}));
+  for (const char* name : {"7", "7.", ".7", "7.x", "x.7", "7.1.1"}) EXPECT_FALSE(parse_welcome_name(name)) << name;
+}
+
 TEST(CheckLabel, TakesWhatFormatAllows) {
   for (const char* label : {"a", "step-100", "ep1-ba42", "v1.2.3", "a=b+c_d", "-", "0", "a."}) {
     EXPECT_TRUE(check_label(label).ok()) << label;

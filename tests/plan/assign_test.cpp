@@ -233,6 +233,31 @@ TEST(Assign, PackedRegionsThatCannotBeCutAtBytesStayWhole) {
   a = pieces_of(entries, 0, 2, kPages);
   ASSERT_EQ(a.size(), 1u);
   EXPECT_EQ(a[0].bytes, entries[0].bytes);
+  // A range that begins inside a byte, or ends inside one.
+  for (const Region& range : {flat_region(1, 16384), flat_region(0, 16385)}) {
+    entries = {make_entry("range", CKPT_DTYPE_U4, make_shape({81920}), range)};
+    EXPECT_EQ(pieces_of(entries, 0, 2, kPages).size() + pieces_of(entries, 1, 2, kPages).size(), 1u);
+  }
+  // Whole bytes of rows that end inside a byte.
+  entries = {make_entry("short", CKPT_DTYPE_U4, make_shape({9000, 7}), box_region({0, 0}, {9000, 4}))};
+  EXPECT_EQ(pieces_of(entries, 0, 2, kPages).size() + pieces_of(entries, 1, 2, kPages).size(), 1u);
+}
+
+TEST(Assign, PackedRegionsThatEndAtBytesAreCut) {
+  for (const Region& region : {Region(), flat_region(8, 32768), box_region({0, 2}, {9000, 4})}) {
+    std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_U4, make_shape({9000, 8}), region)};
+    EXPECT_EQ(pieces_of(entries, 0, 2, kPages).size(), 1u);
+    EXPECT_EQ(pieces_of(entries, 1, 2, kPages).size(), 1u);
+  }
+}
+
+TEST(Assign, WhatIsCutCountsBeforeWhatGoesWhole) {
+  // 3 chunks among 2 members: 1 and 2. So the first has room for all that is small.
+  std::vector<ReplicaRegion> entries{make_entry("w", CKPT_DTYPE_I8, make_shape({3 * 4096})),
+                                     make_entry("a", CKPT_DTYPE_I8, make_shape({2000})),
+                                     make_entry("b", CKPT_DTYPE_I8, make_shape({2000}))};
+  EXPECT_EQ(pieces_of(entries, 0, 2, kPages).size(), 3u);
+  EXPECT_EQ(pieces_of(entries, 1, 2, kPages).size(), 1u);
 }
 
 TEST(Assign, AGroupOfOneWritesEverythingWhole) {

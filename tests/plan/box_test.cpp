@@ -44,6 +44,7 @@ TEST(Box, InsideRefusesWhatReachesOutWrapsOrHasOtherDimensions) {
   EXPECT_FALSE(inside(make_box({2, 0}, {UINT64_MAX, 1}), shape));
   EXPECT_FALSE(inside(make_box({0}, {4}), shape));
   EXPECT_FALSE(inside(Box{make_shape({0}), make_shape({4, 6})}, shape));
+  EXPECT_FALSE(inside(Box{make_shape({0, 0}), make_shape({4})}, shape));
 }
 
 TEST(Box, ContiguousStridesNumberElementsInRowMajorOrder) {

@@ -146,6 +146,7 @@ TEST(Declaration, HostileNumbersAreFormatErrors) {
   EXPECT_EQ(parse(raw_entry(2, CKPT_DTYPE_I8, 1, {4}, {most, 2}, "x")), CKPT_FORMAT);
   EXPECT_EQ(parse(raw_entry(2, CKPT_DTYPE_I8, 2, {4}, {most, 2}, "x")), CKPT_FORMAT);
   EXPECT_EQ(parse(raw_entry(4, CKPT_DTYPE_I8, 0, {4}, {}, "")), CKPT_FORMAT);
+  EXPECT_EQ(parse(raw_entry(4, CKPT_DTYPE_I8, 0, {4}, {}, std::string(kMaxName, 'x'))), CKPT_OK);
   EXPECT_EQ(parse(raw_entry(4, CKPT_DTYPE_I8, 0, {4}, {}, std::string(kMaxName + 1, 'x'))), CKPT_FORMAT);
 }
 
