@@ -170,7 +170,7 @@ std::optional<BaseName> parse_base_name(std::string_view name) {
   if (!rest || rest->size() <= kId) return {};
   const auto save = id_from_hex(rest->substr(0, kId));
   const auto rank = parse_numbered(rest->substr(kId), "_");
-  if (!save.ok() || !rank || base_name(*save, *rank) != name) return {};
+  if (!save.ok() || !rank) return {};
   return BaseName{*save, *rank};
 }
 std::optional<uint32_t> parse_parity_name(std::string_view name) { return parse_numbered(name, "PARITY_"); }

@@ -22,6 +22,8 @@ TEST(TensorRules, HaveAShapeAndADtypeAndLessThan2To63Bytes) {
       [](auto& at) { at.tensor(0).ndim = 17, at.tensor(0).shape = 1; }, why);
   expect_accepted(Draft(IndexKind::kPart).tensor("t", CKPT_DTYPE_F32, {(uint64_t{1} << 61) - 1}));
   expect_refused(Draft(IndexKind::kPart).tensor("t", CKPT_DTYPE_F32, {uint64_t{1} << 61}), large);
+  expect_accepted(
+      Draft(IndexKind::kPart).tensor("d", CKPT_DTYPE_F32, {0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
   expect_accepted(Draft(IndexKind::kPart).tensor("e", CKPT_DTYPE_F32, {0, uint64_t{1} << 62, uint64_t{1} << 62}));
 }
 
@@ -215,6 +217,8 @@ TEST(ChunkRules, SizesAreLegalAndSumUp) {
   expect_refused(of_chunks({stored(0, 0), stored(0, 0)}, 5), "raw size 0");
   expect_refused(of_chunks({stored(1 << 20, (64 << 20) + 4)}, (16 << 20) + 1, Codec::kLz4), "raw size 67108868");
   expect_refused(of_chunks({stored(16, 64 << 20)}, 16 << 20, Codec::kLz4), "stored size 16");  // LZ4 is not so good
+  expect_refused(of_chunks({stored(7, 2040)}, 510, Codec::kLz4), "stored size 7");
+  expect_accepted(of_chunks({stored(8, 2040)}, 510, Codec::kLz4));
 }
 
 TEST(ChunkRules, LieBetweenTheHeaderAndTheIndexInAnyOrder) {

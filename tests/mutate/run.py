@@ -66,7 +66,8 @@ def find(rooms: list[str]) -> list[dict[str, Any]]:
                 for one in sites.Finder(text).all():
                     lines = [text.count("\n", 0, at) + 1 for at in (one.start, one.end)]
                     made.append({"number": len(made) + 1, "room": room, "file": str(path.relative_to(REPO)),
-                                 "lines": lines, "dropped": False, **vars(one)})
+                                 "lines": lines, "dropped": False, **vars(one),
+                                 "code": " ".join(text[one.start:one.end].split())})
     return made
 
 
@@ -229,8 +230,7 @@ def try_all(rooms: list[str], share: int, seconds: float, most: float) -> None:
 
 
 def place(one: dict[str, Any]) -> str:
-    code = " ".join((REPO / one["file"]).read_text()[one["start"]:one["end"]].split())
-    return f"{one['number']} {one['file']}:{one['lines'][0]} {one['kind']}: {code}"
+    return f"{one['number']} {one['file']}:{one['lines'][0]} {one['kind']}: {one['code']}"
 
 
 def table() -> None:
