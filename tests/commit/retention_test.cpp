@@ -128,6 +128,11 @@ TEST_F(Removal, AndRepairThatAreDoneAreNoFailureHoweverLateTheirTidyingUpIs) {
   EXPECT_TRUE(checkpoint::Checkpoint::open(inner, {"s1.1.1", "main"}).ok());
 }
 
+TEST_F(Removal, OfAnAttemptThatWasCommittedJustNowIsAConflict) {
+  EXPECT_EQ(remove_attempt(*inner, "s2.1.1", "nobody finished it").code(), CKPT_CONFLICT);
+  EXPECT_EQ(ids().size(), 3u);
+}
+
 TEST_F(Removal, OfADamagedCheckpointWaitsForItsReader) {
   auto reader = checkpoint::Checkpoint::open(inner, {"s2.1.1", "main"});
   ASSERT_TRUE(reader.ok()) << reader.status().message();
