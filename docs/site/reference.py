@@ -5,6 +5,7 @@ Those of Python and Rust are made by mkdocstrings and rustdoc (mkdocs.yml, tools
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cmake"))
@@ -82,6 +83,22 @@ def tool(program):
         f"## ckpt {name}\n\n```text\n{output(program, 'help', name)}```\n\n" for name in names if name != "help")
 
 
+def go(root):
+    """What `go doc` prints: after the package's own comment, calls at the margin, and their comments indented."""
+    opening, _, rest = output("go", "doc", "-all", ".", cwd=root / "bindings/go").partition("\nCONSTANTS\n")
+    text = "# Go\n\n" + re.sub("^# ", "## ", opening.partition("\n\n")[2], flags=re.M)
+    for block in re.findall(r"(?:^(?!    ).+\n|\n(?=\t|\n\t|[)}]))+|(?:^    .*\n|\n(?=    ))+", rest, flags=re.M):
+        block = block.strip("\n")
+        name = re.match(r"(?:func|type) (?:\(.*?\) )?(\w+)", block)
+        if re.fullmatch("[A-Z]+", block):
+            text += f"\n## {block.capitalize()}\n"
+        elif block.startswith("    "):
+            text += f"\n{prose(textwrap.dedent(block))}\n"
+        elif block:
+            text += (f"\n### {name[1]}\n" if name else "") + f"\n```go\n{block}\n```\n"
+    return text
+
+
 def julia(root):
     """The docstrings, which are Markdown: their first line, indented, is the call."""
     text = "# Julia\n\n"
@@ -95,10 +112,9 @@ def julia(root):
 def all_of(root, program):
     interface = api.of_sources(root)
     made = {f"reference/c/{name}.md": header(name, root, interface) for name in HEADERS}
-    go = output("go", "doc", "-all", ".", cwd=root / "bindings/go")
     return made | {
         "reference/options.md": options(interface), "reference/tool.md": tool(program), "reference/julia.md": julia(root),
-        "reference/go.md": f"# Go\n\n```go\n{go}```\n",
+        "reference/go.md": go(root),
         "reference/python.md": "# Python\n\n::: ckpt\n\n## open\n\n::: ckpt.opening.open\n"
                                + "".join(f"\n## ckpt.{name}\n\n::: ckpt.{name}\n" for name in ("dcp", "hf", "lightning")),
     }
