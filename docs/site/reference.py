@@ -86,7 +86,7 @@ def tool(program):
 def go(root):
     """What `go doc` prints: after the package's own comment, calls at the margin, and their comments indented."""
     opening, _, rest = output("go", "doc", "-all", ".", cwd=root / "bindings/go").partition("\nCONSTANTS\n")
-    text = "# Go\n\n" + re.sub("^# ", "## ", opening.partition("\n\n")[2], flags=re.M)
+    text = "# Go\n\n" + re.sub("^# ", "## ", opening.partition("\n\n")[2], flags=re.M) + "\n## Constants\n"
     for block in re.findall(r"(?:^(?!    ).+\n|\n(?=\t|\n\t|[)}]))+|(?:^    .*\n|\n(?=    ))+", rest, flags=re.M):
         block = block.strip("\n")
         name = re.match(r"(?:func|type) (?:\(.*?\) )?(\w+)", block)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Each block of Python and C on the site's pages runs: whole programs in readme_test.py, fragments here, in a frame that
-makes what the page takes for granted. A block without a frame is a failure, and so is a frame without its block.
+"""Each block of Python and C on the site's pages runs: whole programs in readme_test.py, fragments here, in a frame
+that makes what the page takes for granted. A block without a frame is a failure, and so is a frame without its block.
 
   fragments_test.py PREFIX WORK      by a Python that has ckpt, torch and jax
 
 What does not run here: Julia (no registry has it; tests/julia parses its blocks, .github/workflows runs its package),
 and fragments of C++, Go and Rust, which say "…" where the reader's program goes on.
 """
+import functools
 import os
 import re
 import shutil
@@ -50,7 +51,7 @@ class Names(dict):
 
 
 def run_python(text, before, after, work):
-    """A page's addresses become folders below `work`; `ranks` of a frame: the fragment runs on so many threads."""
+    """A page's addresses become folders below `work`. A frame that sets `ranks` lets so many threads run it."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     text = PLACES.sub(lambda place: str(work / re.sub(r"\W+", "-", place[0].strip("/"))), text)
@@ -77,10 +78,10 @@ def run_python(text, before, after, work):
     exec(after, all_names[0])  # noqa: S102
 
 
-def run_c(text, before, after, prefix, work):
-    """Every call must return CKPT_OK, unless the frame begins with the status that the first one is to return."""
+def run_c(prefix, text, before, after, work):
+    """Every call must return CKPT_OK, unless the fragment itself looks at a status."""
     work.mkdir(parents=True, exist_ok=True)
-    failing = {"ckpt_status"} & set(text.split())
+    failing = "ckpt_status" in text.split()
     calls = {item["name"] for item in api.of_sources(REPOSITORY)["functions"] if item["returns"] == "ckpt_status"}
     must = "".join(f"#define {name}(...) must({name}(__VA_ARGS__), #__VA_ARGS__)\n"
                    for name in sorted(set(re.findall(r"\w+(?=\()", text)) & calls) if not failing)
@@ -106,7 +107,7 @@ def check_all(claims, language, framed, runs, work):
 def main(prefix, work):
     claims = Claims()
     work = Path(work).resolve()
-    check_all(claims, "c", frames.C, lambda text, before, after, folder: run_c(text, before, after, prefix, folder), work)
+    check_all(claims, "c", frames.C, functools.partial(run_c, prefix), work)
     check_all(claims, "python", frames.PYTHON, run_python, work)
     return claims.end()
 

@@ -33,7 +33,8 @@ thread.start()
 _GPT = '''
 import transformers, ckpt.hf
 transformers.logging.set_verbosity_error()
-model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=8))
+model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32,
+                                                              n_positions=8))
 data = [{"input_ids": torch.arange(8), "labels": torch.arange(8)}] * 16
 Trainer = transformers.Trainer
 args = transformers.TrainingArguments(str(work / "out"), max_steps=2, save_steps=1, use_cpu=True, report_to=[],
@@ -63,7 +64,8 @@ PYTHON = {
     "bindings/python/README.md#4": (
         "ckpt.save(str(work / 'data-run7'), {'model': {'w': numpy.arange(160.0).reshape(20, 2, 4)}}, step=1)",
         "assert rows.shape == (10, 2) and rows[0, 0] == 83"),
-    "bindings/python/docs/calls.md#1": ("session = ckpt.Session(store)", "session.close(); assert len(ckpt.ls(store)) == 1"),
+    "bindings/python/docs/calls.md#1": ("session = ckpt.Session(store)",
+                                        "session.close(); assert len(ckpt.ls(store)) == 1"),
     "bindings/python/docs/calls.md#2": (_FULL_SAVE, "thread.join(); assert (numpy.asarray(view) == array).all()"),
     "bindings/python/docs/calls.md#3": ("", "assert state == {}"),
     "bindings/python/docs/checkpointer.md#1": ("", "assert ckpt.ls(work / 'data-run7')[-1].step == 10000"),
@@ -87,7 +89,8 @@ PYTHON = {
     "docs/hugging-face.md#1": (_GPT, "assert len(ckpt.ls(str(work / 's3-bucket-run7'))) == 4"),
     "docs/lightning.md#1": (_BORING, "assert trainer.global_step == 3"),
     "docs/lightning.md#2": (_BORING, "assert trainer"),
-    "docs/trainers.md#1": ("path = store", "keeper.step(500, state); keeper.close(); assert ckpt.ls(store)[0].step == 500"),
+    "docs/trainers.md#1": ("path = store",
+                           "keeper.step(500, state); keeper.close(); assert ckpt.ls(store)[0].step == 500"),
     "docs/trainers.md#2": ("import torch.distributed.checkpoint as dcp; state = {'w': torch.ones(4)}",
                            "assert ckpt.load(str(work / 'data-run7'))['w'].sum() == 4"),
     "docs/write-a-store.md#1": ("", "assert ckpt.load(store)['step'] == 3"),

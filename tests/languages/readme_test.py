@@ -49,7 +49,8 @@ class Readmes:
         folder.mkdir(parents=True)
         command = getattr(self, language)(folder)
         traced = {"LD_PRELOAD": str(self.trace.resolve()), "CKPT_TRACE": str(folder / "counts")}
-        for _ in range(2 if language in ("python", "jax", "front") else 1):  # a training loop loads when it is started again
+        # A training loop loads when it is started again.
+        for _ in range(2 if language in ("python", "jax", "front") else 1):
             output = run([*command, folder / "store"], env={**self.environment, **traced}, cwd=folder)
         calls = tracer.Counts(self.prefix / "include", folder / "counts").calls
         assert any(calls[name] for name in tracer.SAVES), f"it saves nothing: {output}"
