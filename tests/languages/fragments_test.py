@@ -4,8 +4,8 @@ that makes what the page takes for granted. A block without a frame is a failure
 
   fragments_test.py PREFIX WORK      by a Python that has ckpt, torch and jax
 
-What does not run here: Julia (no registry has it; tests/julia parses its blocks, .github/workflows runs its package),
-and fragments of C++, Go and Rust, which say "…" where the reader's program goes on.
+What does not run here: Julia (no registry has it; tests/julia parses its blocks, .github/workflows runs its package).
+Fragments of C++, LibTorch, Go, Rust and RecIS are not compiled: only the first program of each README is.
 """
 import functools
 import os
