@@ -54,6 +54,7 @@ def run_python(text, before, after, work):
     """A page's addresses become folders below `work`. A frame that sets `ranks` lets so many threads run it."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
+    os.chdir(work)  # some write there
     text = PLACES.sub(lambda place: str(work / re.sub(r"\W+", "-", place[0].strip("/"))), text)
     text = text.replace("sftp://host", f"file://{work}")
     made = {"work": work}
