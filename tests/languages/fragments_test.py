@@ -107,7 +107,7 @@ def check_all(claims, language, framed, runs, work):
 
 def main(prefix, work):
     claims = Claims()
-    work = Path(work).resolve()
+    prefix, work = Path(prefix).resolve(), Path(work).resolve()
     check_all(claims, "c", frames.C, functools.partial(run_c, prefix), work)
     check_all(claims, "python", frames.PYTHON, run_python, work)
     return claims.end()
