@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The first program of each README runs unchanged: it saves, loads, and takes its store as argument.
+"""The first program of each README, and of each path of docs/start.md, runs unchanged: it saves, loads, and takes its
+store as argument. That of who looks after a store, or writes a reader, reads one.
 
 Each program exits with a status other than 0 if it loads other data than it saved; the trace shows that it loads.
 
-  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python; c, front (of the front page)
+  readme_test.py PREFIX PYTHON WORK LANGUAGE…      LANGUAGE: cpp rust go python jax; c, front (of the front page);
+                                                   operator reader
 """
 import os
 import re
@@ -47,7 +49,8 @@ class Readmes:
         folder.mkdir(parents=True)
         command = getattr(self, language)(folder)
         traced = {"LD_PRELOAD": str(self.trace.resolve()), "CKPT_TRACE": str(folder / "counts")}
-        for _ in range(2 if language in ("python", "front") else 1):  # a training loop loads when it is started again
+        # A training loop loads when it is started again.
+        for _ in range(2 if language in ("python", "jax", "front") else 1):
             output = run([*command, folder / "store"], env={**self.environment, **traced}, cwd=folder)
         calls = tracer.Counts(self.prefix / "include", folder / "counts").calls
         assert any(calls[name] for name in tracer.SAVES), f"it saves nothing: {output}"
@@ -91,6 +94,30 @@ class Readmes:
         (folder / "main.py").write_text(first_program(BINDINGS / "python" / "README.md", "python"))
         return [self.interpreter, "main.py"]
 
+    def jax(self, folder):
+        """A training loop of jax."""
+        (folder / "main.py").write_text(first_program(BINDINGS / "python" / "docs" / "jax.md", "python"))
+        return [self.interpreter, "main.py"]
+
+    def operator(self):
+        """On the store that the program in C makes."""
+        folder = self.work / "operator"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        run([*self.c(folder), folder / "store"], env=self.environment, cwd=folder)
+        path = {**self.environment, "PATH": f"{self.prefix}/bin:{os.environ['PATH']}"}
+        output = run(["bash", "-euc", first_program(REPOSITORY / "docs" / "operate.md", "sh"), "sh", folder / "store"],
+                     env=path, cwd=folder)
+        assert "latest step-100" in output and "call somebody" not in output, output
+        assert (folder / "store.html").stat().st_size and "last_sound" in (folder / "verify.json").read_text()
+
+    def reader(self):
+        """In its own folder; the program is made elsewhere."""
+        folder = REPOSITORY / "examples" / "readers" / "go"
+        program = first_program(folder / "README.md", "sh").replace("ckptread", f"{self.work.resolve()}/ckptread", 1)
+        output = run(["bash", "-euc", program.replace("./ckptread", f"{self.work.resolve()}/ckptread")], cwd=folder)
+        assert '"tensors"' in output, output
+
     def front(self, folder):
         """The Python program of the front page, a training loop of torch."""
         (folder / "main.py").write_text(first_program(REPOSITORY / "README.md", "python"))
@@ -99,7 +126,10 @@ class Readmes:
 
 def main(prefix, python, work, *languages):
     readmes, claims = Readmes(prefix, python, work), Claims()
-    for language in languages:
+    for path in ("operator", "reader"):
+        if path in languages:
+            claims.check(f"{path}: the first program of its path runs", getattr(readmes, path))
+    for language in [name for name in languages if name not in ("operator", "reader")]:
         claims.check(f"{language}: the README's first program saves and loads", readmes.check, language)
     return claims.end()
 

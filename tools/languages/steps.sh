@@ -182,12 +182,14 @@ functions_and_handles() {
     "$prefix/include" tests/conformance/scenarios "$work/trace"
 }
 readmes() {
-  local languages=(c cpp)
+  local languages=(c cpp jax operator)
   [[ -z $torch_venv ]] || languages+=(front python) # training loops of torch
   [[ $have_rust == no ]] || languages+=(rust)
-  [[ $have_go == no ]] || languages+=(go)
+  [[ $have_go == no ]] || languages+=(go reader)
   counted claims languages-readmes python3 tests/languages/readme_test.py "$prefix" "$python" "$work/readme" \
     "${languages[@]}"
+  [[ -z $torch_venv ]] ||
+    counted claims languages-fragments "$python" -B tests/languages/fragments_test.py "$prefix" "$work/fragments"
 }
 four_languages() {
   quietly build/log/languages-four-build.txt examples/languages/build.sh "$prefix" "$programs"
