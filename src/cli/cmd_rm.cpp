@@ -64,7 +64,7 @@ int run(const Args& args) {
   if (!args.dry_run) store.remove(entry.info.id);
   if (args.json)
     print_json({{"store", shown(target.store)},
-                {"checkpoint", entry.info.id},
+                {"id", entry.info.id},
                 {"state", state_name(entry.info.state)},
                 {"latest", entry.latest},
                 {"written", !args.dry_run},

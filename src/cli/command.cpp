@@ -212,8 +212,8 @@ Json to_json(const ckpt::Finding& finding) {
   if (finding.part != nullptr) {
     json.add("part", finding.part);
     json.add("offset", finding.offset);
-    json.add("size", finding.size);
   }
+  if (finding.part != nullptr || finding.size != 0) json.add("bytes", finding.size);
   if (finding.first_element >= 0) {
     json.add("first_element", finding.first_element);
     json.add("last_element", finding.last_element);

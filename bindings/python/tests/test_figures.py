@@ -79,7 +79,7 @@ def test_of_one_checkpoint_the_numbers_are_those_of_the_tool(saved: ckpt.Store) 
         for key in ONE:
             assert same(row[key], told["stats"][key][place]), (row, key, told["stats"][key][place])
         assert (row["shape"], row["bytes"], row["stored_bytes"], row["alias_of"]) == tuple(
-            told["tensors"][key][place] for key in ("shape", "bytes", "stored", "alias"))
+            told["tensors"][key][place] for key in ("shape", "bytes", "stored_bytes", "alias_of"))
 
 
 @pytest.mark.usefixtures("pieces")
