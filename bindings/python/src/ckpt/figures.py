@@ -29,7 +29,7 @@ class _Piece(NamedTuple):
 
     infos: tuple[TensorInfo, ...]
     first: int
-    count: int
+    elements: int
     batch: int
 
 
@@ -131,14 +131,14 @@ def _read(reader: Opened, pieces: Sequence[_Piece], side: int, options: Mapping[
     """The bytes of some pieces."""
     import numpy
     if isinstance(reader, FileReader):
-        regions = [(one.infos[side].name, Region((one.count,), flat_offset=one.first)) for one in pieces]
+        regions = [(one.infos[side].name, Region((one.elements,), flat_offset=one.first)) for one in pieces]
         return [numpy.ascontiguousarray(reader.elements(*one).array).reshape(-1).view("u1") for one in regions]
-    raw = [numpy.empty((one.count * one.infos[side].dtype.bits + 7) // 8, "u1") for one in pieces]
+    raw: list[Any] = [numpy.empty((one.elements * one.infos[side].dtype.bits + 7) // 8, "u1") for one in pieces]
     with Load(reader, options) as load:
         for one, memory in zip(pieces, raw):
             info = one.infos[side]
             load.add_tensor(info.name, memory, dtype=info.dtype, shape=info.shape, flat_offset=one.first,
-                            flat_size=one.count)
+                            flat_size=one.elements)
         load.run()
     return raw
 
@@ -151,8 +151,8 @@ def _visit(readers: Sequence[Opened], tensors: Sequence[tuple[TensorInfo, ...]],
         pieces = list(group)
         raws = [_read(reader, pieces, side, options) for side, reader in enumerate(readers)]
         for place, piece in enumerate(pieces):
-            for first in range(0, piece.count, _RUN):
-                last = min(first + _RUN, piece.count)
+            for first in range(0, piece.elements, _RUN):
+                last = min(first + _RUN, piece.elements)
                 with numpy.errstate(all="ignore"):
                     add(piece.infos[0].name, *(
                         _numbers(raws[side][place][first * bits // 8:(last * bits + 7) // 8], info.dtype)
