@@ -209,9 +209,10 @@ enum {
   CKPT_CHECKPOINT_REBUILT = 2, /* flag: its manifest was rebuilt by force from an attempt that had not committed */
   CKPT_CHECKPOINT_COPY = 4,    /* flag: another directory holds the same save under its own name; never "latest" */
   /* Of a store with a mirror: */
-  CKPT_CHECKPOINT_MIRRORED = 8,    /* flag: the mirror has it too, whole */
-  CKPT_CHECKPOINT_MIRRORING = 16,  /* flag: a copy of it in the mirror has begun */
-  CKPT_CHECKPOINT_MIRROR_ONLY = 32 /* flag: only the mirror has it; loads read it there */
+  CKPT_CHECKPOINT_MIRRORED = 8,     /* flag: the mirror has it too, whole */
+  CKPT_CHECKPOINT_MIRRORING = 16,   /* flag: a copy of it in the mirror has begun */
+  CKPT_CHECKPOINT_MIRROR_ONLY = 32, /* flag: only the mirror has it; loads read it there */
+  CKPT_CHECKPOINT_KEPT = 64 /* flag: of lists and ckpt_store_find: it stays until somebody says so (ckpt_store_keep) */
 };
 typedef struct ckpt_checkpoint_info {
   uint32_t struct_size;

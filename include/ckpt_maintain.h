@@ -122,8 +122,16 @@ CKPT_API ckpt_status ckpt_list_at(const ckpt_list* list, size_t index, ckpt_chec
 CKPT_API void ckpt_list_free(ckpt_list* list);
 
 /* Removes one checkpoint by its id. Statuses: NOT_FOUND, CONFLICT (a reader holds it, or it is an open attempt of
- * a living session), IO. */
+ * a living session, or it is kept), IO. */
 CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_error** err);
+
+/* keep=1: nothing of this store removes the committed checkpoint `id` any more, neither retention nor a save that
+ * replaces its label nor ckpt_store_remove, until a call with keep=0 takes that back. Once it has returned OK this
+ * holds, also for a session or prune that runs at the same time, on stores with and without locks. The word is kept in
+ * the store, beside its checkpoints: a copy in another store is not kept, and whoever deletes .ckpt deletes it.
+ * ckpt_store_list and ckpt_store_find tell it (CKPT_CHECKPOINT_KEPT). Either word may be said again. Statuses:
+ * NOT_FOUND, CONFLICT (somebody has begun to remove it), IO. */
+CKPT_API ckpt_status ckpt_store_keep(const ckpt_store* store, const char* id, int32_t keep, ckpt_error** err);
 
 typedef struct ckpt_run_info {
   uint32_t struct_size;

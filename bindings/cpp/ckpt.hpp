@@ -178,6 +178,10 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
   Result<void> remove(const std::string& id) const {
     return detail::call(ckpt_store_remove, get(), detail::Text{"id", id});
   }
+  // Nothing removes that checkpoint any more, until a call with false.
+  Result<void> keep(const std::string& id, bool keep = true) const {
+    return detail::call(ckpt_store_keep, get(), detail::Text{"id", id}, int32_t{keep});
+  }
   Result<Report> prune(const Options& options) const { return detail::make<Report>(ckpt_store_prune, get(), options); }
   Result<Report> repair(const std::string& id, const Options& options = {}) const {
     return detail::make<Report>(ckpt_store_repair, get(), detail::Text{"id", id}, options);

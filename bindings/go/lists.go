@@ -123,6 +123,8 @@ const (
 	CheckpointMirrored   uint32 = C.CKPT_CHECKPOINT_MIRRORED    // the mirror has it too, whole
 	CheckpointMirroring  uint32 = C.CKPT_CHECKPOINT_MIRRORING   // a copy of it in the mirror has begun
 	CheckpointMirrorOnly uint32 = C.CKPT_CHECKPOINT_MIRROR_ONLY // only the mirror has it; loads read it there
+	// of lists and ckpt_store_find: it stays until somebody says so (ckpt_store_keep)
+	CheckpointKept uint32 = C.CKPT_CHECKPOINT_KEPT
 )
 
 // The values of RegionKind.

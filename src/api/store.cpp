@@ -1,6 +1,7 @@
 // ckpt_store and ckpt_list: what a store holds.
 #include "api/handles.h"
 #include "base/text.h"
+#include "commit/kept.h"
 #include "maintain/dead_copies.h"
 #include "maintain/repair.h"
 
@@ -30,6 +31,7 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
     const auto list = [kept = ckpt_store(*store)](Job&) -> Result<Entries> {
       CKPT_ASSIGN(Entries entries, checkpoint::list_places(kept.places()));
       checkpoint::measure(kept.places(), entries);
+      commit::note_kept(*kept.store, entries);
       return entries;
     };
     CKPT_ASSIGN(auto entries, make_apart<Entries>(std::make_shared<Job>(), store->patience_ms, list));
@@ -100,6 +102,7 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
     const auto find = [kept = ckpt_store(*store), asked = std::string(selector), given](Job&) {
       auto selected = checkpoint::find_checkpoint(kept.places(), {asked, given.run, given.on_damaged == "error"});
       if (selected.ok()) checkpoint::measure_shared(kept.places(), selected->entry);
+      if (selected.ok()) commit::note_kept(*kept.store, std::span(&selected->entry, 1));
       return selected;
     };
     CKPT_ASSIGN(auto found, make_apart<checkpoint::Selection>(std::make_shared<Job>(), given.timeout_ms, find));
@@ -116,6 +119,17 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
     return run_apart(
         std::make_shared<Job>(), store->patience_ms,
         [kept = store->store, removed = std::string(id)](Job&) { return commit::remove_by_id(*kept, removed); });
+  });
+}
+
+ckpt_status ckpt_store_keep(const ckpt_store* store, const char* id, int32_t keep, ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !id) return null_status("store or id");
+    if (store->forked()) return forked_status();
+    const auto say = [kept = store->store, named = std::string(id), keep](Job&) {
+      return keep ? commit::keep(*kept, named) : commit::release(*kept, named);
+    };
+    return run_apart(std::make_shared<Job>(), store->patience_ms, say);
   });
 }
 

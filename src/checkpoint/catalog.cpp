@@ -358,7 +358,8 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   out->state = entry.state;
   out->flags = (entry.foreign ? uint32_t{CKPT_CHECKPOINT_FOREIGN} : 0u) |
                (summary.rebuilt ? uint32_t{CKPT_CHECKPOINT_REBUILT} : 0u) |
-               (entry.copy ? uint32_t{CKPT_CHECKPOINT_COPY} : 0u) | entry.mirror;
+               (entry.copy ? uint32_t{CKPT_CHECKPOINT_COPY} : 0u) | (entry.kept ? uint32_t{CKPT_CHECKPOINT_KEPT} : 0u) |
+               entry.mirror;
   out->revision = summary.revision;
   out->step = summary.step;
   out->token = summary.token;

@@ -20,6 +20,7 @@ struct CheckpointEntry {
   int32_t state = 0;  // CKPT_CHECKPOINT_*
   bool foreign = false;
   bool copy = false;        // of a save that another directory holds under its own name
+  bool kept = false;        // see commit/kept.h; known only where somebody asked
   uint32_t mirror = 0;      // CKPT_CHECKPOINT_MIRRORED and its like, if the store has a mirror
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;       // see measure in select.h

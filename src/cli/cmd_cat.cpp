@@ -238,7 +238,7 @@ Json rows_json(const SparseTable& table, const LoadedRows& rows, size_t row) {
   Json columns = Json::object();
   for (size_t column = 0; column < table.columns.size(); column++)
     columns.add(table.columns[column].name, row_json(table, rows, column, row));
-  return {{"id", id_json(table, rows.ids[row])}, {"columns", columns}};
+  return {{"row_id", id_json(table, rows.ids[row])}, {"row", columns}};
 }
 
 int print_csv(const SparseTable& table, const RowReader& reading) {
@@ -272,7 +272,7 @@ int cat_table(const Args& args, const ckpt::Options& options, const SparseTable&
     print_json({{"table", table.name()},
                 {"row_count", table.info.row_count},
                 {"rows", Json::array(listed)},
-                {"missing", Json::array(missing, [&](uint64_t id) { return id_json(table, id); })}});
+                {"missing_ids", Json::array(missing, [&](uint64_t id) { return id_json(table, id); })}});
   } else {
     print(missing_text(table, missing));
     if (done < reading.row_count())

@@ -108,7 +108,7 @@ Json to_json(const Peers& peers) {
 
 Json to_json(const std::vector<Promise>& promises) {
   return Json::array(promises, [](const Promise& one) -> Json {
-    return {{"name", one.name}, {"state", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
+    return {{"name", one.name}, {"result", kStates[static_cast<size_t>(one.state)]}, {"found", one.found}};
   });
 }
 

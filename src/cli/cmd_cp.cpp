@@ -45,7 +45,7 @@ struct Copied {
   uint64_t parts_kept = 0, files_shared = 0;
   bool there = false;
   std::string foreign;  // why
-  std::string error;
+  std::optional<ckpt::Error> error;
 };
 
 bool names_a_file(const std::string& path) {
@@ -80,8 +80,8 @@ void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& arg
 
 void print_copied(const Copied& copied) {
   const std::string name = escaped(copied.id);
-  if (!copied.error.empty()) {
-    std::fputs(strformat("ckpt: {}: {}\n", name, copied.error).c_str(), stderr);
+  if (copied.error) {
+    std::fputs(strformat("ckpt: {}: {}\n", name, error_text(*copied.error)).c_str(), stderr);
     return;
   }
   if (!copied.foreign.empty()) std::fputs(("ckpt: note: " + escaped(copied.foreign) + "\n").c_str(), stderr);
@@ -100,9 +100,9 @@ void print_copied(const Copied& copied) {
 
 Json to_json(const Copied& copied) {
   Json json = {{"id", copied.id},
-               {"result", !copied.error.empty() ? "failed"
-                          : copied.there        ? "already there"
-                                                : "copied"},
+               {"result", copied.error   ? "failed"
+                          : copied.there ? "already there"
+                                         : "copied"},
                {"bytes_copied", copied.bytes},
                {"parts_kept", copied.parts_kept},
                {"files_shared", copied.files_shared},
@@ -110,14 +110,14 @@ Json to_json(const Copied& copied) {
                {"requests", requests_json(copied.stats)},
                {"foreign", !copied.foreign.empty()}};
   if (copied.info) json.add("checkpoint", cli::to_json(*copied.info));
-  if (!copied.error.empty()) json.add("error", copied.error);
+  if (copied.error) json.add("error", error_json(*copied.error));
   return json;
 }
 
 int tell(const Args& args, const std::string& to, const std::vector<Copied>& all) {
   uint64_t failed = 0, there = 0;
   for (const Copied& copied : all) {
-    failed += copied.error.empty() ? 0 : 1;
+    failed += copied.error ? 1 : 0;
     there += copied.there ? 1 : 0;
   }
   if (args.json)
@@ -144,9 +144,9 @@ int copy_all(const Args& args, const std::string& target, const ckpt::Options& o
     try {
       copy_one(ckpt::Reader::open(from, info.id, options), to, args, &copied);
     } catch (const ckpt::Error& error) {
-      copied.error = error_text(error);
+      copied.error = error;
     }
-    if (!args.json || !copied.error.empty()) print_copied(copied);
+    if (!args.json || copied.error) print_copied(copied);
   }
   if (const auto run = args.setting("run"); run && all.empty()) need_run(from, *run);
   return tell(args, target, all);

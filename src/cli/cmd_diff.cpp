@@ -138,7 +138,9 @@ struct Difference {
 };
 
 Json difference_json(const Difference& difference) {
-  return {{"name", difference.name}, {"text", difference.text}, {"count", difference.count}};
+  Json json = {{"kind", "different"}, {"text", difference.text}, {"name", difference.name}};
+  if (difference.count != 0) json.add("differing_elements", difference.count);
+  return json;
 }
 
 // Elements whose bytes differ, slab by slab. Those that both repeat are counted as often as they are there.
@@ -216,7 +218,7 @@ int diff_foreign(const Side& a, const Side& b, const Args& args, const ckpt::Opt
                 {"b", b.name},
                 {"equal", equal},
                 {"differences", Json::array(found, difference_json)},
-                {"tables", Json::array(tables.found, table_json)}});
+                {"tables_that_differ", Json::array(tables.found, table_json)}});
   } else {
     for (const Difference& difference : found) print(escaped(difference.text) + "\n");
     print_tables(tables);
@@ -267,7 +269,7 @@ int run(const Args& args) {
                 {"equal", equal},
                 {"requests", requests_json(work.stats)},
                 {"differences", Json::array(all)},
-                {"tables", Json::array(tables.found, table_json)}});
+                {"tables_that_differ", Json::array(tables.found, table_json)}});
   } else {
     print_findings(findings);
     for (const Difference& difference : turned) print(escaped(difference.text) + "\n");

@@ -75,7 +75,7 @@ int show_checkpoint(const Args& args, const ckpt::Options& options) {
   const ckpt::CheckpointInfo info = opened.store.find(opened.info.id);  // which tells what is shared
   const std::vector<Tree> trees = trees_of(opened.reader, args.depth);
   if (args.json) {
-    Json json = {{"checkpoint", info.id}, {"depth", args.depth}};
+    Json json = {{"id", info.id}, {"depth", args.depth}};
     json.add(
         "trees", Json::array(trees, [](const Tree& tree) {
           return Json{

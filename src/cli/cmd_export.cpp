@@ -146,16 +146,20 @@ int run_csv(const Args& args, const ckpt::Options& options) {
     invalid("--format csv takes no other flags than --at, --since and --run");
   const Opened opened = open_checkpoint(args.checkpoint, args, options);
   const std::string at = args.at.value_or("");
-  if (!args.since) {
-    const uint64_t tables = export_csv(opened.reader, nullptr, at, args.path, options);
+  std::optional<Opened> since;
+  if (args.since) since = open_checkpoint(since_of(args, options), args, options);
+  const uint64_t tables = export_csv(opened.reader, since ? &since->reader : nullptr, at, args.path, options);
+  if (args.json)
+    print_json({{"id", opened.info.id},
+                {"path", args.path},
+                {"tables", tables},
+                {"since", since ? Json(since->info.id) : Json(nullptr)}});
+  else if (since)
+    print(strformat("exported what changed in {} from {} to {}, to {}\n", counted(tables, "table"),
+                    escaped(since->info.id), escaped(opened.info.id), escaped(args.path)));
+  else
     print(
         strformat("exported {} of {} to {}\n", counted(tables, "table"), escaped(opened.info.id), escaped(args.path)));
-    return kExitOk;
-  }
-  const Opened since = open_checkpoint(since_of(args, options), args, options);
-  const uint64_t tables = export_csv(opened.reader, &since.reader, at, args.path, options);
-  print(strformat("exported what changed in {} from {} to {}, to {}\n", counted(tables, "table"),
-                  escaped(since.info.id), escaped(opened.info.id), escaped(args.path)));
   return kExitOk;
 }
 
@@ -172,8 +176,12 @@ int run(const Args& args) {
   options.check();
   Opened opened = open_checkpoint(args.checkpoint, args, options);
   const Work work = watch(options, [&] { opened.reader.export_to(args.path, options); });
-  print(strformat("exported {} to {}\n", escaped(opened.info.id), escaped(args.path)));
-  print(requests_line(work.stats));
+  if (args.json) {
+    print_json({{"id", opened.info.id}, {"path", args.path}, {"requests", requests_json(work.stats)}});
+  } else {
+    print(strformat("exported {} to {}\n", escaped(opened.info.id), escaped(args.path)));
+    print(requests_line(work.stats));
+  }
   note_what_is_left_out(args, opened);
   note_what_is_converted(args, opened);
   note_what_dcp_changes(args, opened);
@@ -186,7 +194,7 @@ int run(const Args& args) {
 void add_export(CLI::App& app, Action& chosen) {
   using namespace cmd_export;
   auto args = std::make_shared<Args>();
-  Command command(app, kWords, *args, Command::WithJson::kNo);
+  Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("CHECKPOINT", args->checkpoint, kCheckpointHelp).required();
   command.add("PATH", args->path, "the file or directory to make").required();
   command.add("--format", args->format, "the format, whatever PATH ends in")

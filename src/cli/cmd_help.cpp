@@ -33,13 +33,13 @@ std::string values_text(const ckpt::OptionInfo& info) {
 void print_options(bool as_json) {
   const auto options = ckpt::option_list();
   if (as_json)
-    return print_json(Json::array(options, [](const ckpt::OptionInfo& info) -> Json {
-      return {{"key", info.key},
-              {"default", info.fallback},
-              {"values", values_text(info)},
-              {"used_by", info.used_by},
-              {"help", info.help}};
-    }));
+    return print_json({{"options", Json::array(options, [](const ckpt::OptionInfo& info) -> Json {
+                          return {{"key", info.key},
+                                  {"default", info.fallback},
+                                  {"values", values_text(info)},
+                                  {"used_by", info.used_by},
+                                  {"help", info.help}};
+                        })}});
   Table table({{"OPTION"}, {"DEFAULT"}, {"VALUES"}, {"USED BY"}, {"MEANING"}});
   for (const ckpt::OptionInfo& info : options)
     table.add({info.key, *info.fallback == '\0' ? "-" : info.fallback, values_text(info), info.used_by, info.help});

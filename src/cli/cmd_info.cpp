@@ -314,7 +314,7 @@ std::string segments_text(const ckpt::Reader& reader, const Tensors& tensors) {
 }
 
 Json segment_json(const ckpt::SegmentInfo& segment) {
-  Json json = {{"part", segment.part},          {"offset", segment.part_offset}, {"stored_bytes", segment.stored_bytes},
+  Json json = {{"part_index", segment.part},    {"offset", segment.part_offset}, {"stored_bytes", segment.stored_bytes},
                {"chunks", segment.chunk_count}, {"codec", segment.codec},        {"filter", segment.filter}};
   auto numbers = [&](const int64_t* values) { return Json::array(ckpt::Extents(values, values + segment.ndim)); };
   if (segment.ndim < 0) {

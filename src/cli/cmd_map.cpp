@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/foreign.h"
 #include "cli/mapped.h"
 #include "cli/numbers.h"
 #include "cli/table.h"
@@ -53,6 +54,11 @@ int run(const Args& args) {
   if (args.action != "check") invalid("ckpt map " + args.action + ": expected check");
   const ckpt::File file = open_file(args, 0);
   const std::string lost = what_is_lost(args);
+  if (args.json) {
+    print_json({{"loses", lost.empty() ? Json(nullptr) : Json(lost)},
+                {"tensor_list", Json::array(file.tensors(), tensor_json)}});
+    return lost.empty() ? kExitOk : kExitNo;
+  }
   Table table({{"TENSOR", Align::kLeft, true}, {"DTYPE"}, {"SHAPE"}, {"ALIAS OF", Align::kLeft, true}});
   for (const ckpt::FileTensor& tensor : file.tensors())
     table.add({escaped(tensor.name), dtype_text(tensor.dtype), shape_text(ckpt::shape_of(tensor)),
@@ -68,7 +74,7 @@ int run(const Args& args) {
 void add_map(CLI::App& app, Action& chosen) {
   using namespace cmd_map;
   auto args = std::make_shared<Args>();
-  Command command(app, kWords, *args, Command::WithJson::kNo);
+  Command command(app, kWords, *args, Command::WithJson::kYes);
   command.add("ACTION", args->action, "check").required();
   command.add("MAP", args->map, "a JSON file, or the name of a shipped mapping").required();
   command.add("FILE", args->file, "what ckpt import takes").required();

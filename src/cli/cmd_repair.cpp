@@ -37,7 +37,7 @@ struct Outcome {
 
 void print_outcome(const Args& args, const Outcome& outcome) {
   if (args.json) {
-    print_json({{"checkpoint", outcome.id},
+    print_json({{"id", outcome.id},
                 {"result", outcome.state},
                 {"written", args.write && outcome.state == "repaired"},
                 {"reason", outcome.reason.empty() ? Json(nullptr) : Json(outcome.reason)},

@@ -76,7 +76,7 @@ int run(Args args) {
   take_output(&args);
   const ckpt::Options options = args.other.empty() ? make_options(args) : make_options(args, args.place, args.other);
   Json json = report_of(args, options);
-  json.add("made", static_cast<uint64_t>(std::time(nullptr)) * 1000);
+  json.add("made_unix_ms", static_cast<uint64_t>(std::time(nullptr)) * 1000);
   json.add("version", ckpt::version());
   if (args.json) return print_json(json), kExitOk;
   const uint64_t bytes = write_page(args.output, json);

@@ -15,7 +15,7 @@ constexpr Words kWords = {"runs", "list the runs of a store",
                           "TOKEN is that of the session that owns the run: the\n"
                           "last one that was opened. Copies and checkpoints of other stores do not count.",
                           "  ckpt runs /data/run7\n"
-                          "  ckpt runs /data/run7 --json | jq -r '.runs[].name'\n",
+                          "  ckpt runs /data/run7 --json | jq -r '.runs[].run'\n",
                           "0 listed, 2 error"};
 
 std::string table_text(const std::vector<ckpt::RunInfo>& runs) {
@@ -35,12 +35,13 @@ std::string table_text(const std::vector<ckpt::RunInfo>& runs) {
 }
 
 Json to_json(const ckpt::RunInfo& run) {
-  return {{"name", run.name},
+  const auto text = [](const char* name) { return *name == '\0' ? Json(nullptr) : Json(name); };
+  return {{"run", run.name},
           {"token", run.token},
-          {"checkpoints", run.checkpoint_count},
-          {"newest_id", run.newest_id},
-          {"newest_label", run.newest_label},
-          {"newest_step", run.newest_step}};
+          {"checkpoint_count", run.checkpoint_count},
+          {"newest_id", text(run.newest_id)},
+          {"newest_label", text(run.newest_label)},
+          {"newest_step", run.newest_step < 0 ? Json(nullptr) : Json(run.newest_step)}};
 }
 
 int run(const Args& args) {

@@ -26,7 +26,7 @@ constexpr Words kWords = {
     "--prometheus prints figures for a textfile collector: write them to a file, and rename that.",
     "  ckpt status /data/run7 --max-age 2h\n"
     "  ckpt status /data/run7 --max-age 90min -o mirror=s3://bucket/run7\n"
-    "  ckpt status /data/run7 --json | jq .latest.step\n"
+    "  ckpt status /data/run7 --json | jq .latest_step\n"
     "  ckpt status /data/run7 --prometheus > run7.new; mv run7.new /var/lib/node_exporter/run7.prom\n",
     "0 all is well, 1 something is wrong, 2 cannot say (no such store, I/O error, a newer format)"};
 
@@ -192,9 +192,10 @@ Json to_json(const std::string& store, const Health& health) {
                {"run", health.run},
                {"wrong", Json::array(health.wrong)},
                {"unknown", Json::array(health.unknown)},
-               {"latest", health.latest ? cli::to_json(*health.latest) : Json(nullptr)}};
+               {"latest_checkpoint", health.latest ? cli::to_json(*health.latest) : Json(nullptr)}};
   for (const Figure& figure : figures_of(health))
-    json.add(figure.name, figure.value ? Json(*figure.value) : Json(nullptr));
+    json.add(figure.name == std::string_view("status") ? "exit_code" : figure.name,
+             figure.value ? Json(*figure.value) : Json(nullptr));
   return json;
 }
 

@@ -239,7 +239,7 @@ Json to_json(const Outcome& outcome) {
   Json damages = outcome.unreadable.empty()
                      ? Json::array(outcome.findings, [](const ckpt::Finding& one) { return cli::to_json(one); })
                      : Json::array(std::vector<Json>{unreadable});
-  return {{"checkpoint", outcome.id},
+  return {{"id", outcome.id},
           {"mode", outcome.mode},
           {"sound", outcome.sound()},
           {"bytes_checked", outcome.bytes},

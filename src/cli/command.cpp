@@ -161,10 +161,13 @@ const char* finding_name(int32_t kind) {
 }
 
 std::vector<std::string> flag_names(uint32_t flags) {
-  constexpr std::pair<uint32_t, const char*> kNames[] = {
-      {CKPT_CHECKPOINT_FOREIGN, "foreign"},     {CKPT_CHECKPOINT_REBUILT, "rebuilt"},
-      {CKPT_CHECKPOINT_COPY, "copy"},           {CKPT_CHECKPOINT_MIRRORED, "mirrored"},
-      {CKPT_CHECKPOINT_MIRRORING, "mirroring"}, {CKPT_CHECKPOINT_MIRROR_ONLY, "only in the mirror"}};
+  constexpr std::pair<uint32_t, const char*> kNames[] = {{CKPT_CHECKPOINT_FOREIGN, "foreign"},
+                                                         {CKPT_CHECKPOINT_REBUILT, "rebuilt"},
+                                                         {CKPT_CHECKPOINT_COPY, "copy"},
+                                                         {CKPT_CHECKPOINT_MIRRORED, "mirrored"},
+                                                         {CKPT_CHECKPOINT_MIRRORING, "mirroring"},
+                                                         {CKPT_CHECKPOINT_MIRROR_ONLY, "only in the mirror"},
+                                                         {CKPT_CHECKPOINT_KEPT, "kept"}};
   std::vector<std::string> names;
   for (const auto& [flag, name] : kNames)
     if ((flags & flag) != 0) names.push_back(name);
@@ -186,6 +189,7 @@ Json to_json(const ckpt_checkpoint_info& info) {
           {"foreign", (info.flags & CKPT_CHECKPOINT_FOREIGN) != 0},
           {"rebuilt", (info.flags & CKPT_CHECKPOINT_REBUILT) != 0},
           {"copy", (info.flags & CKPT_CHECKPOINT_COPY) != 0},
+          {"kept", (info.flags & CKPT_CHECKPOINT_KEPT) != 0},
           {"mirror", mirror_name(info.flags)},
           {"ranks", info.world_size},
           {"parts", info.part_count},
@@ -212,8 +216,8 @@ Json to_json(const ckpt::Finding& finding) {
   if (finding.part != nullptr) {
     json.add("part", finding.part);
     json.add("offset", finding.offset);
-    json.add("size", finding.size);
   }
+  if (finding.part != nullptr || finding.size != 0) json.add("bytes", finding.size);
   if (finding.first_element >= 0) {
     json.add("first_element", finding.first_element);
     json.add("last_element", finding.last_element);

@@ -30,6 +30,7 @@ using Action = std::function<int()>;
 
 // One function per command, in cmd_*.cpp. If the command line
 // names the command, its action is stored in `chosen`.
+void add_keep(CLI::App& app, Action& chosen);
 void add_ls(CLI::App& app, Action& chosen);
 void add_status(CLI::App& app, Action& chosen);
 void add_runs(CLI::App& app, Action& chosen);

@@ -41,9 +41,9 @@ void set_up(CLI::App& app, Action& chosen) {
   app.footer(kFooter);
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
-  for (auto add : {add_status, add_ls,    add_runs, add_du,     add_report,     add_info, add_verify,
-                   add_diff,   add_cat,   add_cp,   add_import, add_export,     add_map,  add_repair,
-                   add_prune,  add_clean, add_rm,   add_check,  add_completion, add_help}) {
+  for (auto add : {add_status, add_ls,    add_runs, add_du,     add_report, add_info,       add_verify,
+                   add_diff,   add_cat,   add_cp,   add_import, add_export, add_map,        add_repair,
+                   add_prune,  add_clean, add_rm,   add_keep,   add_check,  add_completion, add_help}) {
     add(app, chosen);
   }
 }

@@ -33,4 +33,10 @@ std::string error_text(const ckpt::Error& error) {
   return text;
 }
 
+Json error_json(const ckpt::Error& error) {
+  Json details = Json::object();
+  for (const auto& [key, fact] : error.details()) details.add(key, ckpt::without_secrets(fact));
+  return {{"status", error.status_name()}, {"message", ckpt::without_secrets(error.what())}, {"details", details}};
+}
+
 }  // namespace cli

@@ -3,6 +3,8 @@
 
 #include <ckpt.hpp>
 
+#include "cli/json.h"
+
 namespace cli {
 
 [[noreturn]] inline void fail(ckpt_status status, const std::string& message) { throw ckpt::Error(status, message); }
@@ -10,5 +12,7 @@ namespace cli {
 
 // The message, then one line for each detail that the message does not contain.
 std::string error_text(const ckpt::Error& error);
+// Its status, message and details, as --json has them.
+Json error_json(const ckpt::Error& error);
 
 }  // namespace cli

@@ -109,6 +109,8 @@ std::string tree_text(const ckpt::File& file, const Tensors& tensors, uint64_t l
   return outline(file.tree(), text_of, lines);
 }
 
+}  // namespace
+
 Json tensor_json(const ckpt::FileTensor& tensor) {
   Json json = {{"name", tensor.name},
                {"dtype", dtype_text(tensor.dtype)},
@@ -120,6 +122,8 @@ Json tensor_json(const ckpt::FileTensor& tensor) {
   return json;
 }
 
+namespace {
+
 void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tensors& tensors,
                    const std::vector<SparseTable>& tables) {
   print_json({{"file", shown(query.path)},
@@ -129,7 +133,7 @@ void print_as_json(const ForeignQuery& query, const ckpt::File& file, const Tens
               {"left_out", Json::array(file.left_out())},
               {"tensor_list", Json::array(chosen(tensors, query.pattern), tensor_json)},
               {"table_list", Json::array(tables, table_json)},
-              {"state", Json::parsed(file.tree().json())}});
+              {"state_tree", Json::parsed(file.tree().json())}});
 }
 
 }  // namespace

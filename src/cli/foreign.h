@@ -19,6 +19,8 @@ struct ForeignQuery {
 // Prints format, sizes, the outline of the tree and the tensors. Checks the file's checksums only with -o verify=1.
 void show_foreign(const ForeignQuery& query, const Common& common);
 
+Json tensor_json(const ckpt::FileTensor& tensor);
+
 // Names of files, a dozen of them: "a, b and 3 more".
 std::string some_names(std::vector<std::string> names);
 

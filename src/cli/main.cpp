@@ -1,8 +1,10 @@
 // The ckpt command: reads the command line, runs one command, prints its error. Exit codes: 0 done or yes, 1 no
 // (damaged, different), 2 error.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/text.h"
@@ -13,12 +15,17 @@ static int stop(const std::string& text) {
   return cli::kExitError;
 }
 
-static int run(int argc, char** argv) {
+static int stop(const ckpt::Error& error, const std::string& text, bool json) {
+  if (json) cli::print_json({{"error", cli::error_json(error)}});
+  return stop(text);
+}
+
+static int run(int argc, char** argv, bool json) {
   cli::Action action;
   try {
     action = cli::parse_command_line(argc, argv);
   } catch (const ckpt::Error& error) {
-    return stop(error.what());
+    return stop(error, error.what(), json);
   }
   int exit_code = action();
   bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -26,12 +33,13 @@ static int run(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
+  const bool json = std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
   try {
-    return run(argc, argv);
+    return run(argc, argv, json);
   } catch (const ckpt::Error& error) {
-    return stop(cli::error_text(error));
+    return stop(error, cli::error_text(error), json);
   } catch (const std::bad_alloc&) {
-    return stop("out of memory");
+    return stop(ckpt::Error(CKPT_NOMEM, "out of memory"), "out of memory", json);
   } catch (const std::exception& error) {
     return stop(ckpt::cut_line(cli::escaped(error.what())));
   }

@@ -80,8 +80,8 @@ Json table_json(const ckpt::Reader& reader, const SparseTable& table) {
     rows.clear();
   }
   return {{"name", page_text(table.name())},
-          {"rows", table.info.row_count},
-          {"buckets", table.info.bucket_count},
+          {"row_count", table.info.row_count},
+          {"bucket_count", table.info.bucket_count},
           {"bytes", table.info.bytes},
           {"columns", page_text(columns_text(table))},
           {"parts", Json::array(rows, [](const auto& one) { return Json(one.first); })},
@@ -104,14 +104,14 @@ Json page_info(const ckpt::CheckpointInfo& info) {
           {"state", state_name(info.state)},
           {"flags", joined(flag_names(info.flags))},
           {"bytes", info.bytes},
-          {"base", std::min(info.base_bytes, info.bytes)},
-          {"freed", freed_bytes(info)},
+          {"base_bytes", std::min(info.base_bytes, info.bytes)},
+          {"freed_bytes", freed_bytes(info)},
           {"ranks", info.world_size},
           {"tensors", info.tensor_count},
           {"objects", info.object_count},
           {"token", info.token},
           {"sequence", info.sequence},
-          {"created", info.created_unix_ms},
+          {"created_unix_ms", info.created_unix_ms},
           {"writer", page_text(info.writer)}};
 }
 
@@ -126,8 +126,8 @@ Json tensors_json(const Tensors& tensors) {
           {"dtype", column([&](const auto& tensor) { return Json(places[tensor.dtype]); })},
           {"shape", column([](const auto& tensor) { return Json::array(ckpt::shape_of(tensor)); })},
           {"bytes", column([](const auto& tensor) { return Json(tensor.bytes); })},
-          {"stored", column([](const auto& tensor) { return Json(tensor.stored_bytes); })},
-          {"alias", column([](const auto& tensor) {
+          {"stored_bytes", column([](const auto& tensor) { return Json(tensor.stored_bytes); })},
+          {"alias_of", column([](const auto& tensor) {
              return tensor.alias_of == nullptr ? Json(nullptr) : Json(page_text(tensor.alias_of));
            })}};
 }

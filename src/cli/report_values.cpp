@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -14,7 +15,6 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/rows.h"
-#include "cli/slice.h"
 #include "cli/text.h"
 
 namespace cli {
@@ -101,12 +101,11 @@ struct Side {
 // Some elements of the tensor that each side has at this place.
 struct Piece {
   size_t place;
-  Slice slice;
+  int64_t first, count;
 };
 
-bool is_packed(const ckpt::TensorInfo& tensor) { return tensor.dtype % 256 % 8 != 0; }
-uint64_t bytes_of(const ckpt::TensorInfo& tensor, const Slice& slice) {
-  return is_packed(tensor) ? tensor.bytes : slice.volume() * static_cast<uint64_t>(tensor.dtype % 256 / 8);
+uint64_t bytes_of(const ckpt::TensorInfo& tensor, int64_t elements) {
+  return (static_cast<uint64_t>(elements) * static_cast<uint64_t>(tensor.dtype % 256) + 7) / 8;
 }
 
 // What one side has of some pieces.
@@ -117,16 +116,14 @@ class Loaded {
     uint64_t size = 0;
     for (const Piece& piece : pieces) {
       starts_.push_back((size + 63) / 64 * 64);
-      size = starts_.back() + bytes_of(side.tensors[piece.place], piece.slice);
+      size = starts_.back() + bytes_of(side.tensors[piece.place], piece.count);
     }
     if (size > data_.size()) data_.resize(size);
     auto load = ckpt::Load::create(side.reader, options);
     for (size_t i = 0; i < pieces.size(); i++) {
       const ckpt::TensorInfo& tensor = side.tensors[pieces[i].place];
-      const Slice& slice = pieces[i].slice;
-      ckpt::Tensor wanted(tensor);
-      if (slice != Slice::whole(ckpt::shape_of(tensor))) wanted.box(slice.offset, slice.extent);
-      load.add_tensor(tensor.name, wanted, {data_.data() + starts_[i], bytes_of(tensor, slice)});
+      load.add_tensor(tensor.name, ckpt::Tensor(tensor).flat(pieces[i].first, pieces[i].count),
+                      {data_.data() + starts_[i], bytes_of(tensor, pieces[i].count)});
     }
     load.run();
   }
@@ -149,22 +146,20 @@ class Reading {
     const Tensors& tensors = sides_[0].tensors;
     for (const ckpt::TensorInfo& tensor : tensors) total_ += tensor.bytes;
     for (size_t place = 0; place < tensors.size(); place++) {
-      // An element of a packed dtype need not begin at a byte, so such a tensor is read as a whole.
-      bool whole = false;
-      for (const Side& side : sides_) whole |= is_packed(side.tensors[place]);
-      const uint64_t width = std::max<uint64_t>(1, static_cast<uint64_t>(tensors[place].dtype % 256 / 8));
-      for_each_slab(Slice::whole(ckpt::shape_of(tensors[place])), whole ? UINT64_MAX : kBatchBytes / width,
-                    [&](const Slice& slab) { add({place, slab}); });
+      const std::vector<int64_t> shape = ckpt::shape_of(tensors[place]);
+      const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+      const int64_t most = int64_t{kBatchBytes} / (tensors[place].dtype % 256) * 8;  // packed ones begin at a byte, too
+      for (int64_t first = 0; first < count; first += most) add({place, first, std::min(most, count - first)});
     }
     flush();
   }
 
  private:
   void add(Piece piece) {
-    const uint64_t bytes = bytes_of(sides_[0].tensors[piece.place], piece.slice);
+    const uint64_t bytes = bytes_of(sides_[0].tensors[piece.place], piece.count);
     if (size_ + bytes > kBatchBytes || batch_.size() >= kBatchPieces) flush();
     size_ += bytes;
-    batch_.push_back(std::move(piece));
+    batch_.push_back(piece);
   }
   void flush() {
     for (size_t s = 0; s < sides_.size() && !batch_.empty(); s++) loaded_[s].read(sides_[s], batch_, options_);
@@ -176,7 +171,7 @@ class Reading {
   void visit_piece(size_t i) {
     constexpr uint64_t kRun = 4096;
     const Piece& piece = batch_[i];
-    const uint64_t count = piece.slice.volume() * Decoder::parts(sides_[0].tensors[piece.place].dtype);
+    const uint64_t count = static_cast<uint64_t>(piece.count) * Decoder::parts(sides_[0].tensors[piece.place].dtype);
     std::vector<std::vector<double>> numbers(sides_.size());
     for (uint64_t first = 0; first < count; first += kRun) {
       for (size_t s = 0; s < sides_.size(); s++) {

@@ -59,9 +59,9 @@ void VerifyReport::load(const std::string& text) {
   if (store != store_) invalid(strformat("{} is the report of the store {}, not of {}{}", file_, store, store_, other));
   if (mode != mode_) invalid(strformat("{} is the report of a {} check, not of a {} one{}", file_, mode, mode_, other));
   for (const std::string& json : items_of(value_of(text, "checkpoints")))
-    checked_[value_of(json, "checkpoint")] = {value_of(json, "save_id"), value_of(json, "result"),
-                                              number_of(json, "checked_unix_ms"), number_of(json, "last_sound_unix_ms"),
-                                              Json::parsed(json)};
+    checked_[value_of(json, "id")] = {value_of(json, "save_id"), value_of(json, "result"),
+                                      number_of(json, "checked_unix_ms"), number_of(json, "last_sound_unix_ms"),
+                                      Json::parsed(json)};
   if (number_of(text, "finished_unix_ms") == 0) started_ms_ = number_of(text, "started_unix_ms");
 }
 

@@ -8,6 +8,7 @@
 #include "checkpoint/line.h"
 #include "checkpoint/not_found.h"
 #include "checkpoint/part_file.h"
+#include "commit/kept.h"
 #include "format/names.h"
 #include "format/part_record.h"
 #include "session/leftovers.h"
@@ -61,16 +62,22 @@ static Status refuse_link(const store::Store& store, std::string_view id) {
       .with("found", to);
 }
 
-// `closed`: its slot holds a tombstone. Clears `*guarded` if no lock could keep a reader's checkpoint.
-static Status remove_directory(store::Store& store, std::string_view id, bool closed, bool* guarded = nullptr) {
+// What is in a directory: a checkpoint, or an attempt whose slot is empty or holds a tombstone.
+enum class Content { kCommitted, kOpen, kClosed };
+
+// Clears `*guarded` if no lock could keep a reader's checkpoint.
+static Status remove_directory(store::Store& store, std::string_view id, Content content, bool* guarded = nullptr) {
   auto lock = lock_for_removal(store, id);
   // An attempt may have no slot yet, and a damaged slot may be something that cannot be locked.
   const ckpt_status code = lock.status().code();
   if (!lock.ok() && code != CKPT_NOT_FOUND && code != CKPT_FORMAT) return std::move(lock).status();
   if (guarded) *guarded = !lock.ok() || (*lock)->protects();
+  if (content == Content::kCommitted) CKPT_TRY(claim_removal(store, id, lock.ok() && (*lock)->protects()));
   const auto tombstone = format::frame_tombstone(
       {.save_id = {}, .rank = 0, .status = CKPT_GONE, .reason = "it was removed", .closed_by_token = 0});
-  return store.retire(id, format::kManifestName, closed ? Bytes() : Bytes(tombstone));
+  CKPT_TRY(store.retire(id, format::kManifestName, content == Content::kClosed ? Bytes() : Bytes(tombstone)));
+  if (content == Content::kCommitted) forget_kept(store, id);
+  return Ok();
 }
 
 // Whoever still asks for the outcome of a checkpoint that is removed gets his answer here: another rank, or rank 0,
@@ -96,7 +103,7 @@ static Status leave_word(store::Store& store, const format::Summary& summary, se
 static Status remove_committed(store::Store& store, const checkpoint::CheckpointEntry& entry, session::Session* session,
                                bool* guarded = nullptr) {
   CKPT_TRY(leave_word(store, entry.summary, session));
-  return remove_directory(store, entry.id, false, guarded);
+  return remove_directory(store, entry.id, Content::kCommitted, guarded);
 }
 
 // The slot decides between the writer and us, as it does between ranks.
@@ -107,7 +114,7 @@ Status remove_attempt(store::Store& store, std::string_view id, std::string_view
   CKPT_ASSIGN(const auto entry, checkpoint::read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED)
     return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));
-  return remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED);
+  return remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED ? Content::kClosed : Content::kOpen);
 }
 
 Status remove_by_id(store::Store& store, std::string_view id) {
@@ -136,7 +143,8 @@ Status remove_by_id(store::Store& store, std::string_view id) {
           .with("path", store.path(id));
     CKPT_TRY(remove_attempt(store, id, "removed by hand"));
   } else {
-    CKPT_TRY(remove_directory(store, id, entry.state == CKPT_CHECKPOINT_ABORTED));
+    const bool closed = entry.state == CKPT_CHECKPOINT_ABORTED;  // or it was a checkpoint, and is damaged
+    CKPT_TRY(remove_directory(store, id, closed ? Content::kClosed : Content::kCommitted));
   }
   Call::settle_current(Ok());
   if (copied) (void)store.remove(record, false);
@@ -160,8 +168,10 @@ static std::string unguarded(const store::Store& store) {
 static void remove_one(store::Store& store, checkpoint::CheckpointEntry entry, bool dry_run, const char* why,
                        Report* report, session::Session* session) {
   bool guarded = true;
+  const auto kept = is_kept(store, entry.id);
+  if (kept.ok() && *kept) return add_finding(report, CKPT_FINDING_KEPT, entry, "kept: somebody said so (ckpt keep)");
   checkpoint::measure_shared({store, nullptr}, entry);
-  Status status = refuse_link(store, entry.id);
+  Status status = kept.ok() ? refuse_link(store, entry.id) : kept.status();
   if (status.ok() && !dry_run) status = remove_committed(store, entry, session, &guarded);
   std::string text = why;
   if (!guarded) text += unguarded(store);

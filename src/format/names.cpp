@@ -233,6 +233,10 @@ std::optional<DirName> parse_attempt_name(std::string_view name) {
   return dir_name(name.substr(second + 1), name.substr(0, first), name.substr(first + 1, second - first - 1));
 }
 
+std::string kept_key(std::string_view directory, uint64_t number) {
+  return strformat("{}/{}.{}", kKeptDir, directory, number);
+}
+
 std::string session_dir(uint64_t token) { return below(kSessionsDir, std::to_string(token)); }
 std::optional<uint64_t> parse_session_name(std::string_view name) { return parse_number<uint64_t>(name); }
 

@@ -23,6 +23,7 @@ inline constexpr std::string_view kBeatsDir = ".ckpt/beats";
 inline constexpr std::string_view kCopyBeatsDir = ".ckpt/beats/copies";
 inline constexpr std::string_view kRendezvousDir = ".ckpt/rendezvous";
 inline constexpr std::string_view kWelcomesDir = ".ckpt/welcomes";
+inline constexpr std::string_view kKeptDir = ".ckpt/kept";
 
 inline constexpr size_t kMaxAttrValue = 1 << 20;
 
@@ -83,7 +84,8 @@ std::optional<DirName> parse_attempt_name(std::string_view name);
 // run has a '/'.
 std::string copy_record(const Id& save);
 bool is_copy_record(std::string_view text);
-std::string session_dir(uint64_t token);  // ".ckpt/sessions/7"
+std::string kept_key(std::string_view directory, uint64_t number);  // ".ckpt/kept/step-100.7.1.2": see commit/kept.h
+std::string session_dir(uint64_t token);                            // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string mirror_key(const Id& mirror);                 // ".ckpt/mirror.<32 hexadecimal digits>": it was used
 std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold

@@ -5,6 +5,7 @@
 set -u
 CKPT=$(realpath "$1")
 scenario=$(realpath "$2")
+tests=$(dirname "$(realpath "$0")")
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ckpt_cli_XXXXXX")
 export CKPT SCRATCH LC_ALL=C.UTF-8
 trap 'chmod -R u+w "$SCRATCH"; rm -rf "$SCRATCH"' EXIT
@@ -16,12 +17,15 @@ fail() {
   exit 1
 } >&2
 
-# expect CODE ARGUMENTS...: runs the tool; what it printed is kept in .out and .err.
+# expect CODE ARGUMENTS...: runs the tool; what it printed is kept in .out and .err. JSON is checked against the schema.
 expect() {
   local want=$1 got=0
   shift
   "$CKPT" "$@" >"$SCRATCH/.out" 2>"$SCRATCH/.err" </dev/null || got=$?
   [ "$got" -eq "$want" ] || fail "ckpt $* exited $got, expected $want"
+  if [[ " $* " == *" --json "* ]] && { [ "$1" != cat ] || grep -Eq '"(missing_ids|error)"' "$SCRATCH/.out"; }; then
+    python3 "$tests/check_json.py" "$1" "$SCRATCH/.out" 2>"$SCRATCH/.wrong" || fail "ckpt $*: $(<"$SCRATCH/.wrong")"
+  fi
 }
 
 # on_terminal COMMAND...: runs it on a terminal; what it printed there is kept in .out. Returns its exit code.

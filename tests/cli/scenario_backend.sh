@@ -11,7 +11,7 @@ for promise in absence exclusive_put large_file whole_at_once publish_if_absent 
 done
 expect 0 check "$store" --backend "$folder" --json
 json_is 'd["store"], d["holds"], sorted(d)' "('$store', True, ['holds', 'promises', 'store', 'version'])"
-json_is '{p["state"] for p in d["promises"]}' "{'ok'}"
+json_is '{p["result"] for p in d["promises"]}' "{'ok'}"
 [ -z "$(find store -type f)" ] || fail "left: $(find store -type f)"
 
 # One whose puts replace what is there is found out, and refused before a save.

@@ -11,7 +11,7 @@ expect 0 check plain --json; is_quiet
 json_is 'd["directory"], d["holds"], d["peers"]' "('plain', True, None)"
 json_is 'sorted(d)' "['directory', 'holds', 'locks', 'mount', 'peers', 'promises', 'system', 'version']"
 json_is 'sorted(d["mount"])' "['options', 'point', 'source', 'type']"
-json_is '{p["state"] for p in d["promises"]} <= {"ok", "without"}' True
+json_is '{p["result"] for p in d["promises"]} <= {"ok", "without"}' True
 nothing_left plain; [ -z "$(ls -A plain)" ] || fail "left: $(ls -A plain)"
 
 expect 2 check missing; complains '^ckpt: no such directory: missing$'
@@ -66,7 +66,7 @@ expect 1 check plain --peers 4 --timeout 4; says '^peers +BROKEN +2 of 4 came wi
 says '^something that ckpt needs does not hold$'
 wait $first; nothing_left plain
 expect 1 check plain --peers 2 --timeout 1 --json
-json_is 'd["holds"], [p["state"] for p in d["promises"]][-1]' "(False, 'BROKEN')"
+json_is 'd["holds"], [p["result"] for p in d["promises"]][-1]' "(False, 'BROKEN')"
 
 # What a killed run left does not count as a peer, and goes with the next meeting or after an hour.
 mkdir left

@@ -39,7 +39,7 @@ says '^tensor both: only in the second$'; says '^the state trees differ'
 make_safetensors x.safetensors "both F32 7x5 $(f32_count 35)" "twice F32 7x5 $(f32_count 34)$(f32 -1)"
 expect 1 diff "$fixtures/grid" x.safetensors; says '^tensor twice: 1 elements differ$'; says_not 'both'
 expect 0 diff "$fixtures/grid" x.safetensors --structure-only
-expect 1 diff "$fixtures/grid" x.safetensors --json; json_is 'd["differences"][0]["count"]' 1
+expect 1 diff "$fixtures/grid" x.safetensors --json; json_is 'd["differences"][0]["differing_elements"]' 1
 
 # What is damaged, or around one, is told by name.
 cp -r "$fixtures/fsdp2" damaged; rm damaged/__1_0.distcp

@@ -1,6 +1,7 @@
 # help, --version, options and mistakes on the command line.
 expect 0 --version; says '^ckpt [0-9]+\.[0-9]+\.[0-9]+ \(format revision [0-9]+\)$'
-commands='status ls runs du report info verify diff cat cp import export map repair prune clean rm check completion'
+commands='status ls runs du report info verify diff cat cp import export map repair prune clean rm keep check'
+commands+=' completion'
 for arguments in --help help; do
   expect 0 $arguments; is_quiet
   for command in $commands help; do says "^  $command +[a-z]"; done
@@ -12,7 +13,7 @@ done
 expect 2 help nonsense; complains "^ckpt: no command is called 'nonsense' \(ckpt help lists them\)$"
 expect 2 help prnue; complains "^ckpt: no command is called 'prnue' .*; did you mean 'prune'\?$"
 expect 0 help options; says '^OPTION +DEFAULT +VALUES'; says '^keep_last '; says '^compression .*none\|lz4'
-expect 0 help options --json; json_is 'any(o["key"] == "threads" for o in d)' True
+expect 0 help options --json; json_is 'any(o["key"] == "threads" for o in d["options"])' True
 expect 2; complains '^ckpt: a command is needed$'; complains '^see: ckpt help$'
 expect 2 nonsense; complains "^ckpt: unknown command 'nonsense'$"; complains '^see: ckpt help$'
 expect 2 lst .; complains "^ckpt: unknown command 'lst'; did you mean 'ls'\?$"

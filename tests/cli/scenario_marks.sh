@@ -65,7 +65,8 @@ for pair in 'marked.pt stored.pt' 'marked.pt store@label:stored' 'store@label:ma
   expect 0 diff $pair --at cn
   expect 1 diff $pair --at q
   says "^tensor q: i8 \\[2\\] \\($affine 0.5, zero_point 3\\) against i8 \\[2\\] \\($affine 0.25, zero_point 3\\)\$"
-  expect 1 diff $pair --at n --json; json_is "[(d['name'], d['count']) for d in d['differences']]" "[('n', 3)]"
+  expect 1 diff $pair --at n --json
+  json_is "[(d['name'], d['differing_elements']) for d in d['differences']]" "[('n', 3)]"
 done
 expect 1 diff store@label:marked store@label:plain; says 'object "?state"?'; says_not '^tensor'; says_not 'VALUES'
 

@@ -7,7 +7,7 @@ says '^d +f32 +\[4, 3\] +48 B +a$'; says '^qc/scales +f64 +\[3\]'
 expect 0 info state.pt; says '^format +pt-legacy$'; says '^ *epoch: 3$'
 expect 0 info state.pt --tensors 'opt/state/0/*' ; says '^opt/state/0/exp_avg '; says_not '^model/'
 expect 0 info state.pt --json
-json_is "d['format'], d['tensors'], d['state']['epoch']" "('pt-legacy', 23, 3)"
+json_is "d['format'], d['tensors'], d['state_tree']['epoch']" "('pt-legacy', 23, 3)"
 json_is "[t['alias_of'] for t in d['tensor_list'] if t['name'] == 'param']" '[None]'
 expect 2 info kinds.pt --segments; complains 'segments is for checkpoints'
 expect 2 info none.pt; complains 'none.pt'

@@ -32,7 +32,7 @@ json_is 'all(c.isprintable() for name in d["tensors"]["name"] for c in name)' Tr
 json_is 'max(map(len, d["tensors"]["name"])) <= 400' True
 json_is '[d["tensors"]["map"][d["tensors"]["name"].index("model/layers.0.attention.wq.weight")]]' \
   '[[[0, 0, 0, 4, 0, 1], [1, 0, 4, 4, 0, 1]]]'
-json_is '[(t["rows"], t["part_rows"]) for t in d["tables"]]' '[(1536, [1024, 512])]'
+json_is '[(t["row_count"], t["part_rows"]) for t in d["tables"]]' '[(1536, [1024, 512])]'
 json_is '{len(h) for h in d["stats"]["histogram"]}' '{32, 0}'
 
 # What the figures are, by numbers made by hand; NaN and infinity count by themselves.

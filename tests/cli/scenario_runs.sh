@@ -12,9 +12,10 @@ says '^RUN +CHECKPOINTS +NEWEST +LABEL +STEP +TOKEN'
 says "^import +1 +$base +base +- +1$"
 says "^main +2 +$newest +step-2 +2 +3$"
 expect 0 runs store --json
-json_is '[r["name"] for r in d["runs"]]' "['import', 'main']"
-json_is '[(r["checkpoints"], r["newest_id"], r["newest_label"], r["newest_step"], r["token"]) for r in d["runs"]]' \
-  "[(1, '$base', 'base', -1, 1), (2, '$newest', 'step-2', 2, 3)]"
+json_is '[r["run"] for r in d["runs"]]' "['import', 'main']"
+keys='("checkpoint_count", "newest_id", "newest_label", "newest_step", "token")'
+json_is "[[r[x] for x in $keys] for r in d[\"runs\"]]" \
+  "[[1, '$base', 'base', None, 1], [2, '$newest', 'step-2', 2, 3]]"
 
 # Without its checkpoints a run is still owned, and without .ckpt it still has its checkpoints.
 rm -r "store/$base"

@@ -17,7 +17,7 @@ done
 sleep 2.1
 expect 1 status store --max-age 1s; says "^WRONG: the latest is older than 1 s; latest $first, "
 expect 1 status store --max-age 1s --json
-json_is '(d["status"], d["wrong"], d["latest"]["id"])' "(1, ['the latest is older than 1 s'], '$first')"
+json_is '(d["exit_code"], d["wrong"], d["latest_checkpoint"]["id"])' "(1, ['the latest is older than 1 s'], '$first')"
 
 # An attempt is counted; it may be written right now.
 mkdir "store/step-9.9.1"
@@ -37,12 +37,12 @@ expect 1 status all_damaged; says 'WRONG: none can be loaded: .*MANIFEST'
 import a.safetensors future step-1 --step 1 -o run=main
 cp -r "${scenario%/*}/../golden/bad/REVISION-newer" future/
 expect 2 status future; says '^CANNOT SAY: 1 newer revision \(REVISION-newer\); latest '
-expect 2 status future --json; json_is '(d["status"], len(d["unknown"]))' '(2, 1)'
+expect 2 status future --json; json_is '(d["exit_code"], len(d["unknown"]))' '(2, 1)'
 
 # Of several runs it speaks of main, or of the one that is named.
 import a.safetensors store other -o run=else; other=$ID
 expect 1 status store --json; json_is 'd["run"]' main
-expect 0 status store --run else --json; json_is 'd["latest"]["id"]' "$other"
+expect 0 status store --run else --json; json_is 'd["latest_checkpoint"]["id"]' "$other"
 import a.safetensors models a -o run=gan; expect 0 status models --json; json_is 'd["run"]' gan
 import a.safetensors models b -o run=other; expect 2 status models; complains 'name one by --run; there are gan, other$'
 

@@ -51,8 +51,8 @@ wanted=$'ID          emb  seen\n-1  [15.0, 0.5]     5\n 4   [4.0, 0.5]     4\nno
 expect 0 cat store emb --ids 7 --columns seen; says '^ID +seen$'; says '^ 7 +7$'; says_not 'not there'
 expect 0 cat store emb --ids 7 --columns seen,emb; says '^ID +seen +emb$'
 expect 1 cat store emb --ids 1,6 --json
-json_is 'd["rows"]' "[{'id': 1, 'columns': {'emb': [1.0, 0.5], 'seen': 1}}]"
-json_is 'd["table"], d["row_count"], d["missing"]' "('emb', 5, [6])"
+json_is 'd["rows"]' "[{'row_id': 1, 'row': {'emb': [1.0, 0.5], 'seen': 1}}]"
+json_is 'd["table"], d["row_count"], d["missing_ids"]' "('emb', 5, [6])"
 expect 2 cat store emb --columns nothing; complains 'table emb has no column nothing; it has emb, seen'
 expect 2 cat store emb --ids 5,x; complains "expected numbers of 64 bits, found '5,x'"
 expect 2 cat store emb --ids ''; complains 'expected numbers'
@@ -154,7 +154,7 @@ says '^table emb: 1 of 4 rows that both have differ, in emb; ids 4$'
 [ "$(wc -l <.out)" -eq 3 ] || fail "more than three lines: $(cat .out)"
 expect 1 diff store three --structure-only; says '^table emb: 5 rows against 10$'; says_not 'emb/'
 expect 1 diff store three --json
-json_is 'd["tables"][0]["only_first"], d["tables"][0]["only_second"], d["tables"][0]["rows_that_differ"]' '(1, 6, 1)'
+json_is '[d["tables_that_differ"][0][key] for key in ("only_first", "only_second", "rows_that_differ")]' '[1, 6, 1]'
 json_is 'd["equal"], d["differences"]' '(False, [])'
 expect 0 diff store three --at w; says '^equal: '
 save_table five a emb 8 0 1 4 2 -1 7 1
@@ -198,7 +198,7 @@ expect 2 export three bad --format csv --exclude 'e*'; complains 'takes no other
 # A damage names the rows: those of the second rank come after the three of the first.
 expect 0 info store --segments --json
 segments='s for t in d["tensor_list"] if t["name"] == "emb/emb" for s in t["segments"]'
-offset=$(json "next(s[\"offset\"] for s in [$segments] if s[\"part\"] == 1)")
+offset=$(json "next(s[\"offset\"] for s in [$segments] if s[\"part_index\"] == 1)")
 expect 0 verify store; says '^sound'
 flip "$(echo store/a.*)/PART_001" "$offset"
 expect 1 verify store; says 'tensor emb/emb'

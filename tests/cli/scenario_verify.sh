@@ -26,7 +26,7 @@ expect 1 verify "damaged/$ID" --json
 json_is '(d["sound"], len(d["damages"]))' '(False, 1)'
 json_is '[(f["part"], f["name"], f["status"]) for f in d["damages"]][0]' "('PART_000', 'layer.weight', 'CORRUPT')"
 json_is '[f["first_element"] <= 1000 <= f["last_element"] for f in d["damages"]][0]' True
-json_is "d['damages'][0]['offset'] <= $offset + 4000 < d['damages'][0]['offset'] + d['damages'][0]['size']" True
+json_is "d['damages'][0]['offset'] <= $offset + 4000 < d['damages'][0]['offset'] + d['damages'][0]['bytes']" True
 expect 0 verify "damaged/$ID" --quick
 expect 2 cat "damaged/$ID" layer.weight; complains '^ckpt: '
 expect 0 cat "damaged/$ID" layer.bias

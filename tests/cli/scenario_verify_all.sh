@@ -21,7 +21,7 @@ expect 0 verify store --all --quick --report quick.json; expect 0 verify store -
 
 # The report says when each was last sound, also after it is damaged.
 expect 0 verify store --all --report r.json
-cp r.json .out; json_is '[(c["checkpoint"], c["result"]) for c in d["checkpoints"]]' \
+cp r.json .out; json_is '[(c["id"], c["result"]) for c in d["checkpoints"]]' \
   "[('step-1.1.1', 'sound'), ('step-2.2.1', 'sound'), ('step-3.3.1', 'sound')]"
 json_is 'all(d["started_unix_ms"] <= c["last_sound_unix_ms"] <= d["finished_unix_ms"] for c in d["checkpoints"])' True
 then=$(json 'd["checkpoints"][1]["last_sound_unix_ms"]')
@@ -36,7 +36,7 @@ expect 1 verify store --all --json; json_is '[c["sound"] for c in d["checkpoints
 # A pass that was killed goes on with the checkpoint where it was; at 2 MB/s each takes two seconds.
 { timeout -s KILL 3.5 "$CKPT" verify store --all --rate 2 --report paced.json >.out; } 2>.err
 cp paced.json .out; json_is '(d["mode"], d["finished_unix_ms"])' "('paced', None)"
-json_is '[c["checkpoint"] for c in d["checkpoints"]]' "['step-1.1.1']"
+json_is '[c["id"] for c in d["checkpoints"]]' "['step-1.1.1']"
 expect 1 verify store --all --rate 2000 --report paced.json; says '^going on with the pass that was interrupted$'
 says_not '^sound: step-1'; says '^sound: step-3.*paced check'; says '^2 checkpoints sound, 1 DAMAGED$'
 expect 1 verify store --all --rate 2000 --report paced.json; says '^sound: step-1'

@@ -54,7 +54,7 @@ class Four:
         assert info["ranks"] == 4 and info["state"] == "committed", info
 
     def each_rank_wrote_some_of_the_large_tensor(self):
-        parts = sorted(segment["part"] for segment in self.tensor("embedding.weight")["segments"])
+        parts = sorted(segment["part_index"] for segment in self.tensor("embedding.weight")["segments"])
         assert parts == [0, 1, 2, 3], parts
 
     def sound(self):
@@ -67,7 +67,7 @@ class Four:
         assert not counts.left(), counts.left()
 
     def a_flipped_bit_is_found(self):
-        segment = next(segment for segment in self.tensor("embedding.weight")["segments"] if segment["part"] == 2)
+        segment = next(segment for segment in self.tensor("embedding.weight")["segments"] if segment["part_index"] == 2)
         with open(self.store / "step-3.1.1" / "PART_002", "r+b") as part:
             part.seek(segment["offset"] + 4321)
             byte = part.read(1)[0]

@@ -52,7 +52,7 @@ for step in 1 2 3; do import a.safetensors "$store" "step-$step" --step "$step" 
 import b.safetensors "$store" other -o run=else; other=$ID
 labels() { expect 0 ls "$store" --json; json '" ".join(c["label"] for c in d["checkpoints"])'; }
 [ "$(labels)" = "other step-1 step-2 step-3" ] || fail "left: $(labels)"
-expect 0 runs "$store" --json; json_is '[r["name"] for r in d["runs"]]' "['else', 'main']"
+expect 0 runs "$store" --json; json_is '[r["run"] for r in d["runs"]]' "['else', 'main']"
 expect 0 verify "$store@step-2"; says '^sound: step-2'; is_quiet
 expect 0 info "$store@step:3" --json; json_is 'd["tensor_list"][0]["name"]' w
 expect 0 cat "$store@step-1" w; says '5'

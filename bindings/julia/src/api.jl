@@ -88,6 +88,7 @@ const CKPT_CHECKPOINT_COPY = Int32(4)
 const CKPT_CHECKPOINT_MIRRORED = Int32(8)
 const CKPT_CHECKPOINT_MIRRORING = Int32(16)
 const CKPT_CHECKPOINT_MIRROR_ONLY = Int32(32)
+const CKPT_CHECKPOINT_KEPT = Int32(64)
 const CKPT_REGION_WHOLE = Int32(0)
 const CKPT_REGION_BOX = Int32(1)
 const CKPT_REGION_FLAT = Int32(2)
@@ -233,6 +234,7 @@ const CHECKPOINT_FLAGS = Pair{Symbol,Int32}[
     :MIRRORED => CKPT_CHECKPOINT_MIRRORED,
     :MIRRORING => CKPT_CHECKPOINT_MIRRORING,
     :MIRROR_ONLY => CKPT_CHECKPOINT_MIRROR_ONLY,
+    :KEPT => CKPT_CHECKPOINT_KEPT,
 ]
 const REGION_KINDS = Pair{Symbol,Int32}[
     :WHOLE => CKPT_REGION_WHOLE,
@@ -1006,6 +1008,10 @@ function ckpt_list_free(list)
 end
 function ckpt_store_remove(store, id, err)
     @blocking libckpt.ckpt_store_remove(store::Ptr{ckpt_store}, id::Cstring, err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
+function ckpt_store_keep(store, id, keep, err)
+    @blocking libckpt.ckpt_store_keep(store::Ptr{ckpt_store}, id::Cstring, keep::Int32,
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
 function ckpt_store_runs(store, out, err)
     @blocking libckpt.ckpt_store_runs(store::Ptr{ckpt_store}, out::Ptr{Ptr{ckpt_runs}},

@@ -17,7 +17,7 @@ One checkpoint of a store, or an attempt at one.
 * `state`: `:COMMITTED`, `:OPEN` (no commit record yet), `:ABORTED`, `:DAMAGED`, `:REVISION` (of a format revision that
   the library lacks), `:UNREADABLE` (it may be sound, but cannot be read by this user or machine now);
   `flags`: `:FOREIGN`, `:REBUILT`, `:COPY` (another directory holds the same save),
-  `:MIRRORED`, `:MIRRORING`, `:MIRROR_ONLY` (what a mirror has of it)
+  `:MIRRORED`, `:MIRRORING`, `:MIRROR_ONLY` (what a mirror has of it), `:KEPT` (it stays until somebody says so)
 * `token`, `attempt`, `sequence`: the order of sessions, attempts and commits
 * `world_size`: how many ranks wrote it; `bytes`: size of all parts and the manifest; `created_unix_ms`: by the writer's
   clock

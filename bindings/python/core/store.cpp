@@ -80,7 +80,16 @@ static void bind_store_class(nb::module_& m) {
             unlocked([&] { kept->remove(directory); });
           },
           nb::arg("id"), nb::sig("def remove(self, id: str) -> None"),
-          "Removes one checkpoint. ConflictError while a reader has it open.")
+          "Removes one checkpoint. ConflictError while a reader has it open, or if it is kept.")
+      .def(
+          "keep",
+          [](const StoreObject& self, nb::handle id, bool keep) {
+            const auto kept = self.get();
+            const std::string directory = text(id, "id");
+            unlocked([&] { kept->keep(directory, keep); });
+          },
+          nb::arg("id"), nb::arg("keep") = true, nb::sig("def keep(self, id: str, keep: bool = True) -> None"),
+          "Nothing removes that checkpoint any more, neither retention nor remove(), until keep=False takes that back.")
       .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::kw_only(),
            nb::arg("job").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def prune(self, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),

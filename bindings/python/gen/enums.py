@@ -84,7 +84,8 @@ class CheckpointState(OpenEnum):
 class CheckpointFlags(enum.IntFlag):
     """FOREIGN: copied here from another store. REBUILT: by force, from an attempt that had not committed. COPY: another
     directory holds the same save under its own name. Of a store with a mirror: MIRRORED: there too. MIRRORING: a copy
-    there has begun. MIRROR_ONLY: only there; loads read it there."""
+    there has begun. MIRROR_ONLY: only there; loads read it there. KEPT: of
+    lists and Store.find: it stays until somebody says so (Store.keep)."""
 
     # @checkpoint_flags
 

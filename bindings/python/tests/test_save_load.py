@@ -116,6 +116,18 @@ def test_newer_checkpoints_that_cannot_be_loaded_are_reported_with_a_warning(
     store.remove("s1.1.1")  # no reader is left
 
 
+def test_a_kept_checkpoint_stays_until_it_is_released(store: ckpt.Store, session: ckpt.Session) -> None:
+    kept = ckpt.save(session, {"w": 1}, step=1)
+    store.keep(kept)
+    assert store.find(kept).flags == ckpt.CheckpointFlags.KEPT
+    ckpt.save(session, {"w": 2}, step=2, keep_last=1)
+    with pytest.raises(ckpt.ConflictError, match="is kept"):
+        store.remove(kept)
+    store.keep(kept, False)
+    store.remove(kept)
+    assert [info.step for info in store.list()] == [2]
+
+
 def test_load_warns_where_it_is_called_or_refuses(store: ckpt.Store, session: ckpt.Session, tmp_path: Path) -> None:
     damage_newest(session, tmp_path / "store")
     with pytest.warns(ckpt.PassedOverWarning) as caught:

@@ -3,10 +3,10 @@
     ckpt.save("/data/run7", {"model": model.state_dict(), "epoch": 3}, step=100)
     state = ckpt.load("/data/run7", into={"model": model.state_dict()})
 
-save, save_async and load take whole states; ls and open show what a store and a checkpoint hold. Beneath them are the
-objects of the C API: Store, Session, Save, Reader, Load, Job, Tree and File. All are context managers; using one after
-it is closed raises InvalidError. Every failure is an Error with status, message and details. Importing ckpt imports
-neither numpy nor torch.
+save, save_async and load take whole states; ls, open and stats show what a store and a checkpoint hold. Beneath them
+are the objects of the C API: Store, Session, Save, Reader, Load, Job, Tree and File. All are context managers; using
+one after it is closed raises InvalidError. Every failure is an Error with status, message and details. Importing ckpt
+imports neither numpy nor torch.
 """
 
 from . import _clash, _end, errors
@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # that of typing, which takes long to import
 if TYPE_CHECKING:
     from .background import SaveHandle
     from .checkpointer import Check, Checkpointer, Moment, Restored
+    from .figures import stats
     from .fsspecs import fsspec_store
     from .handles import Reader, Session, Store
     from .loading import load
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 __version__ = HEADER_VERSION
 
 __all__ = [
-    "save", "save_async", "load", "ls", "fsspec_store", "SaveHandle", "Shard", "PerRank", "random_states", "Table",
-    "Rowset", "Share",
+    "save", "save_async", "load", "ls", "stats", "fsspec_store", "SaveHandle", "Shard", "PerRank", "random_states",
+    "Table", "Rowset", "Share",
     "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
@@ -51,7 +52,8 @@ __all__ = [
 __all__ += errors.__all__
 
 _LATER = {  # modules that are imported once they are needed, with what the package has of each
-    "background": "SaveHandle", "checkpointer": "Check Checkpointer Moment Restored", "fsspecs": "fsspec_store",
+    "background": "SaveHandle", "checkpointer": "Check Checkpointer Moment Restored", "figures": "stats",
+    "fsspecs": "fsspec_store",
     "handles": "Reader Session Store", "loading": "load", "opening": "Checkpoint LazyTensor Listing ls open",
     "process_random": "random_states",
     "records": "AliasInfo CheckpointInfo ColumnInfo FileTensor Finding JobStats Node ObjectInfo OptionInfo PartInfo "

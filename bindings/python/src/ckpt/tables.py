@@ -120,7 +120,7 @@ class Table:
     def to_arrow(self) -> Any:
         """A pyarrow.Table: column "id", and the columns, a row of several elements as a list of fixed size. Without a
         copy, except for booleans, which Arrow packs. UnsupportedError for a dtype that Arrow lacks (bf16, complex)."""
-        pyarrow = _package("pyarrow", "Table.to_arrow")
+        pyarrow = package("pyarrow", "Table.to_arrow")
         columns = {"id": _arrow(pyarrow, "id", self.ids)}
         for name in self.columns:
             columns[name] = _arrow(pyarrow, name, self._plain(name))
@@ -129,12 +129,12 @@ class Table:
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with the ids as its index. Without a copy; a column whose rows have several elements is an
         array of Arrow's lists and needs pyarrow."""
-        pandas = _package("pandas", "Table.to_pandas")
+        pandas = package("pandas", "Table.to_pandas")
         columns = {}
         for name in self.columns:
             values = _numpy(self._plain(name), name)
             if values.ndim > 1:
-                pyarrow = _package("pyarrow", "Table.to_pandas")
+                pyarrow = package("pyarrow", "Table.to_pandas")
                 values = pandas.arrays.ArrowExtensionArray(pyarrow.chunked_array([_arrow(pyarrow, name, values)]))
             columns[name] = values
         return pandas.DataFrame(columns, index=pandas.Index(_numpy(self.ids), name="id", copy=False), copy=False)
@@ -344,7 +344,7 @@ def _describe(column: Any) -> str:
     return f"{column.dtype} {show.shape(tuple(column.shape)[1:])}"
 
 
-def _package(name: str, of: str) -> Any:
+def package(name: str, of: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
