@@ -45,7 +45,8 @@ vcpkg() {
   [[ -z $(find "$package" -name '*.so*') ]] || fail "a static triplet has shared libraries"
   [[ -s $package/share/ckpt/copyright ]] || fail "no copyright"
   "$package/tools/ckpt/ckpt" --version
-  cmake -S "$repo/tests/install/consumer" -B "$work/program" -DCMAKE_PREFIX_PATH="$package" -DEXAMPLES="$repo/examples/c"
+  cmake -S "$repo/tests/install/consumer" -B "$work/program" -DCMAKE_PREFIX_PATH="$package" \
+    -DEXAMPLES="$repo/examples/c"
   cmake --build "$work/program"
   for program in with_shared with_static files_with_shared files_with_static; do
     "$work/program/$program" "$work/$program.made"

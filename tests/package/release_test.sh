@@ -9,7 +9,8 @@ fail() { echo "failed: $*" >&2; exit 1; }
 rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$repo"
-mapfile -t places < <(python3 -c 'import runpy; print("\n".join({p for p, _ in runpy.run_path("tools/version")["PLACES"]}))')
+mapfile -t places < <(python3 -c 'import runpy
+for path in sorted({path for path, _ in runpy.run_path("tools/version")["PLACES"]}): print(path)')
 cp --parents "${places[@]}" CHANGELOG.md .gitignore packaging/meson/meson.build \
   tools/{release,version,lib.sh,results.py,package} "$scratch"
 cd "$scratch"
@@ -41,7 +42,8 @@ said=$(tools/release --dry-run 7.8.9)
 for text in "version: $now -> 7.8.9" "tools/package wheel" "tools/package ports" "libckpt-7.8.9-" NEXT.md; do
   [[ $said == *"$text"* ]] || fail "the dry run does not say $text: $said"
 done
-[[ $(git rev-parse HEAD) == "$head" && -z $(git status --porcelain) && ! -e build/release-7.8.9 ]] || fail "it changed it"
+[[ $(git rev-parse HEAD) == "$head" && -z $(git status --porcelain) ]] || fail "the dry run changed the tree"
+[[ ! -e build/release-7.8.9 ]] || fail "the dry run collected something"
 
 # A package that is not there is named; then all are collected, the version stands everywhere, and nothing is tagged.
 printf '#!/bin/bash\n' >tools/package
@@ -58,7 +60,8 @@ tools/release 7.8.9
 cd build/release-7.8.9
 sha256sum --check --quiet SHA256SUMS
 [[ $(wc -l <SHA256SUMS) == 8 ]] || fail "$(cat SHA256SUMS)"
-tar -tf ckpt-7.8.9.tar.gz | grep '^ckpt-7.8.9/CMakeLists.txt$' >/dev/null || fail "the source archive"
-tar -tf ckpt-amalgamation-7.8.9.tar.gz | grep '^ckpt-amalgamation-7.8.9/meson.build$' >/dev/null || fail "the amalgamation's archive"
+for file in ckpt-7.8.9/CMakeLists.txt ckpt-amalgamation-7.8.9/meson.build ckpt-go-7.8.9/go.mod; do
+  tar -tf "${file%%/*}.tar.gz" "$file" || fail "no $file in its archive"
+done
 grep -q "git -C .* tag -s v7.8.9" NEXT.md || fail "NEXT.md: $(cat NEXT.md)"
 [[ -z $(git tag) ]] || fail "it made a tag"
