@@ -82,6 +82,8 @@ class Ckpt(ConanFile):
                 part.system_libs.append(stdcpp_library(self))
             part.requires = needs
 
+        self.cpp_info.set_property("cmake_target_name", "ckpt::all")
+        self.cpp_info.set_property("pkg_config_name", "ckpt-all")
         component("core", "ckpt::ckpt", "ckpt", "ckpt", ["lz4::lz4"])
         if self.options.files:
             component("files", "ckpt::files", "ckpt-files", "ckpt_files", ["core", "zlib::zlib"])

@@ -3,7 +3,7 @@
 #
 #   ports.sh conan WORK TOOLS           TOOLS: a virtual environment with conan and meson
 #   ports.sh meson WORK TOOLS PREFIX AMALGAMATION
-#   ports.sh vcpkg WORK
+#   ports.sh vcpkg WORK BUILD
 set -euo pipefail
 way=$1 work=$2 repo=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$work"
@@ -41,7 +41,7 @@ meson() {
 # The portfile, driven by vcpkg.cmake, for static libraries.
 vcpkg() {
   local package=$work/package program
-  cmake -DWORK="$work" -P "$repo/tests/package/vcpkg.cmake"
+  cmake -DWORK="$work" -DBUILD="$1" -P "$repo/tests/package/vcpkg.cmake"
   [[ -z $(find "$package" -name '*.so*') ]] || fail "a static triplet has shared libraries"
   [[ -s $package/share/ckpt/copyright ]] || fail "no copyright"
   "$package/tools/ckpt/ckpt" --version

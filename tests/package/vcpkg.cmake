@@ -1,7 +1,7 @@
 # Stands in for vcpkg, which cannot be had from a package registry: the functions that the portfile calls do what vcpkg
 # documents of them, as far as this port needs it. A triplet with static libraries, a release alone, and what the system
 # has instead of other ports.
-#   cmake -DWORK=FOLDER -P vcpkg.cmake
+#   cmake -DWORK=FOLDER -DBUILD=FOLDER -P vcpkg.cmake
 set(PORT ckpt)
 set(FEATURES core files tool)
 set(CURRENT_PORT_DIR ${CMAKE_CURRENT_LIST_DIR}/../../packaging/vcpkg/ckpt)
@@ -32,11 +32,11 @@ function(run)
 endfunction()
 function(vcpkg_cmake_configure)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "SOURCE_PATH" "OPTIONS")
-  run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${WORK}/build -G Ninja -DCMAKE_BUILD_TYPE=Release
+  run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${BUILD} -G Ninja -DCMAKE_BUILD_TYPE=Release
       -DBUILD_SHARED_LIBS=OFF -DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR} -DCMAKE_INSTALL_LIBDIR=lib ${arg_OPTIONS})
 endfunction()
 function(vcpkg_cmake_install)
-  run(${CMAKE_COMMAND} --build ${WORK}/build --target install)
+  run(${CMAKE_COMMAND} --build ${BUILD} --target install)
 endfunction()
 function(vcpkg_cmake_config_fixup) # where vcpkg has it; the paths in it are right at this depth, too
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "CONFIG_PATH" "")
