@@ -28,12 +28,12 @@ meson() {
   mkdir -p "$project/subprojects/ckpt"
   cp "$one"/*.{h,cpp} "$repo/packaging/meson/meson.build" "$project/subprojects/ckpt"
   for how in pkg-config cmake subproject; do
-    local found=(PKG_CONFIG_PATH="$libraries/pkgconfig" CMAKE_PREFIX_PATH="$prefix")
+    local found=(PKG_CONFIG_PATH="$libraries/pkgconfig" CMAKE_PREFIX_PATH="$prefix" LD_LIBRARY_PATH="$libraries")
     [[ $how != subproject ]] || found=(PKG_CONFIG_LIBDIR=/nowhere)
     env "${found[@]}" "$tool" setup "$project" "$work/$how" -Dhow="$how"
     "$tool" compile -C "$work/$how"
     for program in core files; do
-      [[ $how$program == subprojectfiles ]] || LD_LIBRARY_PATH=$libraries "$work/$how/$program" "$work/$how-$program"
+      [[ $how$program == subprojectfiles ]] || env "${found[@]}" "$work/$how/$program" "$work/$how-$program"
     done
   done
 }
