@@ -44,11 +44,12 @@ describe() {
     }'
 }
 
+check=(-fsyntax-only)
 # ask ROW FROM COMMAND…: whether it takes the engine, and then its row
 ask() { claim "${*:5} ($2)" takes "$@"; }
 takes() {
   rm -f "$asked/$1.row"
-  "${@:3}" -std=c++20 -fsyntax-only -x c++ - <"$asked/engine.cpp" && describe "${@:2}" >"$asked/$1.row"
+  "${@:3}" -std=c++20 "${check[@]}" -x c++ - <"$asked/engine.cpp" && describe "${@:2}" >"$asked/$1.row"
 }
 # With ckpt.h in it, since compilers elsewhere read it from a pipe.
 write_engine() {
@@ -70,7 +71,7 @@ ask_suite() {
 }
 # zig is clang with its own headers: also for other processors, older glibc, and musl.
 ask_zig() {
-  local number suite target zig
+  local number suite target zig check=(-O0 -c -o "$asked/zig.o") # it always wants to write something
   zig=$(echo "$work"/tools/lib/python3*/site-packages/ziglang/zig)
   for number in "${!compilers[@]}"; do
     read -r suite target <<<"${compilers[number]}"

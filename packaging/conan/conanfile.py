@@ -71,19 +71,21 @@ class Ckpt(ConanFile):
             rmdir(self, os.path.join(self.package_folder, ours))
 
     def package_info(self):
-        def component(name, target, package, library, needs):
+        there = {package.ref.name for package in self.dependencies.host.values()}  # not what the platform has
+
+        def component(name, target, package, library, ours, needs):
             part = self.cpp_info.components[name]
             part.libs = [library]
             part.set_property("cmake_target_name", target)
             part.set_property("pkg_config_name", package)
             part.set_property("pkg_config_custom_content", "api=${prefix}/share/ckpt/api.json")
+            part.requires = ours + [f"{need}::{need}" for need in needs if need in there]
             part.system_libs = ["pthread", "m", "dl"]
             if not self.options.shared:
-                part.system_libs.append(stdcpp_library(self))
-            part.requires = needs
+                part.system_libs += [stdcpp_library(self), *(needs[need] for need in needs if need not in there)]
 
         self.cpp_info.set_property("cmake_target_name", "ckpt::all")
         self.cpp_info.set_property("pkg_config_name", "ckpt-all")
-        component("core", "ckpt::ckpt", "ckpt", "ckpt", ["lz4::lz4"])
+        component("core", "ckpt::ckpt", "ckpt", "ckpt", [], {"lz4": "lz4"})
         if self.options.files:
-            component("files", "ckpt::files", "ckpt-files", "ckpt_files", ["core", "zlib::zlib"])
+            component("files", "ckpt::files", "ckpt-files", "ckpt_files", ["core"], {"zlib": "z"})

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 
 namespace ckpt::store {
 
@@ -16,8 +15,9 @@ constexpr unsigned kNoSqArray = 1u << 16;
 // A request takes at most 2 GiB minus a page, and its size has 32 bits. More than that becomes a short transfer.
 constexpr size_t kMostBytes = 1 << 30;
 
-static unsigned load(unsigned* value) { return std::atomic_ref(*value).load(std::memory_order_acquire); }
-static void store_to(unsigned* value, unsigned now) { std::atomic_ref(*value).store(now, std::memory_order_release); }
+// Not std::atomic_ref, which libc++ has from version 19 on.
+static unsigned load(unsigned* value) { return __atomic_load_n(value, __ATOMIC_ACQUIRE); }
+static void store_to(unsigned* value, unsigned now) { __atomic_store_n(value, now, __ATOMIC_RELEASE); }
 
 std::unique_ptr<Ring> Ring::make(unsigned entries) {
   kernel::UringParams params{};
