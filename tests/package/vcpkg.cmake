@@ -2,6 +2,7 @@
 # documents of them, as far as this port needs it. A triplet with static libraries, a release alone, and what the system
 # has instead of other ports.
 #   cmake -DWORK=FOLDER -DBUILD=FOLDER -P vcpkg.cmake
+cmake_minimum_required(VERSION 3.25)
 set(PORT ckpt)
 set(FEATURES core files tool)
 set(CURRENT_PORT_DIR ${CMAKE_CURRENT_LIST_DIR}/../../packaging/vcpkg/ckpt)
