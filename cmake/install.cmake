@@ -1,7 +1,9 @@
 # `cmake --install`: headers, libraries, tool, ckpt.pc, CMake package, documents. The prefix can be moved afterwards.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS ckpt_shared ckpt_static EXPORT ckptTargets)
+set(installed ${CKPT_KINDS})
+list(TRANSFORM installed PREPEND ckpt_)
+install(TARGETS ${installed} EXPORT ckptTargets)
 install(FILES include/ckpt.h include/ckpt_maintain.h include/ckpt_table.h include/ckpt_tree.h include/ckpt_keeper.h
               include/ckpt_layer.h include/ckpt_backend.h
               bindings/cpp/ckpt.hpp
@@ -27,9 +29,16 @@ else()
   set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
   set(pc_datadir "\${prefix}/${CMAKE_INSTALL_DATADIR}")
 endif()
+set(pc_more "") # a program needs what the archive needs, where there is no shared library
+if(NOT "shared" IN_LIST CKPT_KINDS)
+  set(pc_more " \${needs}")
+endif()
 set(packages ckpt)
 if(CKPT_INTEROP)
   list(APPEND packages ckpt-files)
+  foreach(kind ${CKPT_KINDS})
+    list(APPEND installed ${files_${kind}})
+  endforeach()
 endif()
 foreach(pc ${packages})
   configure_file(pkgconfig/${pc}.pc.in ${pc}.pc @ONLY)
@@ -52,7 +61,7 @@ install(DIRECTORY examples/c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # All that `cmake --install` takes, for who builds no tests.
 add_custom_target(ckpt_installed)
-foreach(target ckpt_shared ckpt_static ckpt_files ckpt_files_static ckpt_tool ckpt_api_json)
+foreach(target ${installed} ckpt_tool ckpt_api_json)
   if(TARGET ${target})
     add_dependencies(ckpt_installed ${target})
   endif()

@@ -22,7 +22,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 MAX_FUNCTION, MAX_FILE, MAX_COLUMNS = 70, 600, 120
-TREES = ("include", "src", "interop", "contrib", "tests", "bench", "examples", "tools", "bindings", "cmake")
+TREES = ("include", "src", "interop", "contrib", "tests", "bench", "examples", "tools", "bindings", "cmake", "packaging")
 CODE = {".c", ".h", ".cpp", ".def", ".inc"}
 SCRIPTS = {".py", ".sh", ".cmake", ".txt", "", ".hpp", ".rs", ".go", ".jl"}
 GENERATED = {"tests/abi/layout.txt", "bindings/go/lists.go", "bindings/go/internal/conformance/constants.go",

@@ -1,6 +1,11 @@
 #include "base/text.h"
 
+#include <locale.h>
+
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/shown.h"
 #include "base/strformat.h"
@@ -82,6 +87,21 @@ std::string shown(std::string_view text) {
   size_t end = kLongest;
   while (end > 0 && (text[end] & 0xc0) == 0x80) end--;  // do not cut inside a character
   return quote(text.substr(0, end)) + "...";
+}
+
+std::optional<double> to_double(std::string_view text) {
+  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
+  // What strtod takes, and is none: " 1", "+1", "0x1".
+  if (text.empty() || std::string_view("0123456789.-inIN").find(text.front()) == text.npos) return std::nullopt;
+  if (text.find_first_of("xX") != text.npos) return std::nullopt;
+  const std::string copy(text);
+  char* end = nullptr;
+  errno = 0;
+  const double value = strtod_l(copy.c_str(), &end, plain);
+  if (end != copy.c_str() + copy.size()) return std::nullopt;
+  if (errno == ERANGE && (value == 0 || std::isinf(value)))
+    return std::nullopt;  // else the smallest ones, which are fine
+  return value;
 }
 
 }  // namespace ckpt

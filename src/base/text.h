@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,10 @@ std::string json_quote(std::string_view text);
 void append_json_quoted(std::string_view text, std::string* out);
 // For messages: quoted, and cut if it is long.
 std::string shown(std::string_view text);
+
+// The number that the whole text is: "1.5", "-2e9", "inf"; whatever the locale. (libc++ has std::from_chars of floats
+// from version 20 on.)
+std::optional<double> to_double(std::string_view text);
 
 inline char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

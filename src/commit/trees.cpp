@@ -123,12 +123,12 @@ static size_t mark_known(std::span<AnyLeaf> leaves, std::span<const Record> reco
   size_t marked = 0;
   auto from = leaves.begin();
   for (const Record& record : records) {
-    auto same = std::ranges::equal_range(from, leaves.end(), std::string_view(text(record)), {}, &AnyLeaf::name);
-    for (AnyLeaf& leaf : same) {
-      if (!leaf.known) marked++;
-      leaf.known = true;
+    const std::string_view name = text(record);
+    from = std::ranges::lower_bound(from, leaves.end(), name, {}, &AnyLeaf::name);
+    for (; from != leaves.end() && from->name == name; ++from) {
+      if (!from->known) marked++;
+      from->known = true;
     }
-    from = same.end();
   }
   return marked;
 }

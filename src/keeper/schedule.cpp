@@ -1,7 +1,6 @@
 #include "keeper/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/strformat.h"
@@ -38,10 +37,10 @@ std::string_view trimmed(std::string_view text) {
 
 // A number and what follows it. Nothing unless it is finite and more than 0.
 std::optional<std::pair<double, std::string_view>> parse_number(std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(number) || number <= 0) return std::nullopt;
-  return std::pair(number, trimmed(text.substr(static_cast<size_t>(end - text.data()))));
+  const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::optional<double> number = to_double(text.substr(0, end));
+  if (!number || !std::isfinite(*number) || *number <= 0) return std::nullopt;
+  return std::pair(*number, trimmed(text.substr(end)));
 }
 
 }  // namespace

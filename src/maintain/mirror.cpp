@@ -231,7 +231,7 @@ Status Mirror::mirror_front(Job& job) {
   }
   // What concerns this one alone keeps no other back.
   std::lock_guard lock(mutex_);
-  if (!may_pass(copied)) std::ranges::rotate(queue_, queue_.begin() + 1);
+  if (!may_pass(copied)) std::rotate(queue_.begin(), queue_.begin() + 1, queue_.end());
   return told(std::move(copied));
 }
 

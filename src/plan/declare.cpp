@@ -10,7 +10,9 @@
 namespace ckpt::plan {
 
 static std::strong_ordering compare_numbers(std::span<const uint64_t> a, std::span<const uint64_t> b) {
-  return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end());
+  const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  if (in_a == a.end() || in_b == b.end()) return a.size() <=> b.size();
+  return *in_a <=> *in_b;
 }
 
 // Compares all offsets, then all extents. With different dimensions, comparing all numbers in a row would differ.

@@ -2,11 +2,11 @@
 #include "save/save.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 
 #include "base/parallel.h"
+#include "base/text.h"
 #include "codec/checksum.h"
 #include "commit/holders.h"
 #include "commit/retention.h"
@@ -54,9 +54,9 @@ static Status check_agreed(const char* key, bool is_set, int64_t asked, uint64_t
 
 // "0.5", "1"
 static Result<double> parse_share(std::string_view key, std::string_view text) {
-  double share = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share, std::chars_format::fixed);
-  if (error == std::errc() && end == text.data() + text.size() && share >= 0 && share <= 1) return share;
+  const bool fixed = text.find_first_not_of("0123456789.") == text.npos;
+  const std::optional<double> share = fixed ? to_double(text) : std::nullopt;
+  if (share && *share <= 1) return *share;
   return Status(CKPT_INVALID, strformat("option {}: expected a number from 0 to 1, found {}", key, in_quotes(text)))
       .with("expected", "0 to 1")
       .with("found", std::string(text));

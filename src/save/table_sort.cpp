@@ -212,7 +212,7 @@ void TableSort::count_entries(uint64_t first, uint64_t end, Bucket&& bucket) {
   for (uint64_t i = first; i < end;) {
     const uint64_t entry = bucket(i) / entry_buckets_, least = entry * entry_buckets_, begin = i;
     while (i < end && bucket(i) - least < entry_buckets_) i++;
-    std::atomic_ref<uint64_t>(table_.buckets[entry]).fetch_add(i - begin, std::memory_order_relaxed);
+    __atomic_fetch_add(&table_.buckets[entry], i - begin, __ATOMIC_RELAXED);  // libc++ has atomic_ref from 19 on
   }
 }
 

@@ -51,6 +51,6 @@ grep -q CURL_INCLUDE "$scratch/no-s3/CMakeCache.txt" && fail "it looked for libc
 build=$scratch/build
 "$cmake" -S "$source" -B "$build" -DCKPT_INTEROP=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON > "$scratch/log" ||
   fail "$(cat "$scratch/log")"
-grep -q 'Libs.private: -llz4 -lstdc++' "$build/ckpt.pc" || fail "ckpt.pc: $(cat "$build/ckpt.pc")"
+grep -q 'needs=-llz4 -lstdc++' "$build/ckpt.pc" || fail "ckpt.pc: $(cat "$build/ckpt.pc")"
 ! grep -E 'ckpt_file|ckpt-files|libz' "$build/cmake_install.cmake" || fail "ckpt_file.h would be installed"
 ! find "$build" -name '*.ninja' -exec grep -l 'interop/src/' {} + || fail "interop would be compiled"

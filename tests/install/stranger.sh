@@ -11,6 +11,7 @@ scratch=$build/tests/stranger
 prefix=$scratch/prefix
 work=$scratch/$step
 cc=${CC:-cc}
+version=$("$source/tools/version")
 unset CKPT_LIBRARY CKPT_TOOL CKPT_BUILD_DIR LD_LIBRARY_PATH
 
 fail() { echo "failed: $*" >&2; exit 1; }
@@ -97,18 +98,44 @@ case $step in
     for program in with_static files_with_static; do
       ! readelf -d "$work/build/$program" | grep -q 'NEEDED.*libckpt' || fail "the shared library was linked"
     done
+    ! said=$("$cmake" -S "$source/tests/install/consumer" -B "$work/none" -DCMAKE_PREFIX_PATH="$prefix" \
+      -DEXAMPLES="$source/examples/c" -DMORE_COMPONENTS=none 2>&1) || fail "there is a component none"
+    [[ ${said//$'\n'/} == *"there is no component none of ckpt"* ]] || fail "$said"
     ;;
   subdirectory)
-    # Of a project of its own: its settings stay, and it finds the headers of C and C++.
+    # Of a project of its own, by add_subdirectory and by FetchContent: its settings stay, it finds the headers of C and
+    # C++, and its BUILD_SHARED_LIBS says what it links.
     printf '#include <ckpt.hpp>\n#include <ckpt_file.h>\nint main() {}\n' >"$work/a.cpp"
     cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(parent C CXX)
-add_subdirectory($source ckpt EXCLUDE_FROM_ALL)
+get_cmake_property(names VARIABLES)
+list(FILTER names INCLUDE REGEX "^(CMAKE_(C|CXX|POSITION|VISIBILITY|INTERPROCEDURAL|UNITY|BUILD|INSTALL)_?|BUILD_)")
+foreach(name \${names})
+  set(before_\${name} "\${\${name}}")
+endforeach()
+if(FETCH)
+  include(FetchContent)
+  FetchContent_Declare(ckpt SOURCE_DIR $source)
+  FetchContent_MakeAvailable(ckpt)
+else()
+  add_subdirectory($source ckpt EXCLUDE_FROM_ALL)
+endif()
+foreach(name \${names})
+  if(NOT "\${before_\${name}}" STREQUAL "\${\${name}}")
+    message(FATAL_ERROR "\${name} was \${before_\${name}} and is \${\${name}}")
+  endif()
+endforeach()
 add_library(a OBJECT a.cpp)
 target_link_libraries(a PRIVATE ckpt::files)
+file(GENERATE OUTPUT linked CONTENT "\$<TARGET_FILE_NAME:ckpt::ckpt> \$<TARGET_FILE_NAME:ckpt::files>")
 END
-    "$cmake" -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+    linked() { # TEXT SETTING…
+      "$cmake" -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${@:2}"
+      [[ $(<"$work/build/linked") == "$1" ]] || fail "with ${*:2} it links $(<"$work/build/linked")"
+    }
+    linked "libckpt.a libckpt_files.a" -DBUILD_SHARED_LIBS=OFF -DFETCH=ON
+    linked "libckpt.so.$version libckpt_files.so.$version" -UBUILD_SHARED_LIBS -UFETCH
     grep -x 'CMAKE_BUILD_TYPE:STRING=' "$work/build/CMakeCache.txt" || fail "the build type of the parent is set"
     command=$(python3 -c 'import json, sys
 print(next(one["command"] for one in json.load(open(sys.argv[1])) if one["file"] == sys.argv[2]))' \

@@ -242,8 +242,8 @@ class MetadataParser {
       std::stable_sort(chunks.begin(), chunks.end(),
                        [](const DcpChunk& a, const DcpChunk& b) { return offset_before(a.box.offset, b.box.offset); });
     // Replicas: ranks that name their own chunks alone name the same ones.
-    const auto again = std::ranges::unique(chunks, [](const DcpChunk& a, const DcpChunk& b) { return a.box == b.box; });
-    chunks.erase(again.begin(), again.end());
+    const auto same = [](const DcpChunk& a, const DcpChunk& b) { return a.box == b.box; };
+    chunks.erase(std::unique(chunks.begin(), chunks.end(), same), chunks.end());
     return Ok();
   }
 

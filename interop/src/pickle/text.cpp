@@ -148,10 +148,9 @@ Result<PickleInt> int_of_bytes(std::string_view bytes) {
 }
 
 Result<double> float_of_text(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return bad_number("a float", text);
-  return value;
+  const std::optional<double> value = to_double(text);
+  if (!value) return bad_number("a float", text);
+  return *value;
 }
 
 Result<std::string> unescape_unicode(std::string_view text) {

@@ -28,6 +28,9 @@ is_found_by_cmake() {
     -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" &&
     cmake --build "$work/cmake" && runs "$work/cmake/consumer"
 }
+is_a_component() { # configured alone: what is built is the same
+  cmake -G Ninja -S "$here" -B "$work/component" -DCMAKE_PREFIX_PATH="$prefix;$ckpt" -DAS_COMPONENT=ON
+}
 is_found_by_pkg_config() {
   local paths flags libraries
   paths=$(find "$prefix" "$ckpt" -name '*.pc' -printf '%h:')
@@ -44,6 +47,7 @@ mkdir -p "$work"
 claim "the adapter is installed" installs
 claim "what is installed names no path of the build" names_no_path_of_the_build
 claim "CMake's find_package(ckpt_torch) builds a program that runs" is_found_by_cmake
+claim "CMake's find_package(ckpt COMPONENTS torch) finds the same" is_a_component
 claim "pkg-config ckpt-torch builds a program that runs" is_found_by_pkg_config
 echo "$passed passed, $failed failed"
 [[ $failed == 0 ]]
