@@ -10,6 +10,8 @@
 #include <fstream>
 #include <vector>
 
+#include "store/kernel.h"
+
 namespace ckpt::store {
 
 static std::vector<std::string_view> fields_of(std::string_view text, char separator) {
@@ -54,9 +56,9 @@ Mount parse_mount(std::string_view line) {
 // Since Linux 5.8 the kernel tells the number of the mount; before, only that of the file system.
 static std::string number_of(int fd, size_t* column) {
   struct statx found = {};
-  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &found) != 0) return "";
-  *column = found.stx_mask & STATX_MNT_ID ? 0 : 2;
-  if (*column == 0) return std::to_string(found.stx_mnt_id);
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, kernel::kStatxMntId, &found) != 0) return "";
+  *column = found.stx_mask & kernel::kStatxMntId ? 0 : 2;
+  if (*column == 0) return std::to_string(kernel::more_of(found).mnt_id);
   return std::to_string(found.stx_dev_major) + ":" + std::to_string(found.stx_dev_minor);
 }
 

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <iterator>
 #include <limits>
 
+#include "store/kernel.h"
 #include "store/keys.h"
 #include "store/mount.h"
 #include "store/posix_directory.h"
@@ -112,9 +111,11 @@ bool lives_in_memory(int fd) {
 uint64_t direct_align_of(int fd) {
   const Busy busy("inspection", "a file system");
   struct statx found{};
-  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0 || !(found.stx_mask & STATX_DIOALIGN)) return kAlign;
-  if (found.stx_dio_offset_align > kAlign || found.stx_dio_mem_align > kAlign) return 0;
-  return found.stx_dio_mem_align;
+  if (statx(fd, "", AT_EMPTY_PATH, kernel::kStatxDioAlign, &found) != 0) return kAlign;
+  if (!(found.stx_mask & kernel::kStatxDioAlign)) return kAlign;
+  const kernel::StatxMore more = kernel::more_of(found);
+  if (more.dio_offset_align > kAlign || more.dio_mem_align > kAlign) return 0;
+  return more.dio_mem_align;
 }
 
 // EINVAL: the file system takes the flag but not the transfer (blocks above 4096, some FUSE). EFAULT: the memory has no
@@ -171,11 +172,11 @@ static int walk_beneath(int root, std::string_view key, int flags) {
 }
 
 static int open_beneath(int root, std::string_view key, int flags) {
-  struct open_how how{};
+  kernel::OpenHow how{};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  how.resolve = kernel::kResolveBeneath | kernel::kResolveNoSymlinks;
   std::string path(key);
-  int fd = static_cast<int>(retry([&] { return syscall(SYS_openat2, root, path.c_str(), &how, sizeof how); }));
+  int fd = static_cast<int>(retry([&] { return syscall(kernel::kOpenat2, root, path.c_str(), &how, sizeof how); }));
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM && errno != EINVAL && errno != EAGAIN)) return fd;
   return walk_beneath(root, key, flags);
 }

@@ -1,7 +1,6 @@
 #include "store/uring.h"
 
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 
 namespace ckpt::store {
 
-// IORING_SETUP_NO_SQARRAY, which older headers lack. It saves an indirection, and kernels before Linux 6.6 refuse it.
+// IORING_SETUP_NO_SQARRAY. It saves an indirection, and kernels before Linux 6.6 refuse it.
 // That is wanted: kernels before 6.4 do the direct writes of one file one after another unless each can start at once,
 // which the first writes to preallocated blocks cannot (ext4, XFS). Threads are faster there.
 constexpr unsigned kNoSqArray = 1u << 16;
@@ -21,10 +20,10 @@ static unsigned load(unsigned* value) { return std::atomic_ref(*value).load(std:
 static void store_to(unsigned* value, unsigned now) { std::atomic_ref(*value).store(now, std::memory_order_release); }
 
 std::unique_ptr<Ring> Ring::make(unsigned entries) {
-  io_uring_params params{};
+  kernel::UringParams params{};
   params.flags = kNoSqArray;
   std::unique_ptr<Ring> ring(new Ring);
-  ring->file_ = Fd(static_cast<int>(syscall(SYS_io_uring_setup, entries, &params)));  // always close-on-exec
+  ring->file_ = Fd(static_cast<int>(syscall(kernel::kIoUringSetup, entries, &params)));  // always close-on-exec
   return ring->file_ && ring->map(params) ? std::move(ring) : nullptr;
 }
 
@@ -35,18 +34,18 @@ static void* map_shared(int fd, size_t size, uint64_t offset) {
 }
 
 // Both rings are in one mapping: IORING_FEAT_SINGLE_MMAP is older than kNoSqArray.
-bool Ring::map(const io_uring_params& params) {
-  rings_size_ = params.cq_off.cqes + params.cq_entries * sizeof(io_uring_cqe);
-  entries_size_ = params.sq_entries * sizeof(io_uring_sqe);
-  rings_ = map_shared(file_.get(), rings_size_, IORING_OFF_SQ_RING);
-  entries_ = static_cast<io_uring_sqe*>(map_shared(file_.get(), entries_size_, IORING_OFF_SQES));
+bool Ring::map(const kernel::UringParams& params) {
+  rings_size_ = params.cq_off.cqes + params.cq_entries * sizeof(kernel::Cqe);
+  entries_size_ = params.sq_entries * sizeof(kernel::Sqe);
+  rings_ = map_shared(file_.get(), rings_size_, kernel::kOffSqRing);
+  entries_ = static_cast<kernel::Sqe*>(map_shared(file_.get(), entries_size_, kernel::kOffSqes));
   if (!rings_ || !entries_) return false;
   auto at = [&](uint32_t offset) { return static_cast<std::byte*>(rings_) + offset; };
   sq_head_ = reinterpret_cast<unsigned*>(at(params.sq_off.head));
   sq_tail_ = reinterpret_cast<unsigned*>(at(params.sq_off.tail));
   cq_head_ = reinterpret_cast<unsigned*>(at(params.cq_off.head));
   cq_tail_ = reinterpret_cast<unsigned*>(at(params.cq_off.tail));
-  completions_ = reinterpret_cast<const io_uring_cqe*>(at(params.cq_off.cqes));
+  completions_ = reinterpret_cast<const kernel::Cqe*>(at(params.cq_off.cqes));
   sq_mask_ = params.sq_entries - 1;
   cq_mask_ = params.cq_entries - 1;
   return true;
@@ -58,15 +57,15 @@ Ring::~Ring() {
 }
 
 void Ring::prepare_write(int fd, uint64_t offset, Bytes data, uint64_t tag) {
-  prepare(IORING_OP_WRITE, fd, offset, data.data(), data.size(), tag);
+  prepare(kernel::kOpWrite, fd, offset, data.data(), data.size(), tag);
 }
 
 void Ring::prepare_read(int fd, uint64_t offset, MutableBytes out, uint64_t tag) {
-  prepare(IORING_OP_READ, fd, offset, out.data(), out.size(), tag);
+  prepare(kernel::kOpRead, fd, offset, out.data(), out.size(), tag);
 }
 
 void Ring::prepare(uint8_t opcode, int fd, uint64_t offset, const std::byte* address, size_t size, uint64_t tag) {
-  io_uring_sqe request{};
+  kernel::Sqe request{};
   request.opcode = opcode;
   request.fd = fd;
   request.off = offset;
@@ -80,7 +79,7 @@ void Ring::prepare(uint8_t opcode, int fd, uint64_t offset, const std::byte* add
 
 int Ring::submit_and_wait() {
   unsigned prepared = *sq_tail_ - load(sq_head_);
-  long taken = syscall(SYS_io_uring_enter, file_.get(), prepared, 1, IORING_ENTER_GETEVENTS, nullptr, 0);
+  long taken = syscall(kernel::kIoUringEnter, file_.get(), prepared, 1, kernel::kEnterGetEvents, nullptr, 0);
   return taken >= 0 || errno == EINTR ? 0 : errno;
 }
 
@@ -95,7 +94,7 @@ std::optional<uint64_t> Ring::withdraw() {
 std::optional<Ring::Completion> Ring::reap() {
   unsigned head = *cq_head_;
   if (head == load(cq_tail_)) return std::nullopt;
-  const io_uring_cqe& found = completions_[head & cq_mask_];
+  const kernel::Cqe& found = completions_[head & cq_mask_];
   Completion completion{found.user_data, found.res};
   store_to(cq_head_, head + 1);
   return completion;

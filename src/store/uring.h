@@ -2,13 +2,12 @@
 // kernel ties a request to the thread that submitted it, and cancels it when that thread ends.
 #pragma once
 
-#include <linux/io_uring.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "store/kernel.h"
 #include "store/posix_file.h"
 
 namespace ckpt::store {
@@ -36,17 +35,17 @@ class Ring {
 
  private:
   Ring() = default;
-  bool map(const io_uring_params& params);
+  bool map(const kernel::UringParams& params);
   void prepare(uint8_t opcode, int fd, uint64_t offset, const std::byte* address, size_t size, uint64_t tag);
 
   Fd file_;
   void* rings_ = nullptr;
   size_t rings_size_ = 0;
-  io_uring_sqe* entries_ = nullptr;
+  kernel::Sqe* entries_ = nullptr;
   size_t entries_size_ = 0;
   // In the mapping. The kernel moves sq_head_ and cq_tail_; we move the others.
   unsigned *sq_head_ = nullptr, *sq_tail_ = nullptr, *cq_head_ = nullptr, *cq_tail_ = nullptr;
-  const io_uring_cqe* completions_ = nullptr;
+  const kernel::Cqe* completions_ = nullptr;
   unsigned sq_mask_ = 0, cq_mask_ = 0;
 };
 
