@@ -1,7 +1,7 @@
 #include "base/status.h"
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include "base/address.h"
 #include "base/shown.h"
@@ -121,9 +121,7 @@ Status of_tensor(Status status, std::string_view name) {
 }
 
 Status from_errno(int error, std::string_view action, std::string_view path) {
-  char text[128];
-  const char* reason = strerror_r(error, text, sizeof text);
-  return Status(code_of_errno(error), strformat("{} {}: {}", action, path, reason))
+  return Status(code_of_errno(error), strformat("{} {}: {}", action, path, std::generic_category().message(error)))
       .with("path", std::string(path))
       .with("errno", std::to_string(error));
 }

@@ -172,7 +172,7 @@ struct Cycles {
     const std::string prize = folder + "/prize" + std::to_string(number), own = folder + "/own." + meeting.me;
     if (number % 2 == 0) return OpenFile(prize, O_WRONLY | O_CREAT | O_EXCL).is_open();
     must_open(own, O_WRONLY | O_CREAT);
-    if (renameat2(AT_FDCWD, own.c_str(), AT_FDCWD, prize.c_str(), RENAME_NOREPLACE) == 0) return true;
+    if (rename_exclusively(own.c_str(), prize.c_str()) == 0) return true;
     return ::link(own.c_str(), prize.c_str()) == 0;
   }
 

@@ -1,9 +1,11 @@
 #include "cli/mount_probe.h"
 
+#include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -49,9 +51,6 @@ void need_small(const OpenFile& file) {
   const Pages found(kSmall, 0);
   const bool whole = done(pread(file.get(), found.data, kSmall, 0), "read") == kSmall;
   need(whole && memcmp(found.data, Pages(kSmall).data, kSmall) == 0, "other bytes than were written");
-}
-int rename_exclusively(const char* from, const char* to) {
-  return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
 }
 std::string exclusive(const std::string& to, int (*name)(const char*, const char*), State otherwise) {
   const std::string one = to + ".one", two = to + ".two";
@@ -171,6 +170,10 @@ Watch::Watch(Ms longest) try {
   }).detach();
 } catch (const std::system_error&) {
   // Then nobody watches.
+}
+
+int rename_exclusively(const char* from, const char* to) {  // musl lacks renameat2 before 1.2.6
+  return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE));
 }
 
 int64_t done(int64_t result, const char* what) {

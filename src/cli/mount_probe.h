@@ -45,6 +45,7 @@ struct Refused {
   State state = State::kBroken;
 };
 int64_t done(int64_t result, const char* what);  // throws Refused
+int rename_exclusively(const char* from, const char* to);
 
 class OpenFile {
  public:

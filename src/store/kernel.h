@@ -3,7 +3,10 @@
 // which are fixed for ever; tests/store/kernel_test.cpp compares them with the headers of the machine.
 #pragma once
 
+#include <linux/fs.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -66,3 +69,14 @@ constexpr unsigned kEnterGetEvents = 1;
 constexpr uint64_t kOffSqRing = 0, kOffSqes = 0x10000000;
 
 }  // namespace ckpt::store::kernel
+
+#ifndef __GLIBC__
+namespace ckpt::store {
+
+// musl lacks it before 1.2.6.
+inline int renameat2(int from_parent, const char* from, int to_parent, const char* to, unsigned flags) {
+  return static_cast<int>(syscall(SYS_renameat2, from_parent, from, to_parent, to, flags));
+}
+
+}  // namespace ckpt::store
+#endif

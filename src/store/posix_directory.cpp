@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "store/kernel.h"
 #include "store/keys.h"
 
 namespace ckpt::store {

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <limits>
+#include <system_error>
 
 #include "store/kernel.h"
 #include "store/keys.h"
@@ -35,8 +35,7 @@ int Fd::close() {
 }
 
 static Status fail_as(ckpt_status code, int error, std::string_view action, std::string_view path) {
-  char text[128];
-  std::string message = std::string(action) + " " + std::string(path) + ": " + strerror_r(error, text, sizeof text);
+  std::string message = strformat("{} {}: {}", action, path, std::generic_category().message(error));
   return Busy::of_thread_ended(
       Status(code, std::move(message)).with("path", std::string(path)).with("errno", std::to_string(error)));
 }
