@@ -3,14 +3,12 @@
 // which are fixed for ever; tests/store/kernel_test.cpp compares them with the headers of the machine.
 #pragma once
 
+#include <fcntl.h>
 #include <linux/fs.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace ckpt::store::kernel {
 
@@ -23,17 +21,18 @@ struct OpenHow {
 };
 constexpr uint64_t kResolveNoSymlinks = 0x04, kResolveBeneath = 0x08;
 
-// ---- <linux/stat.h>: in what 4.18 calls spare ----
+// ---- <linux/stat.h> ----
 constexpr unsigned kStatxMntId = 0x1000;     // since 5.8
 constexpr unsigned kStatxDioAlign = 0x2000;  // since 6.1
-struct StatxMore {
+struct Statx {
+  uint32_t mask, before[33], dev_major, dev_minor;
   uint64_t mnt_id;
   uint32_t dio_mem_align, dio_offset_align;
+  uint64_t after[12];
 };
-inline StatxMore more_of(const struct statx& found) {
-  StatxMore more;
-  std::memcpy(&more, reinterpret_cast<const std::byte*>(&found) + 0x90, sizeof more);
-  return more;
+// Of an open file. The musl of Debian 12 (1.2.3) has neither the function nor the structure.
+inline bool get_statx(int fd, int flags, unsigned mask, Statx* found) {
+  return syscall(SYS_statx, fd, "", AT_EMPTY_PATH | flags, mask, found) == 0;
 }
 
 // ---- <linux/io_uring.h> ----

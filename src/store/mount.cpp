@@ -55,11 +55,11 @@ Mount parse_mount(std::string_view line) {
 
 // Since Linux 5.8 the kernel tells the number of the mount; before, only that of the file system.
 static std::string number_of(int fd, size_t* column) {
-  struct statx found = {};
-  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, kernel::kStatxMntId, &found) != 0) return "";
-  *column = found.stx_mask & kernel::kStatxMntId ? 0 : 2;
-  if (*column == 0) return std::to_string(kernel::more_of(found).mnt_id);
-  return std::to_string(found.stx_dev_major) + ":" + std::to_string(found.stx_dev_minor);
+  kernel::Statx found{};
+  if (!kernel::get_statx(fd, AT_STATX_DONT_SYNC, kernel::kStatxMntId, &found)) return "";
+  *column = found.mask & kernel::kStatxMntId ? 0 : 2;
+  if (*column == 0) return std::to_string(found.mnt_id);
+  return std::to_string(found.dev_major) + ":" + std::to_string(found.dev_minor);
 }
 
 namespace {

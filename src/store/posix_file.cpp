@@ -109,12 +109,11 @@ bool lives_in_memory(int fd) {
 // multiples of nothing, loaded at a fifth of the speed.
 uint64_t direct_align_of(int fd) {
   const Busy busy("inspection", "a file system");
-  struct statx found{};
-  if (statx(fd, "", AT_EMPTY_PATH, kernel::kStatxDioAlign, &found) != 0) return kAlign;
-  if (!(found.stx_mask & kernel::kStatxDioAlign)) return kAlign;
-  const kernel::StatxMore more = kernel::more_of(found);
-  if (more.dio_offset_align > kAlign || more.dio_mem_align > kAlign) return 0;
-  return more.dio_mem_align;
+  kernel::Statx found{};
+  if (!kernel::get_statx(fd, 0, kernel::kStatxDioAlign, &found)) return kAlign;
+  if (!(found.mask & kernel::kStatxDioAlign)) return kAlign;
+  if (found.dio_offset_align > kAlign || found.dio_mem_align > kAlign) return 0;
+  return found.dio_mem_align;
 }
 
 // EINVAL: the file system takes the flag but not the transfer (blocks above 4096, some FUSE). EFAULT: the memory has no

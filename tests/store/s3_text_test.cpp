@@ -1,6 +1,9 @@
 // What S3 stores are made of and needs no server: digests, signatures, XML, settings.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "store/cloud/curl.h"
 #include "store/cloud/xml.h"
 #include "store/s3/config.h"
 #include "store/s3/sign.h"
@@ -9,6 +12,22 @@
 
 namespace ckpt::store::s3 {
 namespace {
+
+// ---- certificates ----
+
+TEST(Certificates, AreTheSystemsWhereThoseOfLibcurlAreNot) {
+  const char* red_hat = "/etc/pki/tls/certs/ca-bundle.crt";
+  for (const char* place : {"/etc/ssl/certs/ca-certificates.crt", red_hat, "/etc/ssl/cert.pem"}) {
+    const Scratch root;
+    EXPECT_EQ(cloud::other_certificates("/of/its/maker.pem", root.path), "");
+    const std::filesystem::path file = root.path + place;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << "-----BEGIN CERTIFICATE-----";
+    EXPECT_EQ(cloud::other_certificates("/of/its/maker.pem", root.path), file);
+    EXPECT_EQ(cloud::other_certificates(red_hat, root.path), place == red_hat ? "" : file.string());
+    EXPECT_EQ(cloud::other_certificates(nullptr, root.path), "") << "its TLS library has its own";
+  }
+}
 
 // ---- digests: FIPS 180-4, RFC 4231, RFC 3720 ----
 

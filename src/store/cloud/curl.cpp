@@ -1,5 +1,9 @@
 #include "store/cloud/curl.h"
 
+#include <dlfcn.h>
+#include <glob.h>
+#include <unistd.h>
+
 #include "store/cloud/library.h"
 
 namespace ckpt::store::cloud {
@@ -7,13 +11,47 @@ namespace ckpt::store::cloud {
 static Status cannot_load(std::string_view why) {
   return Status(
       CKPT_UNSUPPORTED,
-      strformat("s3://, gs://, az:// and https:// need libcurl.so.4 (Debian: libcurl4), which cannot be loaded: {}",
+      strformat("s3://, gs://, az:// and https:// need libcurl.so.4 (package libcurl4 of Debian, libcurl of Alpine and "
+                "Red Hat; or pip install 'libckpt[s3]'), which cannot be loaded: {}",
                 why));
+}
+
+// In a wheel this library is in ckpt/prefix/lib; the extra `s3` brings PyPI's pycurl, which has a libcurl beside ckpt.
+static std::string libcurl_of_wheel() {
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&libcurl_of_wheel), &self) == 0) return "";
+  const std::string path = self.dli_fname, folder = path.substr(0, path.rfind('/') + 1);
+  glob_t found{};
+  const bool is_there = glob((folder + "../../../pycurl.libs/libcurl-*.so.4*").c_str(), 0, nullptr, &found) == 0;
+  std::string libcurl = is_there ? found.gl_pathv[0] : "";
+  globfree(&found);
+  return libcurl;
+}
+
+std::string other_certificates(const char* own, const std::string& root) {
+  if (!own || access((root + own).c_str(), R_OK) == 0) return "";
+  // Debian, Arch, Alpine; Red Hat; SUSE; Alpine and the BSDs.
+  for (const char* place : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                            "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
+    if (access((root + place).c_str(), R_OK) == 0) return root + place;
+  return "";
+}
+
+static std::string certificates_for(const Curl& curl) {
+  constexpr auto kOwn = static_cast<CURLINFO>(CURLINFO_STRING + 61);  // CURLINFO_CAINFO, from libcurl 7.84 on
+  const char* own = nullptr;
+  CURL* const handle = curl.easy_init();
+  const bool told = handle && curl.easy_getinfo(handle, kOwn, &own) == CURLE_OK;
+  const std::string found = told ? other_certificates(own, "") : "";
+  if (handle) curl.easy_cleanup(handle);
+  return found;
 }
 
 static Result<Curl> load_once() {
   std::string why;
-  const Library library({"libcurl.so.4", "libcurl-gnutls.so.4"}, &why);
+  Library library({"libcurl.so.4", "libcurl-gnutls.so.4"}, &why);
+  const std::string beside = library ? "" : libcurl_of_wheel();
+  if (!beside.empty()) library = Library({beside.c_str()}, &why);
   if (!library) return cannot_load(why);
   Curl curl{};
   const bool found =
@@ -26,6 +64,7 @@ static Result<Curl> load_once() {
       library.find("curl_slist_free_all", &curl.slist_free_all) && library.find("curl_getdate", &curl.getdate);
   if (!found) return cannot_load("it lacks a function");
   if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return cannot_load("it does not start");
+  curl.certificates = certificates_for(curl);
   return curl;
 }
 

@@ -21,9 +21,15 @@ struct Curl {
   decltype(&::curl_slist_append) slist_append;
   decltype(&::curl_slist_free_all) slist_free_all;
   decltype(&::curl_getdate) getdate;
+  std::string certificates;  // to trust instead of libcurl's own, which are not on this machine; else ""
 
   // Once in a process. UNSUPPORTED if there is no libcurl.
   static Result<const Curl*> load();
 };
+
+// The certificates of this system, if `own` are not there: a libcurl that comes with a package of Python looks where
+// the system of its maker has them. "" if they are, if libcurl has none (its TLS library may), or if there are none.
+// `root` is put before each place, for tests.
+std::string other_certificates(const char* own, const std::string& root);
 
 }  // namespace ckpt::store::cloud

@@ -316,7 +316,8 @@ class Http::Handle {
     optional(CURLOPT_TCP_KEEPALIVE, 1L);
     option(CURLOPT_SSL_VERIFYPEER, 1L);
     option(CURLOPT_SSL_VERIFYHOST, 2L);
-    if (!http_.ca_file_.empty()) option(CURLOPT_CAINFO, http_.ca_file_.c_str());
+    const std::string& trusted = http_.ca_file_.empty() ? curl_.certificates : http_.ca_file_;
+    if (!trusted.empty()) option(CURLOPT_CAINFO, trusted.c_str());
     if (request.direct) option(CURLOPT_PROXY, "");
     option(CURLOPT_CONNECTTIMEOUT_MS, request.connect_ms);
     option(CURLOPT_LOW_SPEED_LIMIT, 1024L);
@@ -384,7 +385,8 @@ HttpReply Http::exchange(const HttpRequest& request) {
   if (code == CURLE_OK) (void)exchange.begin_body();                     // of an answer without a body
   const bool told = reply.refused || reply.status >= 400;  // then it does not matter how the connection ended
   if (reply.status == 0 || (code != CURLE_OK && !told)) {
-    const std::string said = *words ? words : curl_.easy_strerror(code);
+    std::string said = *words ? words : curl_.easy_strerror(code);
+    if (code == CURLE_SSL_CACERT_BADFILE) said += "; install ca-certificates, or name a file by option ca_file";
     reply.trouble = exchange.too_much.empty() ? without_secrets(blotted(said, secrets_)) : exchange.too_much;
     reply.final = is_final(code) || !exchange.too_much.empty();
     // libcurl says so of a header of more than 100 KiB, too, of which the status came.
