@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Is each step of the engine needed? Makes small mistakes in it, one at a time, and looks for a test that notices.
 
-    tests/mutate/run.py build [ROOM…]    one build with all mutants of these rooms (sites.py); those that do not compile
-                                         are left out
+    tests/mutate/run.py build [ROOM…]    one build with all mutants of these rooms (sites.py); what does not compile is
+                                         left out
     tests/mutate/run.py trace            which test reaches which place
     tests/mutate/run.py try [ROOM…]      each mutant against the tests that reach it, quickest first, until one fails;
-                                         goes on where it stopped; with a greater --most it tries again what nobody noticed
+                                         goes on where it stopped; with a greater --most it tries again what nobody
+                                         noticed
     tests/mutate/run.py table            noticed and not, by room; which nobody noticed: build/mutants/unnoticed.txt
     tests/mutate/run.py show NUMBER…     the place of a mutant
 
@@ -37,7 +38,8 @@ WORK = REPO / "build/mutants"
 TREE, BUILD, LIST, REACHED, RESULTS = (WORK / name for name in ("tree", "build", "list.json", "reached.jsonl",
                                                                "results.jsonl"))
 # Tests of a room first. What api tests only with processes that are killed comes last: it is slow.
-PROGRAMS = ("base", "plan", "codec", "format", "tree", "device", "checkpoint", "save", "keeper", "commit", "store", "api")
+PROGRAMS = ("base", "plan", "codec", "format", "tree", "device", "checkpoint", "save", "keeper", "commit", "store",
+            "api")
 SETTINGS = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Mutants", "-DCKPT_BUILD_TESTS=ON", "-DCKPT_INTEROP=ON",
             f"-DCMAKE_CXX_FLAGS=-O1 -w -fmax-errors=0 -include {REPO}/tests/mutate/mutant.h",
             "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
@@ -213,7 +215,8 @@ def try_all(rooms: list[str], share: int, seconds: float, most: float) -> None:
     done, end = results(), time.monotonic() + seconds
     chosen = [one for one in json.loads(LIST.read_text()) if not one["dropped"] and one["number"] % share == 0
               and (not rooms or one["room"] in rooms)
-              and (one["number"] not in done or not done[one["number"]]["noticed"] and done[one["number"]]["most"] < most)]
+              and (one["number"] not in done
+                   or not done[one["number"]]["noticed"] and done[one["number"]]["most"] < most)]
     random.Random(1).shuffle(chosen)  # so that a part of them says what all would
     by_number: dict[int, list[dict[str, Any]]] = {}
     for test in read(REACHED):

@@ -15,14 +15,17 @@ from typing import Iterator
 OPEN, CLOSE = "([{", ")]}"
 OTHER = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}
 RELATION = re.compile(r" (?:<|>|<=|>=|==|!=) ")
-WEAKER = (";", ",", ")", "}", "]", " { ", " + ", " - ", " << ", " >> ", " < ", " > ", " <= ", " >= ", " == ", " != ", " & ",
-          " | ", " ^ ", " && ", " || ", " ? ", " : ")  # what ends a summand
+WEAKER = (";", ",", ")", "}", "]", " { ", " + ", " - ", " << ", " >> ", " < ", " > ", " <= ", " >= ", " == ", " != ",
+          " & ", " | ", " ^ ", " && ", " || ", " ? ", " : ")  # what ends a summand
 CONDITION = re.compile(r"\b(if|while|for) \(")
 VALUE = re.compile(r"\breturn |[^=!<>+\-*/|&]= ")
 DECLARES = re.compile(r"(const )?[\w:<>, ]+[&*]* [&*]*(\w+|\[[\w, ]+\]) = ")
-STATEMENT = re.compile(r"(?:\(void\))?\*?(?!(?:return|if|for|while|switch|do|else|case|default|throw|using|delete|goto)\b)"
-                       r"[A-Za-z_][\w:]*(?:<[\w:, *]+>)?(?:\[[^;]*?\]|(?:\.|->)\w+|\((?:[^;()]|\([^;()]*\))*\)(?=\.|->))*"
+WORDS = "return|if|for|while|switch|do|else|case|default|throw|using|delete|goto"
+STATEMENT = re.compile(rf"(?:\(void\))?\*?(?!(?:{WORDS})\b)[A-Za-z_][\w:]*(?:<[\w:, *]+>)?"
+                       r"(?:\[[^;]*?\]|(?:\.|->)\w+|\((?:[^;()]|\([^;()]*\))*\)(?=\.|->))*"
                        r"(?:\(| = | [+\-|&^*]= |\+\+;|--;)|(?:\+\+|--)[\w.\->\[\]]+;|break;|continue;")
+BLANK = re.compile(r"//[^\n]*|/\*.*?\*/|" r'"(?:\\.|[^"\\\n])*"|' r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'|"
+                   r"^#(?:[^\n]*\\\n)*[^\n]*", re.S | re.M)
 NOT_ALONE = re.compile(r"CKPT_ASSIGN|CKPT_(?!TRY)|static_assert|assert\(")
 
 
@@ -39,8 +42,7 @@ def masked(text: str) -> str:
     """The text with comments, literals and lines of the preprocessor blank, each at its place."""
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", "_" if found[0][0] in "\"'" else " ", found[0])
-    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'|^#(?:[^\n]*\\\n)*[^\n]*',
-                  blank, text, flags=re.S | re.M)
+    return BLANK.sub(blank, text)
 
 
 class Finder:
