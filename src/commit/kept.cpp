@@ -31,18 +31,19 @@ Status refuse(const store::Store& store, std::string_view id, const std::string&
   return Status(CKPT_CONFLICT, store.path(id) + why).with("path", store.path(id));
 }
 
-// Says `word` if `may` allows it after the last one; OK also if that is the last one already. Whoever is faster says
-// his first, and then that is the last one.
+// Says `word` if `may` allows it after the last one, or if that is the last one already. Whoever is faster says his
+// first, and then that is the last one. Returns how many words there are.
 template <typename May>
-Status say(store::Store& store, std::string_view id, std::string_view word, const May& may) {
+Result<uint64_t> say(store::Store& store, std::string_view id, std::string_view word, const May& may) {
   constexpr int kTries = 100, kCostOfIo = 25;
   CKPT_TRY(store.make_directory(format::kKeptDir));
   Status put;
   for (int tries = 0; tries < kTries; tries += put.code() == CKPT_IO ? kCostOfIo : 1) {
     CKPT_ASSIGN(const Last last, last_word(store, id));
-    if (last.word == word) return Ok();
+    if (last.word == word) return last.number;
     CKPT_TRY(may(last.word));
     put = store.put_if_absent(format::kept_key(id, last.number + 1), as_bytes(word));
+    if (put.ok()) return last.number + 1;
     if (put.code() != CKPT_EXISTS && put.code() != CKPT_IO) return put;  // of an IO the next look tells what was put
   }
   return put;
@@ -80,34 +81,35 @@ Status keep(store::Store& store, std::string_view id) {
   CKPT_TRY(check_committed(store, id));
   auto lock = store.lock_shared(format::slot_key(id));  // as a reader: nobody removes it meanwhile, if locks do that
   CKPT_TRY(lock.status());
-  CKPT_TRY(say(store, id, kKept, [&](const std::string& last) {
-    if (last != kRemoving) return Ok();
-    return refuse(store, id, ": somebody has begun to remove it, and may go on at any time: ckpt cp saves its bytes");
-  }));
+  CKPT_ASSIGN(const uint64_t words, say(store, id, kKept, [&](const std::string& last) {
+                if (last != kRemoving) return Ok();
+                return refuse(store, id,
+                              ": somebody has begun to remove it, and may go on at any time: ckpt cp saves its bytes");
+              }));
   // A removal that was over before that word leaves nothing to keep.
   Status there = check_committed(store, id);
-  if (there.code() == CKPT_NOT_FOUND) forget_kept(store, id);
+  if (there.code() == CKPT_NOT_FOUND) forget_kept(store, id, words);
   return there;
 }
 
 Status release(store::Store& store, std::string_view id) {
   CKPT_ASSIGN(const bool kept, is_kept(store, id));
   if (!kept) return check_committed(store, id);
-  return say(store, id, kReleased, [](const std::string&) { return Ok(); });
+  return say(store, id, kReleased, [](const std::string&) { return Ok(); }).status();
 }
 
-Status claim_removal(store::Store& store, std::string_view id, bool locked) {
+Result<uint64_t> claim_removal(store::Store& store, std::string_view id, bool locked) {
   const auto may = [&](const std::string& last) {
     return last != kKept ? Ok() : refuse(store, id, " is kept, since somebody said so (ckpt keep)").with("kept", "1");
   };
   if (!locked) return say(store, id, kRemoving, may);
   CKPT_ASSIGN(const Last last, last_word(store, id));
-  return may(last.word);
+  CKPT_TRY(may(last.word));
+  return last.number;
 }
 
-void forget_kept(store::Store& store, std::string_view id) {
-  const auto last = last_word(store, id);
-  for (uint64_t n = last.ok() ? last->number : 0; n > 0; n--) (void)store.remove(format::kept_key(id, n), false);
+void forget_kept(store::Store& store, std::string_view id, uint64_t words) {
+  for (; words > 0; words--) (void)store.remove(format::kept_key(id, words), false);
 }
 
 }  // namespace ckpt::commit

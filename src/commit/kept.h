@@ -21,8 +21,9 @@ Status release(store::Store& store, std::string_view id);
 
 // For whoever is about to remove a committed checkpoint: CONFLICT if it is kept. `locked`: he holds a lock that whoever
 // keeps it needs, too. Without one he says that he removes it, and from then on nobody can keep it, also if he dies.
-Status claim_removal(store::Store& store, std::string_view id, bool locked);
+// Returns how many words there are.
+Result<uint64_t> claim_removal(store::Store& store, std::string_view id, bool locked);
 // It is gone: so are the words about it.
-void forget_kept(store::Store& store, std::string_view id);
+void forget_kept(store::Store& store, std::string_view id, uint64_t words);
 
 }  // namespace ckpt::commit

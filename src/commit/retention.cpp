@@ -72,11 +72,14 @@ static Status remove_directory(store::Store& store, std::string_view id, Content
   const ckpt_status code = lock.status().code();
   if (!lock.ok() && code != CKPT_NOT_FOUND && code != CKPT_FORMAT) return std::move(lock).status();
   if (guarded) *guarded = !lock.ok() || (*lock)->protects();
-  if (content == Content::kCommitted) CKPT_TRY(claim_removal(store, id, lock.ok() && (*lock)->protects()));
+  uint64_t words = 0;  // about whether it is kept
+  if (content == Content::kCommitted) {
+    CKPT_ASSIGN(words, claim_removal(store, id, lock.ok() && (*lock)->protects()));
+  }
   const auto tombstone = format::frame_tombstone(
       {.save_id = {}, .rank = 0, .status = CKPT_GONE, .reason = "it was removed", .closed_by_token = 0});
   CKPT_TRY(store.retire(id, format::kManifestName, content == Content::kClosed ? Bytes() : Bytes(tombstone)));
-  if (content == Content::kCommitted) forget_kept(store, id);
+  forget_kept(store, id, words);
   return Ok();
 }
 
