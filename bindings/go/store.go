@@ -114,11 +114,24 @@ func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 	}, selector)
 }
 
-// Remove removes one checkpoint by its ID. Errors: ErrNotFound, ErrConflict (a reader holds it, or it is an open
-// attempt of a living session), ErrIO.
+// Remove removes one checkpoint by its ID. Errors: ErrNotFound, ErrConflict (a reader holds it, it is kept, or it is
+// an open attempt of a living session), ErrIO.
 func (s *Store) Remove(id string) error {
 	_, err := sharing(&s.h, func(store *C.ckpt_store, in cTexts, cerr **C.ckpt_error) (struct{}, C.ckpt_status) {
 		return struct{}{}, C.ckpt_store_remove(store, in[0], cerr)
+	}, id)
+	return err
+}
+
+// Keep with keep set: nothing of this store removes that checkpoint any more, neither retention nor Remove, until it is
+// called without. Errors: ErrNotFound, ErrConflict (somebody has begun to remove it), ErrIO.
+func (s *Store) Keep(id string, keep bool) error {
+	word := C.int32_t(0)
+	if keep {
+		word = 1
+	}
+	_, err := sharing(&s.h, func(store *C.ckpt_store, in cTexts, cerr **C.ckpt_error) (struct{}, C.ckpt_status) {
+		return struct{}{}, C.ckpt_store_keep(store, in[0], word, cerr)
 	}, id)
 	return err
 }

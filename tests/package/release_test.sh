@@ -18,6 +18,7 @@ export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=t
 git init -q
 commit() { git add -A && git commit -q --no-gpg-sign -m "test: $*"; }
 commit begin
+unset CKPT_RESULTS CKPT_STEPS # what fails here on purpose is no failure of whoever tests
 
 # expect TEXT COMMAND…: the command fails and says TEXT.
 expect() {

@@ -61,6 +61,15 @@ function remove_checkpoint(store::Store, id::AbstractString)
 end
 
 """
+Nothing of this store removes that checkpoint any more, neither retention nor `remove_checkpoint`, until a call with
+`keep = false` takes that back. Throws NOT_FOUND, CONFLICT (somebody has begun to remove it), IO.
+"""
+function keep_checkpoint(store::Store, id::AbstractString, keep::Bool = true)
+    call((pointer, err) -> ckpt_store_keep(pointer, id, Int32(keep), err), store.handle)
+    return nothing
+end
+
+"""
     prune(store; options…) -> Vector{Finding}
 
 Removes what the retention policy does not keep of the numbered checkpoints, whose label has their step in it

@@ -16,6 +16,7 @@ MAKES(run_session_open, 0, SESSION, ckpt_session,
       ckpt_session_open(&made, get(r, 1, STORE), (uint32_t)unsigned_integer(r, 2), (uint32_t)unsigned_integer(r, 3),
                         text_of(r, "string"), r->options, &r->error))
 MAKES(run_mirror, 1, JOB, ckpt_job, ckpt_session_mirror(get(r, 0, SESSION), &made, &r->error))
+CALLS(run_keep, ckpt_store_keep(get(r, 0, STORE), word(r, 1), (int32_t)integer(r, 2), &r->error))
 CALLS(run_remove, ckpt_store_remove(get(r, 0, STORE), word(r, 1), &r->error))
 
 static ckpt_status run_states(runner* r) {
@@ -129,11 +130,25 @@ FINDS(run_at, ckpt_finding, kFinding, ckpt_report_at(get(r, 0, REPORT), unsigned
       say_text(r, "kind", kFindingKinds[info.kind]);
       say_text(r, "status", ckpt_status_name(info.status)))
 
-const command store_commands[] = {
-    {"store.open", run_open},       {"store.states", run_states},   {"store.runs", run_runs},
-    {"store.find", run_find},       {"store.remove", run_remove},   {"store.prune", run_prune},
-    {"store.repair", run_repair},   {"store.import", run_import},   {"session.open", run_session_open},
-    {"session.string", run_string}, {"session.mirror", run_mirror}, {"reader.info", run_info},
-    {"job.new", run_job_new},       {"job.wait", run_wait},         {"job.state", run_state},
-    {"job.cancel", run_cancel},     {"job.stats", run_stats},       {"job.report", run_job_report},
-    {"report", run_count},          {"report.at", run_at},          {NULL, NULL}};
+const command store_commands[] = {{"store.open", run_open},
+                                  {"store.states", run_states},
+                                  {"store.runs", run_runs},
+                                  {"store.find", run_find},
+                                  {"store.remove", run_remove},
+                                  {"store.prune", run_prune},
+                                  {"store.repair", run_repair},
+                                  {"store.import", run_import},
+                                  {"session.open", run_session_open},
+                                  {"session.string", run_string},
+                                  {"session.mirror", run_mirror},
+                                  {"reader.info", run_info},
+                                  {"job.new", run_job_new},
+                                  {"job.wait", run_wait},
+                                  {"job.state", run_state},
+                                  {"job.cancel", run_cancel},
+                                  {"job.stats", run_stats},
+                                  {"job.report", run_job_report},
+                                  {"report", run_count},
+                                  {"report.at", run_at},
+                                  {"store.keep", run_keep},
+                                  {NULL, NULL}};

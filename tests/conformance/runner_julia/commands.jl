@@ -80,6 +80,7 @@ command("store.find") do call
 end
 
 command(call -> Ckpt.remove_checkpoint(object(call, 1), call.words[2]), "store.remove")
+command(call -> Ckpt.keep_checkpoint(object(call, 1), call.words[2], call.words[3] == "1"), "store.keep")
 command(call -> keep!(call, 2, Ckpt.prune(object(call, 1); settings(call)...)), "store.prune")
 command(call -> keep!(call, 3, Ckpt.repair(object(call, 1), call.words[2]; settings(call)...)), "store.repair")
 

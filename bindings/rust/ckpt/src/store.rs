@@ -66,11 +66,20 @@ impl Store {
         })
     }
 
-    /// Removes one checkpoint by its id. `CONFLICT` if a reader holds it, or it is an open attempt of a living session.
+    /// Removes one checkpoint by its id. `CONFLICT` if a reader holds it, it is kept, or it is an open attempt of a
+    /// living session.
     pub fn remove(&self, id: &str) -> Result<()> {
         let id = c_text(id)?;
         // SAFETY: the text lives until the call returns.
         check(|err| unsafe { sys::ckpt_store_remove(self.handle.get(), id.as_ptr(), err) })
+    }
+
+    /// With `keep` nothing of this store removes that checkpoint any more, neither retention nor [`Store::remove`],
+    /// until a call without takes that back. `CONFLICT` if somebody has begun to remove it.
+    pub fn keep(&self, id: &str, keep: bool) -> Result<()> {
+        let id = c_text(id)?;
+        // SAFETY: the text lives until the call returns.
+        check(|err| unsafe { sys::ckpt_store_keep(self.handle.get(), id.as_ptr(), keep.into(), err) })
     }
 
     /// Applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
