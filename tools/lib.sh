@@ -108,6 +108,15 @@ quietly() {
   "$@" >"$log" 2>&1 || { tail -n 60 "$log"; echo "   (all of it: $log)"; return 1; }
 }
 
+# fuzz NAME SECONDS FOLDER [OPTION…]: what fails or is slow goes to FOLDER; new inputs stay in build/fuzz/inputs, where
+# the next run begins.
+fuzz() {
+  local inputs=build/fuzz/inputs/$1 corpus
+  mkdir -p "$inputs"
+  corpus=$(find tests interop contrib -path "*/fuzz/corpus/$1")
+  "build/fuzz/tests/fuzz/$1_fuzz" -max_total_time="$2" -artifact_prefix="$3/" "${@:4}" "$inputs" "$corpus"
+}
+
 # All Debian packages that the build and the tests need.
 packages=(
   ca-certificates g++ cmake ninja-build ccache pkg-config binutils
