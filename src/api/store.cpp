@@ -102,7 +102,7 @@ ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const
     const auto find = [kept = ckpt_store(*store), asked = std::string(selector), given](Job&) {
       auto selected = checkpoint::find_checkpoint(kept.places(), {asked, given.run, given.on_damaged == "error"});
       if (selected.ok()) checkpoint::measure_shared(kept.places(), selected->entry);
-      if (selected.ok()) commit::note_kept(*kept.store, std::span(&selected->entry, 1));
+      if (selected.ok()) commit::note_kept(*kept.store, selected->entry);
       return selected;
     };
     CKPT_ASSIGN(auto found, make_apart<checkpoint::Selection>(std::make_shared<Job>(), given.timeout_ms, find));

@@ -12,18 +12,17 @@ struct Args : Common {
   bool dry_run = false, kept = false;
 };
 
-constexpr Words kWords = {"rm", "remove one checkpoint",
-                          "Removes one checkpoint, or the rest of an attempt to save one, at once and for good. "
-                          "Refuses one that is being read\n"
-                          "or written, and one that ckpt keep keeps, unless --kept says so. Refuses a bare STORE: say "
-                          "which checkpoint. --dry-run says what would be removed, "
-                          "how many bytes\n"
-                          "that frees, and how many stay since other checkpoints share them; it cannot tell whether "
-                          "somebody reads it.\n"
-                          "The files removed last may stay in .ckpt/recycled until the next save writes over them.",
-                          "  ckpt rm /data/run7/step-100.7.1\n"
-                          "  ckpt rm /data/run7@label:step-100 --dry-run\n",
-                          "0 removed (or would be), 2 error"};
+constexpr Words kWords = {
+    "rm", "remove one checkpoint",
+    "Removes one checkpoint, or the rest of an attempt to save one, at once and for good. Refuses one that is being "
+    "read\n"
+    "or written, and one that ckpt keep keeps, unless --kept says so. Refuses a bare STORE: say which checkpoint.\n"
+    "--dry-run says what would be removed, how many bytes that frees, and how many stay since other checkpoints share\n"
+    "them; it cannot tell whether somebody reads it. The files removed last may stay in .ckpt/recycled until the next\n"
+    "save writes over them.",
+    "  ckpt rm /data/run7/step-100.7.1\n"
+    "  ckpt rm /data/run7@label:step-100 --dry-run\n",
+    "0 removed (or would be), 2 error"};
 
 bool is_latest(const ckpt::Store& store, const ckpt::CheckpointInfo& info) try {
   return store.find("latest", {{"run", info.run}}).id == std::string_view(info.id);

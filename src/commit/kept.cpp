@@ -70,11 +70,14 @@ void note_kept(const store::Store& store, std::span<checkpoint::CheckpointEntry>
   std::set<std::string_view> ids;
   for (size_t i = 0; words.ok() && i < words->size(); i++)
     ids.insert(std::string_view((*words)[i].name).substr(0, (*words)[i].name.rfind('.')));
-  for (checkpoint::CheckpointEntry& entry : entries) {
-    if (entry.in_mirror() || !ids.contains(entry.id)) continue;
-    const auto kept = is_kept(store, entry.id);
-    entry.kept = kept.ok() && *kept;
-  }
+  for (checkpoint::CheckpointEntry& entry : entries)
+    if (ids.contains(entry.id)) note_kept(store, entry);
+}
+
+void note_kept(const store::Store& store, checkpoint::CheckpointEntry& entry) {
+  if (entry.in_mirror()) return;
+  const auto kept = is_kept(store, entry.id);
+  entry.kept = kept.ok() && *kept;
 }
 
 Status keep(store::Store& store, std::string_view id) {

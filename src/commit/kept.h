@@ -12,8 +12,10 @@
 namespace ckpt::commit {
 
 Result<bool> is_kept(const store::Store& store, std::string_view id);
-// Notes it in each entry, as far as it can be read: for whoever looks, not for whoever removes.
+// Notes it in each entry, as far as it can be read: for whoever looks, not for whoever removes. Of many entries a list
+// tells first of which there are words; of one that would be a request more.
 void note_kept(const store::Store& store, std::span<checkpoint::CheckpointEntry> entries);
+void note_kept(const store::Store& store, checkpoint::CheckpointEntry& entry);
 
 // See ckpt_store_keep.
 Status keep(store::Store& store, std::string_view id);

@@ -21,6 +21,7 @@ static std::string libcurl_of_wheel() {
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&libcurl_of_wheel), &self) == 0) return "";
   const std::string path = self.dli_fname, folder = path.substr(0, path.rfind('/') + 1);
+  if (!folder.ends_with("/ckpt/prefix/lib/")) return "";  // elsewhere anybody may own what is three folders above
   glob_t found{};
   const bool is_there = glob((folder + "../../../pycurl.libs/libcurl-*.so.4*").c_str(), 0, nullptr, &found) == 0;
   std::string libcurl = is_there ? found.gl_pathv[0] : "";
