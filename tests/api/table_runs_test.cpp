@@ -518,7 +518,7 @@ TEST_P(TableRuns, ComeFromACacheToo) {
   const StorePlace place(GetParam());
   const Scratch scratch;
   std::vector<Setting> settings;  // a store that is near has no cache
-  if (GetParam() == "s3") settings = {{"cache", scratch.path().c_str()}};
+  if (GetParam() == "s3") settings = {{"cache", scratch.path().c_str()}, {"cache_bytes", int64_t{1} << 30}};
   World world(place.uri(), 1);
   RankTable table = table_of(5000);
   ASSERT_EQ(save_alone(world, "s1", table).outcome.status, CKPT_OK);

@@ -89,7 +89,9 @@ TEST(WebCheckpoint, OfAStoreAndItsMirrorTheOneOnAServerHasTheCache) {
   for (const auto& [store, mirror] : {std::pair(lost, there), std::pair(there, lost)}) {
     for (const bool warm : {false, true}) {
       server.forget();
-      const Store opened = open_store(store, {{"mirror", mirror.c_str()}, {"cache", (cache + "-" + store[0]).c_str()}});
+      const Store opened = open_store(
+          store,
+          {{"mirror", mirror.c_str()}, {"cache", (cache + "-" + store[0]).c_str()}, {"cache_bytes", int64_t{1} << 30}});
       EXPECT_EQ(load_one(open_reader(opened, "a.1.1"), "w", whole(CKPT_DTYPE_U8, {1 << 20}), 1 << 20), data);
       EXPECT_EQ(server.sent() < data.size() / 2, warm) << store << ": " << server.sent();
     }

@@ -52,7 +52,8 @@ inline Handles cached_store() {
   return [place = std::make_shared<Place>()] {
     auto source =
         std::make_shared<store::RemoteStore>(*store::open_posix(place->folder.path + "/store", {}), place->requests);
-    return *store::open_cache(std::move(source), {.cache = {.directory = place->folder.path + "/cache"}});
+    return *store::open_cache(std::move(source),
+                              {.cache = {.directory = place->folder.path + "/cache", .bytes = store::kCacheRoom}});
   };
 }
 

@@ -73,7 +73,8 @@ class CachedLoad : public testing::Test {
 
   std::shared_ptr<store::Store> remote() { return std::make_shared<store::RemoteStore>(disk_, requests_); }
   std::shared_ptr<store::Store> cached() {
-    auto store = store::open_cache(remote(), {.cache = {.directory = (place_ / "cache").string()}});
+    auto store =
+        store::open_cache(remote(), {.cache = {.directory = (place_ / "cache").string(), .bytes = store::kCacheRoom}});
     EXPECT_TRUE(store.ok()) << store.status().message();
     return *store;
   }

@@ -221,7 +221,8 @@ TEST(ReuseInACache, ASharedPartIsOneEntry) {
   Folder folder;
   store::Requests requests;
   auto remote = std::make_shared<store::RemoteStore>(*store::open_posix(folder.path + "/store", {}), requests);
-  auto cached = *store::open_cache(remote, {.cache = {.directory = folder.path + "/cache"}});
+  auto cached =
+      *store::open_cache(remote, {.cache = {.directory = folder.path + "/cache", .bytes = store::kCacheRoom}});
   auto session = open_session(cached);
   for (int64_t step = 1; step <= 2; step++) ASSERT_TRUE(save_state(session, step).status.ok());
   // A copy that a server made is another object.

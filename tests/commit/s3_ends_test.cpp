@@ -92,7 +92,8 @@ TEST_P(S3Ends, ALoadThroughACacheThatWaitsForAnothersRequestIsCancelled) {
   Folder folder;
   Job saving, other;
   ASSERT_TRUE(save_wide(open_session(direct()), 1, saving).ok());
-  const auto store = *store::open_cache(through_proxy(), {.cache = {.directory = folder.path}});
+  const auto store =
+      *store::open_cache(through_proxy(), {.cache = {.directory = folder.path, .bytes = store::kCacheRoom}});
   const auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
   proxy_->arm(Fault::kStall, 2);
   auto first = std::async(std::launch::async,

@@ -119,7 +119,7 @@ TEST_P(S3Requests, OfALoadFromACacheAreNoneOnceAllOfItIsThere) {
   auto session = open_session(direct());
   ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, 200000, job); }).status.ok());
   for (const char* expected : {"3 GET 0 PUT 0 LIST 0 DELETE 0 again", "0 GET 0 PUT 0 LIST 0 DELETE 0 again"}) {
-    auto store = *store::open_cache(through_proxy(), {.cache = {.directory = folder.path}});
+    auto store = *store::open_cache(through_proxy(), {.cache = {.directory = folder.path, .bytes = store::kCacheRoom}});
     auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
     proxy_->arm(Fault::kNone, 0);
     const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 200000, job); });

@@ -14,6 +14,7 @@
 #include "maintain/check_store.h"
 #include "store/keys.h"
 #include "store/puppet_backend.h"
+#include "store/remote_store.h"
 #include "store/store_suite.h"
 
 extern "C" ckpt_status ckpt_backend_init(ckpt_error** err);  // of examples/c/folder_store.c
@@ -232,7 +233,7 @@ TEST_F(Puppets, RequestsAreCountedForTheJobWhereCallsAreSome) {
 TEST_F(Puppets, ACacheKeepsWhatARemoteOneReadAndNoOtherMayHaveOne) {
   ASSERT_TRUE(put("s1/PART_000", std::string(100000, 'x')).ok());
   const Scratch scratch;
-  const StoreOptions options{.cache = scratch / "cache"};
+  const StoreOptions options{.cache = scratch / "cache", .cache_bytes = kCacheRoom};
   EXPECT_EQ(code(open_places("puppet://x", options).status()), "INVALID");
   puppet()->traits.promises |= CKPT_BACKEND_REMOTE;
   int reads = 0;

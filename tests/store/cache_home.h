@@ -25,7 +25,10 @@ struct Cache : testing::Test {
 
   std::shared_ptr<RemoteStore> remote() { return std::make_shared<RemoteStore>(disk, requests); }
   std::shared_ptr<Store> cached(std::shared_ptr<Store> source, CacheOptions options = {}) {
-    if (options.directory.empty()) options.directory = scratch / "cache";
+    if (options.directory.empty()) {
+      options.directory = scratch / "cache";
+      if (options.bytes == 0) options.bytes = kCacheRoom;
+    }
     auto store = open_cache(std::move(source), {.cache = options});
     EXPECT_TRUE(store.ok()) << store.status().message();
     return store.ok() ? store.take() : nullptr;

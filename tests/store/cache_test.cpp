@@ -38,7 +38,7 @@ class CachedHome final : public Home {
  public:
   std::shared_ptr<Store> open() override {
     auto source = std::make_shared<RemoteStore>(*open_posix(scratch_ / "store", {}), requests_);
-    auto cached = open_cache(std::move(source), {.cache = {.directory = scratch_ / "cache"}});
+    auto cached = open_cache(std::move(source), {.cache = {.directory = scratch_ / "cache", .bytes = kCacheRoom}});
     EXPECT_TRUE(cached.ok()) << cached.status().message();
     return std::make_shared<OpensCached>(cached.take());
   }

@@ -36,6 +36,9 @@ class Requests {
   Counts* const counts_;
 };
 
+// For a cache: how full the disk of the tests is must decide nothing.
+constexpr uint64_t kCacheRoom = uint64_t{1} << 30;
+
 class RemoteStore : public ShellStore {
  public:
   using Answer = std::function<Status(uint64_t offset, MutableBytes bytes)>;

@@ -7,6 +7,7 @@
 #include "base/job.h"
 #include "s3/fault_proxy.h"
 #include "s3/file_server.h"
+#include "store/remote_store.h"
 #include "store/store_suite.h"
 #include "store/web/url.h"
 
@@ -371,7 +372,8 @@ TEST_F(WebStore, PartsAreReadThroughACacheOnce) {
   server.put("/run/x.1.1/PART_000", all);
   const Scratch folder;
   for (const bool warm : {false, true}) {
-    const auto opened = open_places(server.address() + "/run", {.cache = folder.path + "/cache"});
+    const auto opened =
+        open_places(server.address() + "/run", {.cache = folder.path + "/cache", .cache_bytes = kCacheRoom});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     server.forget();
     const auto file = opened->store->open_cached("x.1.1/PART_000", all.size(), false);
