@@ -19,14 +19,16 @@ import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-SHOWN_LINES = 80
+SHOWN_LINES, WHY = 80, 8
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed")
 
 
 class Report:
-    """`failed`: names. `more`: the number of failed tests without a name in the log. `shown`: the text to print."""
-    def __init__(self, passed, failed, more=0, shown=""):
+    """`failed`: names. `more`: the number of failed tests without a name in the log. `shown`: the text to print.
+    `outputs`: that text by program."""
+    def __init__(self, passed, failed, more=0, shown="", outputs=None):
         self.passed, self.failed, self.more, self.shown = passed, list(failed), max(more, 0), shown
+        self.outputs = outputs or [shown]
 
     def key(self):
         return self.passed, self.failed, self.more
@@ -64,10 +66,10 @@ def ctest(text):
         if ".share_" in case.get("name"):
             rooms[case.get("name").split(".share_")[0]] += passed + len(failed)
     empty = [f"{room}: no test ran" for room, count in rooms.items() if count == 0]
-    output = "\n".join(f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}\n"
-                       f"{case.get('name')} ended after {case.get('time')} s" for case, _, failed in results if failed)
+    outputs = [f"{case.get('name')}: {case.get('status')}\n{(case.findtext('system-out') or '').strip()}\n"
+               f"{case.get('name')} ended after {case.get('time')} s" for case, _, failed in results if failed]
     return Report(sum(passed for _, passed, _ in results), empty + [name for *_, failed in results for name in failed],
-                  shown=output)
+                  0, "\n".join(outputs), outputs)
 
 
 def go(text):
@@ -100,7 +102,8 @@ KINDS = {"claims": claims, "ctest": ctest, "go": go, "cargo": cargo, "pytest": p
 def read(kind, text, status):
     report = KINDS[kind](text)
     if not report.failed and not report.more and (status != 0 or not report.passed):
-        report.failed, report.shown = [f"exit status {status}, {report.passed} passed"], text
+        report.failed = [f"exit status {status}, {report.passed} passed"]
+        report.shown, report.outputs = text, [text]
     return report
 
 
@@ -115,14 +118,14 @@ def add(kind, name, log, status):
     print(f"   {name}: {report.passed} passed, {len(failed)} failed", flush=True)
     with open(os.environ["CKPT_RESULTS"], "a") as results:
         results.write(f"passed\t{report.passed}\n" + "".join(f"failed\t{test}\n" for test in failed))
-        results.write("".join(f"why\t{line}\n" for line in why(report.shown) if failed))
+        results.write("".join(f"why\t{line}\n" for output in report.outputs[:WHY] if failed for line in why(output)))
 
 
 def why(text):
     """What is told at the very end, which may be all that is seen of a run: the first assertions of GoogleTest that
-    failed, or the last lines."""
-    asserts = re.findall(r"^\S+:\d+: Failure\n(?:.+\n?){1,5}", text, re.M)
-    return "".join(asserts[:3]).splitlines() or text.splitlines()[-5:]
+    failed, what a sanitizer found, or the last lines, which tell of a death."""
+    asserts = re.findall(r"^(?:\S+:\d+: Failure\n(?:.+\n?){1,5}|.*(?:ERROR|SUMMARY): \w+Sanitizer.*\n?)", text, re.M)
+    return "".join(asserts[:2]).splitlines() or text.splitlines()[-5:]
 
 
 def show():
@@ -185,7 +188,10 @@ def self_test():
         assert found == expected, f"{kind.__name__}: expected {expected}, found {found} in\n{text}"
     for status, text in ((1, "7 passed in 1.20s\n"), (0, "")):
         assert len(read("pytest", text, status).failed) == 1, text
-    print(f"{len(KNOWN) + 2} passed, 0 failed")
+    # A share that ends with a leak names no test, so its end must say why.
+    leak = "==1==ERROR: LeakSanitizer: detected memory leaks\n"
+    assert ctest(SHARE.format("fail", RAN.format(7, 7) + leak)).outputs[0].count(leak) == len(why(leak)) == 1
+    print(f"{len(KNOWN) + 3} passed, 0 failed")
 
 
 def main(arguments):
