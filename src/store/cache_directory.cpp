@@ -140,7 +140,16 @@ uint64_t CacheDirectory::make_room(uint64_t bytes) const {
   const auto wanted = static_cast<int64_t>(bytes);
   for (size_t i = 0; i < files.size() && room < wanted; i++)
     if (evict(files[i])) room += static_cast<int64_t>(files[i].bytes);
-  return room < wanted ? 0 : std::min(static_cast<uint64_t>(room), std::max(bytes, options_.credit));
+  if (room >= wanted) return std::min(static_cast<uint64_t>(room), std::max(bytes, options_.credit));
+  note(no_room(bytes));
+  return 0;
+}
+
+Status CacheDirectory::no_room(uint64_t bytes) const {
+  const std::string limit = options_.bytes != 0
+                                ? strformat("cache_bytes is {}, and what is there is being read", options_.bytes)
+                                : "5 % of its file system stay free; cache_bytes sets another limit";
+  return Status(CKPT_NO_SPACE, strformat("{} has no room for {} bytes more: {}", root_.path(), bytes, limit));
 }
 
 bool CacheDirectory::take_room(uint64_t bytes) {

@@ -23,8 +23,9 @@ class CacheDirectory {
   bool has(const std::string& name) const;
   int64_t patience_ms() const { return options_.patience_ms; }
 
-  // Whether so many more bytes may be added. Removes what was opened least recently, unless somebody reads it. The
-  // handle then has credit for what it adds next, so that it need not look at all files each time.
+  // Whether so many more bytes may be added; if there is no room, that is noted. Removes what was opened least
+  // recently, unless somebody reads it. The handle then has credit for what it adds next, so that it need not look at
+  // all files each time.
   bool take_room(uint64_t bytes);
   // Nothing more is kept: the disk has failed, is full, or can only be read.
   void note(Status failed) const;
@@ -41,6 +42,7 @@ class CacheDirectory {
   int64_t room_beside(const std::vector<Found>& files) const;
   bool evict(const Found& file) const;
   uint64_t make_room(uint64_t bytes) const;
+  Status no_room(uint64_t bytes) const;
 
   const CacheOptions options_;
   const Root root_;

@@ -50,8 +50,10 @@ TEST_F(Cache, WhereThereIsNoRoomTheStoreIsRead) {
   const Pattern data(4 * kMiB, 1);
   put(data);
   put(data, "s1.1.1/PART_001");
-  const auto store = cached(remote(), {.bytes = 5 * kMiB, .credit = 0});
+  const auto trouble = std::make_shared<CacheTrouble>();
+  const auto store = cached(remote(), {.bytes = 5 * kMiB, .credit = 0, .trouble = trouble});
   expect_all(*store, data);
+  EXPECT_TRUE(trouble->first().ok());
   const auto held = opened(*store);
   for (int i = 0; i < 2; i++) {
     requests.take();
@@ -59,6 +61,8 @@ TEST_F(Cache, WhereThereIsNoRoomTheStoreIsRead) {
     EXPECT_EQ(requests.take(), i == 0 ? "1 0 1" : "0 1 1");
   }
   expect_all(*store, data);
+  EXPECT_EQ(trouble->first().code(), CKPT_NO_SPACE) << trouble->first().message();
+  EXPECT_NE(trouble->first().message().find("cache_bytes is 5242880"), std::string::npos) << trouble->first().message();
 }
 
 TEST_F(Cache, AFullDiskIsNoErrorOfALoad) {
@@ -92,6 +96,21 @@ TEST_F(Cache, WithoutALimitATwentiethOfTheDiskStaysFree) {
   const auto space = std::filesystem::space(small);
   EXPECT_GE(space.available, space.capacity / 20 - 64 * 1024);
   EXPECT_LE(space.available, 3 * kMiB) << "it is used";
+}
+
+TEST_F(Cache, ADiskOfWhichNoTwentiethIsFreeIsSaid) {
+  const Pattern data(kMiB, 1);
+  put(data);
+  const std::string full = scratch / "full";
+  std::filesystem::create_directory(full);
+  const TestMount mount(full, "size=40m");
+  ASSERT_TRUE(mount.ok());
+  std::ofstream(full + "/others") << std::string(38 * kMiB + kMiB / 2, 'x');
+  const auto trouble = std::make_shared<CacheTrouble>();
+  expect_all(*cached(remote(), {.directory = full, .trouble = trouble}), data);
+  EXPECT_EQ(trouble->first().code(), CKPT_NO_SPACE) << trouble->first().message();
+  EXPECT_NE(trouble->first().message().find("5 % of its file system stay free"), std::string::npos)
+      << trouble->first().message();
 }
 
 TEST_F(Cache, ADiskThatFailsIsNoErrorOfALoad) {
