@@ -19,7 +19,7 @@ from .errors import *
 TYPE_CHECKING = False  # that of typing, which takes long to import
 if TYPE_CHECKING:
     from .background import SaveHandle
-    from .checkpointer import Check, Checkpointer, Moment, Restored
+    from .checkpointer import Check, Checkpointer, Event, Moment, Restored
     from .figures import stats
     from .fsspecs import fsspec_store
     from .handles import Reader, Session, Store
@@ -39,7 +39,7 @@ __version__ = HEADER_VERSION
 __all__ = [
     "save", "save_async", "load", "ls", "stats", "fsspec_store", "SaveHandle", "Shard", "PerRank", "random_states",
     "Table", "Rowset", "Share",
-    "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check",
+    "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check", "Event",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "ColumnInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo",
@@ -52,7 +52,7 @@ __all__ = [
 __all__ += errors.__all__
 
 _LATER = {  # modules that are imported once they are needed, with what the package has of each
-    "background": "SaveHandle", "checkpointer": "Check Checkpointer Moment Restored", "figures": "stats",
+    "background": "SaveHandle", "checkpointer": "Check Checkpointer Event Moment Restored", "figures": "stats",
     "fsspecs": "fsspec_store",
     "handles": "Reader Session Store", "loading": "load", "opening": "Checkpoint LazyTensor Listing ls open",
     "process_random": "random_states",
