@@ -6,7 +6,7 @@ import datetime
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from . import _core
@@ -63,6 +63,11 @@ def text_of(name: str, value: Any) -> str | None:
     return value
 
 
+def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
+    """only= or without= as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def path_of(value: Any, name: str = "uri") -> Any:
     """What names a store."""
     if not isinstance(value, (str, bytes, os.PathLike)):
@@ -91,6 +96,8 @@ def store_of(name: str, value: Any) -> _core.Store:
 _PATH = (str, bytes, os.PathLike)
 
 Door: TypeAlias = Callable[[str, Any], object]
+Names: TypeAlias = "str | Sequence[str]"
+Rename: TypeAlias = "Mapping[str, str] | Mapping[str, Names] | Callable[[str], Names] | None"
 
 
 def _is(words: str, fits: Callable[[Any], bool]) -> Door:

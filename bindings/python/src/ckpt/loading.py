@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 from ._core import Load, Memory, NewArrays, OwnArrays, Tree, replaced, tensor_names, unused
 from .adapt import (TRANSPARENT, Marks, check_dtype, check_sparse, fill_whole, is_filled_whole, is_value, marks_of,
                     memory, parts_for, put, regions_of, restore, stand_in, without_marks)
-from .arguments import checked, whole
+from .arguments import Rename, checked, patterns, whole
 from .enums import NodeKind, Status
 from .errors import Error, NotFoundError, error_of, type_error
 from .frameworks import (SAVED_AS, Framework, FrameworkName, framework_name_of, framework_of, is_array, is_installed,
@@ -44,6 +44,10 @@ def load(
     at: Sequence[str | int] = (),
     framework: FrameworkName | None = None,
     convert: bool = False,
+    only: str | Iterable[str] = (),
+    without: str | Iterable[str] = (),
+    rename: Rename = None,
+    on_shape_mismatch: str = "error",
     rank: int | Literal["own"] | None = "own",
     or_rank0: bool = False,
     progress: Progress = None,
@@ -74,14 +78,24 @@ def load(
     an array of another shape or dtype (`convert` allows conversion between f32, bf16 and f16), and TypeError if `into`
     has something that cannot hold tensors where the checkpoint has some. After CorruptError the arrays are undefined.
 
+    `only`, `without`, `rename`, `on_shape_mismatch`: as of Checkpointer.restore, with paths below `at`. `into` is a
+    dict then, which is filled and returned; without `into` the result has what is wanted, and nothing else is read. Of
+    a file of another program, `only` and `without` are globs of the names of tensors.
+
     Option `strict`: "none" leaves arrays of `into` unchanged that the checkpoint lacks, and MissingWarning names them;
     "exact" also raises MismatchError for a tensor of the checkpoint that `into` has no array for, or that lies outside
     of `at`, and for whatever a module or optimizer of `into` has no place for.
     """
     chosen = {**(options or {}), **keywords}
-    reader = open_source(source, selector, chosen)
+    only, without = patterns(only), patterns(without)
+    globs = {name: ",".join(given) for name, given in (("only", only), ("exclude", without)) if given}
+    reader = open_source(source, selector, chosen, globs)
     try:
         whose = None if rank is None else Whose(*own_rank(), or_rank0) if rank == "own" else Whose(rank, None, or_rank0)
+        if rename or on_shape_mismatch != "error" or (globs and not isinstance(reader, FileReader)):
+            from .checkpointer.selection import load_chosen  # which loads by this module
+            return load_chosen(reader, into, at, (only, without, rename, on_shape_mismatch), framework, convert, whose,
+                               progress, chosen)
         return load_from(reader, into, at, framework, convert, whose, progress, chosen)
     finally:
         if reader is not source:

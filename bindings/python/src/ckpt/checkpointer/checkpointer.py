@@ -11,7 +11,7 @@ from types import FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar, cast
 
 from .._core import Keeper, Save
-from ..arguments import checked, number, step_of
+from ..arguments import Rename, checked, number, patterns, step_of
 from ..background import SaveHandle, log
 from ..enums import Status
 from ..errors import Error, LaterStepsWarning, error_of, type_error, value_error, warn
@@ -27,7 +27,7 @@ from .events import Event
 from .policy import (Best, Bests, Every, Moment, Predicate, kept_every, schedule_of, seconds_of, time_limit_of,
                      wrong_values)
 from .restoring import Restored
-from .selection import Choice, Rename, patterns, restore as load_into
+from .selection import Choice, restore as load_into, skips_shapes
 
 __all__ = ["Checkpointer", "Restored"]
 
@@ -375,12 +375,10 @@ class Checkpointer:
         are. What was left out is in the result. `convert`: between f32, bf16 and f16. Without `state` the whole state
         is in the result. ckpt.PerRank values of another number of ranks are a MismatchError, unless `or_rank0` gives
         each rank its own or rank 0's."""
-        if on_shape_mismatch not in ("error", "skip"):
-            raise value_error(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
         if isinstance(state, (FunctionType, MethodType)):
             raise type_error("state: expected what restore() fills in place, such as a dict, found a function, which "
                              "only step(), save() and check() call: give what it returns")
-        choice = Choice(patterns(only), patterns(without), rename, strict, on_shape_mismatch == "skip", convert)
+        choice = Choice(patterns(only), patterns(without), rename, strict, skips_shapes(on_shape_mismatch), convert)
         return self._restore_with(lambda reader, common: load_into(
             reader, state, choice, Whose(self._ranks.rank, self._ranks.size, or_rank0), self._options, common), select)
 
