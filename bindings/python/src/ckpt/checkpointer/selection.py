@@ -242,7 +242,7 @@ def load_chosen(reader: AnyReader, into: Any, at: Sequence[str | int], given: tu
     if into is None and (choice.only or choice.without) and not choice.rename:
         check_matches(choice, _saved_places(saved, "", "", lambda there, key: key), (), ())
         wanted = _wanted(saved, choice, "")
-        return _cut(load_from(reader, wanted, at, framework, convert, whose, progress, options), wanted)
+        return load_from(reader, wanted, at, framework, convert, whose, progress, options)
     if type(into) is not dict or not isinstance(saved, Mapping):
         raise value_error("only=, without=, rename= and on_shape_mismatch= need an into= that is a dict")
     chosen = _Chosen(reader, into, saved, choice, whose)
@@ -261,24 +261,11 @@ def _wanted(saved: Any, choice: Choice, path: str) -> Any:
     parts = {key: _wanted(child, choice, f"{path}/{key}" if path else str(key)) for key, child in pairs}
     if all(part is _SKIP for part in parts.values()):
         return _SKIP
-    if all(part is None for part in parts.values()):
-        return None
+    if all(part is None for part in parts.values()) or not all(type(key) in (str, int) for key in parts):
+        return None  # one with keys of other kinds is one value
     if isinstance(saved, Mapping):
         return OnlyThese({key: part for key, part in parts.items() if part is not _SKIP})
     return [Made(None) if part is _SKIP else part for part in parts.values()]
-
-
-def _cut(got: Any, wanted: Any) -> Any:
-    """Without what had to be read, since a dict with keys of other kinds is one value."""
-    if isinstance(wanted, OnlyThese) and isinstance(got, dict):
-        for key in [key for key in got if key not in wanted]:
-            del got[key]
-        for key, part in wanted.items():
-            _cut(got[key], part)
-    elif isinstance(wanted, list):
-        for value, part in zip(got, wanted):
-            _cut(value, part)
-    return got
 
 
 _SKIP = object()  # what a load leaves out
