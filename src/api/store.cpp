@@ -117,9 +117,8 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
-    return run_apart(
-        std::make_shared<Job>(), store->patience_ms,
-        [kept = store->store, removed = std::string(id)](Job&) {
+    return run_apart(std::make_shared<Job>(), store->patience_ms,
+                     [kept = store->store, removed = std::string(id)](Job&) {
                        const Status status = commit::remove_by_id(*kept, removed);
                        checkpoint::note_removal();
                        return status;

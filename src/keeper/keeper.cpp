@@ -72,10 +72,10 @@ Status Keeper::check() const {
     return invalid(strformat("option label, \"{}\": {}", labels_.text(), status.message()))
         .with("found", labels_.text());
   if (options_.keep_last == 0 && (options_.keep_every != 0 || interval_ms_ != 0))
-    return invalid(strformat(
-        "{} has no effect without keep_last, which says how many of the newest checkpoints stay: "
-        "without it all are kept",
-        interval_ms_ ? "keep_interval" : "keep_every"));
+    return invalid(
+        strformat("{} has no effect without keep_last, which says how many of the newest checkpoints stay: "
+                  "without it all are kept",
+                  interval_ms_ ? "keep_interval" : "keep_every"));
   if (options_.keep_last > 0 && !labels_.numbered())
     return invalid(
         strformat("keep_last removes only checkpoints whose label has their step in it: expected {{step}} or "
@@ -249,8 +249,7 @@ static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kep
 
 // What retention must leave whether the saves in flight are committed or not.
 Keeper::Retention Keeper::retention_for(const Entry& next) const {
-  Retention out{history_->keep_last(options_.keep_last, next),
-                history_->protected_labels(bests_, next, interval_ms_)};
+  Retention out{history_->keep_last(options_.keep_last, next), history_->protected_labels(bests_, next, interval_ms_)};
   if (flights_.empty()) return out;
   History with_all = *history_;
   for (const Flight& flight : flights_) {
@@ -353,8 +352,8 @@ Status Keeper::check_session(std::string_view run, uint32_t rank, uint32_t world
 }
 
 void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome) {
-  Entry entry{std::move(id), plan.label, plan.step, numbers_of(plan.attributes, kMetricsAttr), plan.kept,
-              "",            false,      false,     now_ms()};
+  Entry entry{std::move(id), plan.label, plan.step, numbers_of(plan.attributes, kMetricsAttr), plan.kept, "",
+              false,         false,      now_ms()};
   if (const auto name = format::parse_checkpoint_dir(entry.id); name) tokens_.insert(name->token);
   flights_.push_back({std::move(entry), std::move(outcome)});
   saved_at_ = Clock::now();

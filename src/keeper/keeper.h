@@ -118,8 +118,8 @@ class Keeper {
   const uint32_t rank_, world_size_;
   const LabelTemplate labels_;
   Schedule schedule_;
-  Bests bests_;                 // the first one is what "best" means
-  int64_t interval_ms_ = 0;     // of keep_interval
+  Bests bests_;                           // the first one is what "best" means
+  int64_t interval_ms_ = 0;               // of keep_interval
   std::optional<Clock::time_point> end_;  // when to save for the last time
   Signals signals_;
   std::atomic<int32_t> asked_to_stop_{0};
@@ -139,8 +139,8 @@ class Keeper {
   std::optional<History> history_;
   uint64_t removals_ = checkpoint::removals();  // that it knows of
   bool stale_ = false;                          // others have removed something since it read the history
-  std::vector<Flight> flights_;     // saves that have begun, oldest first
-  std::optional<Entry> newest_;     // that this keeper has committed
+  std::vector<Flight> flights_;                 // saves that have begun, oldest first
+  std::optional<Entry> newest_;                 // that this keeper has committed
   std::set<std::string> replaced_;  // labels of checkpoints that are damaged, of later steps, or of before a new start
   bool replaces_old_ = false;       // what the run has when it begins anew; until know()
   std::string plan_warns_;          // of what the next plan

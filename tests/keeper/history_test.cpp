@@ -30,8 +30,8 @@ TEST(Best, IsReadFromText) {
   EXPECT_EQ(one.count, 1);
   EXPECT_EQ(three.metric, "a:b");
   EXPECT_EQ(three.count, 3);
-  for (const char* text :
-       {"loss", ":min", "loss:least", "loss:min:0", "loss:min:x", "loss:min:99999999999", "min", "3", "loss:min,", ",loss:min"})
+  for (const char* text : {"loss", ":min", "loss:least", "loss:min:0", "loss:min:x", "loss:min:99999999999", "min", "3",
+                           "loss:min,", ",loss:min"})
     EXPECT_EQ(Best::parse(text).status().code(), CKPT_INVALID) << text;
 }
 

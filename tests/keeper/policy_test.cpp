@@ -89,7 +89,8 @@ TEST(Schedule, IdleIsDueWheneverNoSaveRuns) {
 }
 
 TEST(Schedule, WhatIsNoNumberAndUnitIsRefused) {
-  for (const char* text : {"0", "-1 step", "x", "5 bananas", "5 steps,", "nan steps", "inf s", "1e3 steps", "5 sss", "idle 5 steps", "idler"})
+  for (const char* text : {"0", "-1 step", "x", "5 bananas", "5 steps,", "nan steps", "inf s", "1e3 steps", "5 sss",
+                           "idle 5 steps", "idler"})
     EXPECT_EQ(Schedule::parse(text).status().code(), CKPT_INVALID) << text;
 }
 
