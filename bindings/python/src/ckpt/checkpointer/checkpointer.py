@@ -33,7 +33,7 @@ __all__ = ["Checkpointer", "Restored"]
 
 
 T = TypeVar("T")
-_PATIENCE_MS = 60000  # of a rank that has failed, for the others, of which perhaps none has
+_PATIENCE_MS = 30000  # of a rank that has failed, for the others, of which perhaps none has
 
 
 def _label_of(identifier: str) -> str:
@@ -460,10 +460,12 @@ class Checkpointer:
             with suppress(Error):  # an earlier state, which the log tells of
                 self._settle(wait=True)
             state = self._last() if isinstance(self._last, (FunctionType, MethodType)) else self._last
-            alone = {"rank": 0, "world_size": 1} if self._ranks.size == 1 else {}
-            found = save(self._store, state, step=self._at, attrs={"trainer.exception": f"{error!r}"[:1000]}, options={
-                "timeout_ms": _PATIENCE_MS, **self._options, "run": run, "on_existing": "replace",
-                "continue_from": "none"}, **alone)
+            rank, size = (0, 1) if self._ranks.size == 1 else (None, None)
+            patience = min(_PATIENCE_MS, int(self._options.get("timeout_ms", _PATIENCE_MS)))
+            found = save(self._store, state, step=self._at, rank=rank, world_size=size, attrs={
+                "trainer.exception": f"{error!r}"[:1000]}, options={
+                    **self._options, "timeout_ms": patience, "run": run, "on_existing": "replace",
+                    "continue_from": "none"})
         except Exception:
             log("error", f"what the training had when it failed could not be saved into run {run}", exc_info=True)
         else:

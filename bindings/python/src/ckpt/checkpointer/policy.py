@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from ..arguments import number
 from ..errors import InvalidError, type_error, value_error
@@ -57,6 +57,7 @@ def kept_every(every: int | str | datetime.timedelta | Iterable[int | str | date
         tuple[int, str]):
     """Options keep_every and keep_interval."""
     steps, interval = 0, ""
+    one: Any
     for one in [] if every is None else list(every) if isinstance(every, (list, tuple)) else [every]:
         if isinstance(one, datetime.timedelta):
             interval = f"{one.total_seconds():f} s"
@@ -74,9 +75,8 @@ class Bests:
         several = isinstance(given, (list, tuple)) and all(
             isinstance(one, (list, tuple)) or isinstance(one, str) and ":" in one for one in given)
         self._scores: dict[str, Score] = {}
-        one: Any
-        self.texts = [one if isinstance(one, str) else ":".join(map(self._text, one))
-                      for one in (given if several else [given] if given else [])]  # type: ignore[union-attr]
+        bests: list[Any] = [] if not given else list(cast("Iterable[Best]", given)) if several else [given]
+        self.texts = [one if isinstance(one, str) else ":".join(map(self._text, one)) for one in bests]
 
     def _text(self, part: str | int | Score) -> str:
         if not callable(part):
