@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ckpt
@@ -191,8 +192,14 @@ def test_the_best_of_several_metrics_stay_each_for_itself(tmp_path: Path) -> Non
 
 def test_events_tell_how_long_it_took(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     events: list[ckpt.Event] = []
+    scalars: dict[str, float] = {}
     caplog.set_level(logging.INFO)
-    with ckpt.Checkpointer(tmp_path / "s", on_event=[events.append, lambda event: logging.info("%s", event)]) as keeper:
+    page = {"ckpt": ckpt, "path": tmp_path / "page", "logging": logging, "run": SimpleNamespace(log=scalars.update),
+            "writer": SimpleNamespace(add_scalar=lambda name, value, step: scalars.update({f"{name}@{step}": value}))}
+    exec(PAGE.read_text().split("```python\n")[1].split("```")[0], page)  # the hooks of the page
+    page["keeper"].close()
+    hooks = [events.append, *(page[name] for name in ("to_log", "to_tensorboard", "to_wandb"))]
+    with ckpt.Checkpointer(tmp_path / "s", on_event=hooks) as keeper:
         keeper.save(1, {"w": np.zeros(1000)})
         keeper.save(2, {"w": np.zeros(1000)})
         keeper.wait()
@@ -208,6 +215,7 @@ def test_events_tell_how_long_it_took(tmp_path: Path, caplog: pytest.LogCaptureF
     assert numbers["bytes"] >= 8000 and numbers["bytes_written"] >= 8000
     assert 0 < numbers["seconds"] and 0 < numbers["seconds_blocked"] < 60
     assert events[2].numbers["seconds"] > 0 and "committed step-1.1.1, seconds_blocked 0." in caplog.text
+    assert scalars["ckpt/committed/bytes@1"] == scalars["ckpt/committed/bytes"] == numbers["bytes"]
 
 
 # ---- part of a checkpoint, in another model ----
