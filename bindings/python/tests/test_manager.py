@@ -174,10 +174,11 @@ def test_the_best_of_several_metrics_stay_each_for_itself(tmp_path: Path) -> Non
 
     losses, accuracies = [1, 2, 3.5, 4, 5, 6], [1, 9, 2, 3, 4, 5]
     best: Any
-    for name, best, wanted in (("list", [("loss", "min"), ("acc", "max")], [1, 2, 6]),
-                               ("texts", ["loss:min:2", "acc:max"], [1, 2, 6]), ("text", "loss:min, acc:max", [1, 2, 6]),
-                               ("one", ["loss", "min"], [1, 6]), ("score", [(score, "min", 2), "acc:max"], [2, 3, 4, 6]),
-                               ("lambda", (lambda moment: moment.metrics["acc"], "max"), [2, 6])):
+    for name, best, wanted in (
+            ("list", [("loss", "min"), ("acc", "max")], [1, 2, 6]), ("texts", ["loss:min:2", "acc:max"], [1, 2, 6]),
+            ("text", "loss:min, acc:max", [1, 2, 6]), ("one", ["loss", "min"], [1, 6]),
+            ("score", [(score, "min", 2), "acc:max"], [2, 3, 4, 6]),
+            ("lambda", (lambda moment: moment.metrics["acc"], "max"), [2, 6])):
         train(tmp_path / name, losses, accuracies, keep_last=1, keep_best=best)
         assert [info.step for info in ckpt.ls(tmp_path / name)] == wanted, name
     with ckpt.Checkpointer(tmp_path / "score", keep_best=[(score, "min"), "acc:max"], signals=()) as keeper:

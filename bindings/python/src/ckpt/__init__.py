@@ -20,10 +20,10 @@ TYPE_CHECKING = False  # that of typing, which takes long to import
 if TYPE_CHECKING:
     from .background import SaveHandle
     from .checkpointer import Check, Checkpointer, Event, Moment, Restored
+    from .choosing import load
     from .figures import stats
     from .fsspecs import fsspec_store
     from .handles import Reader, Session, Store
-    from .loading import load
     from .opening import Checkpoint, LazyTensor, Listing, ls
     from .opening import open as open  # not in __all__, for it would hide Python's own
     from .process_random import random_states
@@ -54,15 +54,15 @@ __all__ += errors.__all__
 _LATER = {  # modules that are imported once they are needed, with what the package has of each
     "background": "SaveHandle", "checkpointer": "Check Checkpointer Event Moment Restored", "figures": "stats",
     "fsspecs": "fsspec_store",
-    "handles": "Reader Session Store", "loading": "load", "opening": "Checkpoint LazyTensor Listing ls open",
+    "handles": "Reader Session Store", "choosing": "load", "opening": "Checkpoint LazyTensor Listing ls open",
     "process_random": "random_states",
     "records": "AliasInfo CheckpointInfo ColumnInfo FileTensor Finding JobStats Node ObjectInfo OptionInfo PartInfo "
                "Report RunInfo SegmentInfo TableInfo TensorInfo",
     "regions": "PerRank Shard", "saving": "save save_async", "tables": "Rowset Share Table",
     "trees": "Record TensorName TreeSet from_native to_native",
-    **dict.fromkeys(("adapt", "arguments", "board", "frameworks", "generators", "hints", "keys", "kinds", "looks",
-                     "missing", "objects", "overlap", "progress", "ranks", "saved", "sharing", "show", "sources",
-                     "stateful", "states", "team", "tied"), ""),
+    **dict.fromkeys(("adapt", "arguments", "board", "frameworks", "generators", "hints", "keys", "kinds", "loading",
+                     "looks", "missing", "objects", "overlap", "progress", "ranks", "saved", "sharing", "show",
+                     "sources", "stateful", "states", "team", "tied"), ""),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
 

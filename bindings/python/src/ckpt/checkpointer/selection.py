@@ -226,27 +226,25 @@ def _saved_places(node: Any, there: str, here: str, name_of: Callable[[str, Any]
     for key, child in (node.items() if isinstance(node, Mapping) else
                        enumerate(node) if isinstance(node, (list, tuple)) else ()):
         name = name_of(there, key) if isinstance(node, Mapping) else key
-        yield from _saved_places(child, f"{there}/{key}" if there else str(key), f"{here}/{name}" if here else str(name),
-                                 name_of)
+        yield from _saved_places(child, f"{there}/{key}" if there else str(key),
+                                 f"{here}/{name}" if here else str(name), name_of)
 
 
-def load_chosen(reader: AnyReader, into: Any, at: Sequence[str | int], given: tuple[tuple[str, ...], tuple[str, ...], Rename, str],
-                framework: FrameworkName | None, convert: bool, whose: Whose | None, progress: Progress,
-                options: Mapping[str, int | str]) -> Any:
+def load_chosen(reader: AnyReader, into: Any, choice: Choice, framework: FrameworkName | None, whose: Whose | None,
+                progress: Progress, options: Mapping[str, int | str]) -> Any:
     """ckpt.load with only=, without=, rename= or on_shape_mismatch=."""
     if isinstance(reader, FileReader):
         raise value_error("rename= and on_shape_mismatch= are for checkpoints; option map renames what a file has")
-    strict = options.get("strict", "missing")
-    choice = Choice(*given[:3], strict != "none", skips_shapes(given[3]), convert, tuple(at), 'strict="none"')
-    options, saved = {**options, "strict": "missing"}, _lazily(reader, choice, whose)
+    exact, saved = options.get("strict") == "exact", _lazily(reader, choice, whose)
+    options = {**options, "strict": "missing"}
     if into is None and (choice.only or choice.without) and not choice.rename:
         check_matches(choice, _saved_places(saved, "", "", lambda there, key: key), (), ())
         wanted = _wanted(saved, choice, "")
-        return load_from(reader, wanted, at, framework, convert, whose, progress, options)
+        return load_from(reader, wanted, choice.at, framework, choice.convert, whose, progress, options)
     if type(into) is not dict or not isinstance(saved, Mapping):
         raise value_error("only=, without=, rename= and on_shape_mismatch= need an into= that is a dict")
     chosen = _Chosen(reader, into, saved, choice, whose)
-    chosen.check(lambda unexpected: unexpected if strict == "exact" else [])
+    chosen.check(lambda unexpected: unexpected if exact else [])
     if chosen.found.missing:
         warn_missing(reader, chosen.found.missing)
     chosen.load(options, framework, progress)
