@@ -216,10 +216,12 @@ const std::string* Keeper::saved() {
 }
 
 bool Keeper::needs_history() {
-  const uint64_t now = checkpoint::removals();
-  stale_ |= now != removals_;
-  removals_ = now;
-  return stale_ || (options_.keep_last > 0 && !history_) || replaces_old_;
+  look();
+  const uint64_t removals = checkpoint::removals();
+  stale_ |= removals != removals_;
+  removals_ = removals;
+  const bool just_saved = newest_ && now_ && newest_->step == now_->step;  // if that is still there
+  return (options_.keep_last > 0 && (stale_ || !history_)) || (stale_ && just_saved) || replaces_old_;
 }
 
 void Keeper::know(std::vector<Entry> entries) {
