@@ -256,18 +256,6 @@ TEST(Keeper, WhatThisProcessRemovesIsForgotten) {
   EXPECT_FALSE(retaining->needs_history());
 }
 
-TEST(Keeper, BestOfAMetricGoesByItsOwnPolicy) {
-  const auto keeper = make({.keep_best = "loss:min:2,acc:max"});
-  const auto best = [&](const char* selector) {
-    const auto found = keeper->search(selector).best;
-    return found ? found->mode + " " + found->metric : "";
-  };
-  EXPECT_EQ(best("best"), "min loss");
-  EXPECT_EQ(best("best:acc"), "max acc");
-  EXPECT_EQ(best("best:acc:min"), "") << "that says it itself";
-  EXPECT_EQ(best("latest"), "");
-}
-
 TEST(Keeper, AStepThatComesBeforeTheLastOneWarns) {
   const auto keeper = make({.every = "2 steps"});
   EXPECT_EQ(one_step(*keeper, 5), CKPT_KEEPER_GO_ON);
