@@ -34,9 +34,9 @@ extern "C" {
 
 /* A keeper belongs to one thread at a time, but for ckpt_keeper_stop. Every rank makes one and calls the same, with the
  * same steps; of ranks that send each other plans and ids, only rank 0 makes those.
- * Options: run, every, keep_last, keep_every, keep_best, label, on_existing, continue_from, ranks_agree, time_limit,
- * time_margin_ms, on_damaged, timeout_ms. Statuses: INVALID (what of the policy is wrong). It does not touch the store:
- * restoring takes a run from nobody. */
+ * Options: run, every, keep_last, keep_every, keep_best, keep_interval, label, on_existing, continue_from, ranks_agree,
+ * time_limit, time_margin_ms, on_damaged, read_only, timeout_ms. Statuses: INVALID (what of the policy is wrong). It
+ * does not touch the store: restoring takes a run from nobody. */
 typedef struct ckpt_keeper ckpt_keeper;
 CKPT_API ckpt_status ckpt_keeper_new(ckpt_keeper** out, const ckpt_store* store, uint32_t rank, uint32_t world_size,
                                      const ckpt_options* options, ckpt_error** err);
@@ -63,10 +63,10 @@ CKPT_API ckpt_status ckpt_keeper_tell(ckpt_keeper* keeper, int32_t kind, const c
 /* Says that `step` (0 or more) is done. `votes` receives this rank's CKPT_KEEPER_VOTES numbers; the ranks combine them,
  * each by its maximum. `due`: 1 if the caller's own rule asks for a save. `votes` NULL: a save is made whatever `every`
  * says, and there is nothing to decide; where rank 0 was asked to stop, the plan of that save tells all ranks.
- * Statuses: INVALID (a counter that `every` needs was not told). */
+ * Statuses: INVALID (a counter that `every` needs was not told; a keeper that is read-only). */
 CKPT_API ckpt_status ckpt_keeper_step(ckpt_keeper* keeper, int64_t step, int32_t due, int64_t* votes, ckpt_error** err);
-/* 1 if the ranks must combine their votes in each step, since one alone may want a save: `every` has a time or, of
- * several ranks, a counter other than the step; there is a time limit, or a signal is caught. */
+/* 1 if the ranks must combine their votes in each step, since one alone may want a save: `every` has a time (or idle)
+ * or, of several ranks, a counter other than the step; there is a time limit, or a signal is caught. */
 CKPT_API int32_t ckpt_keeper_needs_votes(const ckpt_keeper* keeper);
 
 enum {

@@ -1,6 +1,7 @@
 // ckpt_store and ckpt_list: what a store holds.
 #include "api/handles.h"
 #include "base/text.h"
+#include "checkpoint/line.h"
 #include "commit/kept.h"
 #include "maintain/dead_copies.h"
 #include "maintain/repair.h"
@@ -116,9 +117,12 @@ ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, ckpt_erro
   return guard(err, [&]() -> Status {
     if (!store || !id) return null_status("store or id");
     if (store->forked()) return forked_status();
-    return run_apart(
-        std::make_shared<Job>(), store->patience_ms,
-        [kept = store->store, removed = std::string(id)](Job&) { return commit::remove_by_id(*kept, removed); });
+    return run_apart(std::make_shared<Job>(), store->patience_ms,
+                     [kept = store->store, removed = std::string(id)](Job&) {
+                       const Status status = commit::remove_by_id(*kept, removed);
+                       checkpoint::note_removal();
+                       return status;
+                     });
   });
 }
 

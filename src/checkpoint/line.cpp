@@ -1,6 +1,7 @@
 #include "checkpoint/line.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -31,6 +32,8 @@ Table& table() {
   static Table& known = *new Table;
   return known;
 }
+
+std::atomic<uint64_t> removed{0};
 
 template <typename Act>
 auto with(const Id& store, std::string_view run, Act&& act) {
@@ -75,6 +78,9 @@ Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t s
 void forget_line(const Id& store, std::string_view run) {
   with(store, run, [](Known& known) { known = {}; });
 }
+
+uint64_t removals() { return removed; }
+void note_removal() { removed++; }
 
 bool is_numbered(std::string_view label, int64_t step) {
   if (step < 0) return false;

@@ -39,6 +39,10 @@ Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t s
 // The next session begins a line of its own.
 void forget_line(const Id& store, std::string_view run);
 
+// How often this process was asked to remove a checkpoint: who remembers what a store has looks again.
+uint64_t removals();
+void note_removal();
+
 // Whether a label tells the step, as a whole number in it: "step-100" and "ep3-ba0100" of step 100. One that does not
 // is a name that somebody gave: "best". Lines and retention concern numbered checkpoints only.
 bool is_numbered(std::string_view label, int64_t step);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "base/strformat.h"
@@ -10,8 +11,7 @@
 
 namespace ckpt::keeper {
 
-Result<std::optional<Best>> Best::parse(std::string_view text) {
-  if (text.empty()) return std::optional<Best>();
+static Result<Best> parse_best(std::string_view text) {
   std::vector<std::string_view> pieces = split(text, ':');
   Best out;
   const bool counted =
@@ -21,23 +21,35 @@ Result<std::optional<Best>> Best::parse(std::string_view text) {
     for (const char c : pieces.back()) out.count = out.count * 10 + (c - '0');
     pieces.pop_back();
   }
-  out.mode = pieces.back();
-  const size_t taken = static_cast<size_t>(pieces.back().data() - text.data());
+  const std::string_view mode = pieces.empty() ? "" : pieces.back();
+  out.mode = mode;
+  const size_t taken = pieces.empty() ? 0 : static_cast<size_t>(mode.data() - text.data());
   out.metric = text.substr(0, taken ? taken - 1 : 0);
   if ((out.mode != "min" && out.mode != "max") || out.metric.empty() || out.count < 1)
     return Status(CKPT_INVALID, strformat("keep_best: expected METRIC:min or METRIC:max, and :COUNT for more than one, "
                                           "found \"{}\"",
                                           text))
         .with("found", std::string(text));
-  return std::optional(out);
+  return out;
 }
 
-Attributes attributes_of(const Moment& now, bool kept, const std::optional<Best>& best) {
+Result<Bests> Best::parse(std::string_view text) {
+  Bests all;
+  if (text.empty()) return all;
+  for (std::string_view one : split(text, ',')) {
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    CKPT_ASSIGN(Best parsed, parse_best(one));
+    all.push_back(std::move(parsed));
+  }
+  return all;
+}
+
+Attributes attributes_of(const Moment& now, bool kept, const Bests& bests) {
   Attributes out;
   if (!now.metrics.empty()) out.emplace(kMetricsAttr, json_of(now.metrics));
   if (!now.counters.empty()) out.emplace(kCountersAttr, json_of(now.counters));
   if (kept) out.emplace(kKeptAttr, "1");
-  if (best) out.emplace(kBestAttr, best->mode + " " + best->metric);
+  if (!bests.empty()) out.emplace(kBestAttr, bests[0].mode + " " + bests[0].metric);
   return out;
 }
 
@@ -76,6 +88,7 @@ Result<Entry> read_entry(const checkpoint::Places& places, const checkpoint::Che
   Entry entry{listed.id, listed.summary.label, listed.summary.step, numbers_of(attributes, kMetricsAttr),
               attributes.contains(kKeptAttr)};
   if (const auto told = attributes.find(kBestAttr); told != attributes.end()) entry.told_best = told->second;
+  entry.created_ms = static_cast<int64_t>(listed.summary.created_unix_ms);
   return entry;
 }
 
@@ -141,12 +154,20 @@ int64_t History::keep_last(int64_t count, const Entry& next) const {
   return std::max(found, count);
 }
 
-std::string History::protected_labels(const std::optional<Best>& policy, const Entry& next) const {
+std::string History::protected_labels(const Bests& policies, const Entry& next, int64_t interval_ms) const {
   std::set<std::string> labels;
-  for (const Entry* entry : newest_first(&next))
+  const std::vector<const Entry*> all = newest_first(&next);
+  for (const Entry* entry : all)
     if (entry->kept || (entry->later && !entry->foreign)) labels.insert(entry->label);
-  if (policy)
-    for (const Entry& entry : best(*policy, policy->count, &next)) labels.insert(entry.label);
+  for (const Best& policy : policies)
+    for (const Entry& entry : best(policy, policy.count, &next)) labels.insert(entry.label);
+  std::optional<int64_t> last;
+  for (size_t i = all.size(); interval_ms > 0 && i-- > 0;) {
+    // A clock may have been set back since.
+    if (all[i]->later || (last && std::abs(all[i]->created_ms - *last) < interval_ms)) continue;
+    last = all[i]->created_ms;
+    labels.insert(all[i]->label);
+  }
   std::string out;
   for (const std::string& label : labels) out += (out.empty() ? "" : ",") + label;
   return out;

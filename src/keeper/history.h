@@ -24,16 +24,17 @@ inline constexpr std::string_view kBestAttr = "trainer.best";  // by which metri
 struct Best {
   std::string metric, mode;  // "min" or "max"
   int64_t count = 1;
-  // "val_loss:min:3", or "val_loss:min" of one; nothing for "". INVALID
-  static Result<std::optional<Best>> parse(std::string_view text);
+  // "val_loss:min:3", or "val_loss:min" of one; several with commas. INVALID
+  static Result<std::vector<Best>> parse(std::string_view text);
 };
+using Bests = std::vector<Best>;
 
 using Attributes = std::map<std::string, std::string, std::less<>>;
 // Those of an open checkpoint.
 Result<Attributes> read_attributes(const checkpoint::Checkpoint& checkpoint);
 // The numbers of an attribute. What is there and is none of a keeper's is left out, and `problem` says so.
 Numbers numbers_of(const Attributes& attributes, std::string_view key, std::string* problem = nullptr);
-Attributes attributes_of(const Moment& now, bool kept, const std::optional<Best>& best);
+Attributes attributes_of(const Moment& now, bool kept, const Bests& bests);
 
 // A committed checkpoint.
 struct Entry {
@@ -44,6 +45,7 @@ struct Entry {
   std::string told_best{};  // the attribute
   bool later = false;       // than the step that the training went on from: not of this training any more
   bool foreign = false;     // not of this keeper's sessions, whose retention leaves it alone
+  int64_t created_ms = 0;   // since 1970
 };
 
 // Tokens of sessions.
@@ -74,8 +76,9 @@ class History {
   std::vector<Entry> best(const Best& policy, int64_t count, const Entry* next = nullptr) const;
   // How many of the newest retention must keep, so that `count` of them have no label of their own.
   int64_t keep_last(int64_t count, const Entry& next) const;
-  // The labels that retention must leave, as option `protect` has them.
-  std::string protected_labels(const std::optional<Best>& policy, const Entry& next) const;
+  // The labels that retention must leave, as option `protect` has them. `interval_ms`: of those that are so far apart
+  // one, from the oldest on; 0: none for that.
+  std::string protected_labels(const Bests& policies, const Entry& next, int64_t interval_ms = 0) const;
 
  private:
   std::vector<const Entry*> newest_first(const Entry* next) const;

@@ -34,7 +34,11 @@ Result<std::unique_ptr<Keeper>> Keeper::make(KeeperOptions options, uint32_t ran
 
 Status Keeper::read_policy() {
   CKPT_ASSIGN(schedule_, Schedule::parse(options_.every));
-  CKPT_ASSIGN(best_, Best::parse(options_.keep_best));
+  CKPT_ASSIGN(bests_, Best::parse(options_.keep_best));
+  if (!options_.keep_interval.empty()) {
+    CKPT_ASSIGN(const double seconds, parse_seconds("keep_interval", options_.keep_interval));
+    interval_ms_ = static_cast<int64_t>(std::clamp(seconds * 1000, 1.0, 1e15));
+  }
   if (options_.continue_from == "none") from_ = -1, replaces_old_ = true;
   return options_.time_limit.empty() ? Ok() : read_time_limit();
 }
@@ -67,10 +71,11 @@ Status Keeper::check() const {
   if (const Status status = format::check_label(labels_.example()); !status.ok())
     return invalid(strformat("option label, \"{}\": {}", labels_.text(), status.message()))
         .with("found", labels_.text());
-  if (options_.keep_last == 0 && options_.keep_every != 0)
+  if (options_.keep_last == 0 && (options_.keep_every != 0 || interval_ms_ != 0))
     return invalid(
-        "keep_every has no effect without keep_last, which says how many of the newest checkpoints stay: "
-        "without it all are kept");
+        strformat("{} has no effect without keep_last, which says how many of the newest checkpoints stay: "
+                  "without it all are kept",
+                  interval_ms_ ? "keep_interval" : "keep_every"));
   if (options_.keep_last > 0 && !labels_.numbered())
     return invalid(
         strformat("keep_last removes only checkpoints whose label has their step in it: expected {{step}} or "
@@ -113,7 +118,13 @@ void Keeper::decide_to_stop(int64_t why) {
 // Votes for a save: by the caller's rule or the clock, or by the counter at a place (2, 3, …).
 static constexpr int64_t kVoteOfRule = 1, kVoteOfCount = 2;
 
+Status Keeper::may_save() const {
+  if (!options_.read_only) return Ok();
+  return invalid("the keeper is read-only (read_only=1): it finds checkpoints, and saves none");
+}
+
 Status Keeper::step(int64_t number, bool due, int64_t* votes) {
+  CKPT_TRY(may_save());
   look();
   warning_ = std::exchange(lack_, {});
   voting_ = voted_ = false;
@@ -132,7 +143,8 @@ Status Keeper::step(int64_t number, bool due, int64_t* votes) {
           "ranks that do not agree (ranks_agree=0) save by counters only: a rule or a signal of one rank "
           "would make it save another step than the others");
     const std::chrono::duration<double> since = Clock::now() - saved_at_;
-    if (due || schedule_.due_by_clock(since.count())) asks = kVoteOfRule;
+    const bool saving = rank_ != 0 || !flights_.empty();  // rank 0 ends last, so it says whether a save runs
+    if (due || schedule_.due_by_clock(since.count(), saving)) asks = kVoteOfRule;
     if (due_.by_count && world_size_ > 1 && options_.ranks_agree)
       asks = kVoteOfCount + static_cast<int64_t>(std::exchange(due_.by_count, 0)) - 1;
     const int64_t own[kVotes] = {asks, why, number, -number, rank_};
@@ -203,7 +215,18 @@ const std::string* Keeper::saved() {
   return newest_ ? &newest_->id : nullptr;
 }
 
+bool Keeper::needs_history() {
+  look();
+  const uint64_t removals = checkpoint::removals();
+  stale_ |= removals != removals_;
+  removals_ = removals;
+  const bool just_saved = newest_ && now_ && newest_->step == now_->step;  // if that is still there
+  return (options_.keep_last > 0 && (stale_ || !history_)) || (stale_ && just_saved) || replaces_old_;
+}
+
 void Keeper::know(std::vector<Entry> entries) {
+  if (std::exchange(stale_, false) && newest_ && std::ranges::find(entries, newest_->id, &Entry::id) == entries.end())
+    newest_.reset();
   if (std::exchange(replaces_old_, false)) {
     std::vector<std::string> labels;
     for (const Entry& entry : entries) labels.push_back(entry.label);
@@ -213,8 +236,13 @@ void Keeper::know(std::vector<Entry> entries) {
   if (from_) history_->go_back_to(*from_, tokens_);
 }
 
+static int64_t now_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
 Entry Keeper::next_entry(std::string label, bool kept) const {
-  return {"", std::move(label), now_->step, now_->metrics, kept};
+  return {"", std::move(label), now_->step, now_->metrics, kept, "", false, false, now_ms()};
 }
 
 // Keys of a plan; attributes and options have theirs behind a point.
@@ -223,20 +251,21 @@ static constexpr std::string_view kLabel = "label", kStep = "step", kKept = "kep
 
 // What retention must leave whether the saves in flight are committed or not.
 Keeper::Retention Keeper::retention_for(const Entry& next) const {
-  Retention out{history_->keep_last(options_.keep_last, next), history_->protected_labels(best_, next)};
+  Retention out{history_->keep_last(options_.keep_last, next), history_->protected_labels(bests_, next, interval_ms_)};
   if (flights_.empty()) return out;
   History with_all = *history_;
   for (const Flight& flight : flights_) {
     with_all.add(flight.entry);
     out.protect += "," + flight.entry.label;
   }
-  out.protect += "," + with_all.protected_labels(best_, next);
+  out.protect += "," + with_all.protected_labels(bests_, next, interval_ms_);
   out.keep_last = std::max(out.keep_last, with_all.keep_last(options_.keep_last, next));
   return out;
 }
 
 Result<const std::string*> Keeper::plan(const char* label) {
   if (!plans()) return invalid(strformat("rank 0 makes the plan and sends it to the others; this is rank {}", rank_));
+  CKPT_TRY(may_save());
   if (!now_) return invalid("there is nothing to save: ckpt_keeper_step comes before");
   look();
   warning_ = std::exchange(plan_warns_, {});
@@ -265,7 +294,7 @@ Result<const std::string*> Keeper::plan(const char* label) {
     add(kOption, "keep_every", std::to_string(options_.keep_every));
     add(kOption, "protect", retention.protect);
   }
-  for (auto& [key, value] : attributes_of(*now_, next.kept, best_)) add(kAttribute, key, value);
+  for (auto& [key, value] : attributes_of(*now_, next.kept, bests_)) add(kAttribute, key, value);
   plan_ = tree::json_of(plan);
   return &plan_;
 }
@@ -289,21 +318,23 @@ Result<Keeper::Plan> Keeper::read_plan(std::string_view text) {
 
 // keep_best by a metric that nobody tells keeps nothing, which is noticed once what it should keep is gone.
 void Keeper::look_for_metric(const Entry& next) {
-  if (!best_ || lacking_ < 0) return;
+  if (lacking_ < 0) return;
   auto names = history_ ? history_->metrics() : std::vector<std::string>();
   for (const auto& [name, value] : next.metrics)
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  const bool known = std::ranges::find(names, best_->metric) != names.end();
-  lacking_ = known ? -1 : lacking_ + 1;
+  const auto absent = std::ranges::find_if(
+      bests_, [&](const Best& one) { return std::ranges::find(names, one.metric) == names.end(); });
+  lacking_ = absent == bests_.end() ? -1 : lacking_ + 1;
   constexpr int64_t kPatience = 3;  // not every step is validated
   if (lacking_ == (options_.keep_last > 0 ? options_.keep_last : kPatience))
-    lack_ = strformat("keep_best keeps nothing: no checkpoint has the metric \"{}\"{}", best_->metric,
+    lack_ = strformat("keep_best keeps nothing: no checkpoint has the metric \"{}\"{}", absent->metric,
                       names.empty() ? "" : "; they have " + list_some(names, 5));
 }
 
 void Keeper::stop_as(const Plan& plan) { decide_to_stop(plan.stop); }
 
 Status Keeper::check_step(const Plan& plan) const {
+  CKPT_TRY(may_save());
   if (now_ && now_->step == plan.step) return Ok();
   const std::string here = now_ ? strformat("step {}", now_->step) : "no step";
   return Status(CKPT_MISMATCH, strformat("the plan is of step {}, this rank is at {}", plan.step, here))
@@ -323,7 +354,8 @@ Status Keeper::check_session(std::string_view run, uint32_t rank, uint32_t world
 }
 
 void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic<Outcome>> outcome) {
-  Entry entry{std::move(id), plan.label, plan.step, numbers_of(plan.attributes, kMetricsAttr), plan.kept};
+  Entry entry{std::move(id), plan.label, plan.step, numbers_of(plan.attributes, kMetricsAttr), plan.kept, "",
+              false,         false,      now_ms()};
   if (const auto name = format::parse_checkpoint_dir(entry.id); name) tokens_.insert(name->token);
   flights_.push_back({std::move(entry), std::move(outcome)});
   saved_at_ = Clock::now();
@@ -331,12 +363,18 @@ void Keeper::begun(const Plan& plan, std::string id, std::shared_ptr<std::atomic
 
 // ---- what is restored ----
 
+std::optional<Best> Keeper::best_of(std::string_view selector) const {
+  for (const Best& one : bests_)
+    if (selector == "best" || selector == "best:" + one.metric) return one;
+  return std::nullopt;
+}
+
 Keeper::Search Keeper::search(std::string_view selector) {
   look();
   warning_.clear();
   if (!std::exchange(goes_on_, false) || selector != selector_) passed_.clear();
   selector_ = selector;
-  Search out{selector_, "", selector == "best" ? best_ : std::nullopt, Ok()};
+  Search out{selector_, "", best_of(selector_), Ok()};
   if (passed_.empty()) return out;
   out.before = passed_.back();
   out.damage = damage_;

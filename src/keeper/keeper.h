@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/call_options.h"
+#include "checkpoint/line.h"
 #include "ckpt_keeper.h"
 #include "keeper/history.h"
 #include "keeper/label.h"
@@ -44,7 +45,7 @@ class Keeper {
   // ---- what is saved ----
   // How the step that was told last is saved, as text for the other ranks.
   Result<const std::string*> plan(const char* label);
-  bool needs_history() const { return (options_.keep_last > 0 && !history_) || replaces_old_; }
+  bool needs_history();
   void know(std::vector<Entry> entries);
   struct Plan {
     std::string label;
@@ -97,10 +98,12 @@ class Keeper {
   Status check() const;
   Status read_policy();
   Status read_time_limit();
+  Status may_save() const;
   bool one_may_stop() const { return schedule_.has_clock() || end_ || signals_.any(); }
   int64_t why_to_stop() const;
   void decide_to_stop(int64_t why);
   void look_for_metric(const Entry& next);
+  std::optional<Best> best_of(std::string_view selector) const;
   Entry next_entry(std::string label, bool kept) const;
   struct Retention {
     int64_t keep_last;
@@ -115,7 +118,8 @@ class Keeper {
   const uint32_t rank_, world_size_;
   const LabelTemplate labels_;
   Schedule schedule_;
-  std::optional<Best> best_;
+  Bests bests_;                           // the first one is what "best" means
+  int64_t interval_ms_ = 0;               // of keep_interval
   std::optional<Clock::time_point> end_;  // when to save for the last time
   Signals signals_;
   std::atomic<int32_t> asked_to_stop_{0};
@@ -133,8 +137,10 @@ class Keeper {
   Clock::time_point saved_at_ = Clock::now();
 
   std::optional<History> history_;
-  std::vector<Flight> flights_;     // saves that have begun, oldest first
-  std::optional<Entry> newest_;     // that this keeper has committed
+  uint64_t removals_ = checkpoint::removals();  // that it knows of
+  bool stale_ = false;                          // others have removed something since it read the history
+  std::vector<Flight> flights_;                 // saves that have begun, oldest first
+  std::optional<Entry> newest_;                 // that this keeper has committed
   std::set<std::string> replaced_;  // labels of checkpoints that are damaged, of later steps, or of before a new start
   bool replaces_old_ = false;       // what the run has when it begins anew; until know()
   std::string plan_warns_;          // of what the next plan

@@ -1,6 +1,7 @@
 #include "keeper/label.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/strformat.h"
@@ -12,6 +13,8 @@ namespace ckpt::keeper {
 static constexpr std::string_view kOfStep[] = {"step",      "batch",           "epoch",    "batch_in_epoch",
                                                "sample",    "sample_in_epoch", "token",    "token_in_epoch",
                                                "total_wct", "epoch_wct",       "batch_wct"};
+
+static constexpr std::string_view kMetric = "metrics.";
 
 Status LabelTemplate::wrong(const std::string& why) const {
   return Status(CKPT_INVALID, strformat("label \"{}\": {}", text_, why)).with("found", text_);
@@ -45,6 +48,9 @@ Result<LabelTemplate> LabelTemplate::parse(std::string_view text,
 
 Status LabelTemplate::add_variable(std::string_view inside) {
   const size_t colon = inside.find(':');
+  if (inside.starts_with(kMetric))
+    return add_metric(inside.substr(kMetric.size(), colon - kMetric.size()),
+                      colon == inside.npos ? "" : inside.substr(colon));
   Field field{std::string(inside.substr(0, colon)), true};
   if (fixed_.find(field.text) == fixed_.end() && std::ranges::find(kOfStep, field.text) == std::end(kOfStep)) {
     std::vector<std::string> known(std::begin(kOfStep), std::end(kOfStep));
@@ -63,6 +69,18 @@ Status LabelTemplate::add_variable(std::string_view inside) {
   return Ok();
 }
 
+Status LabelTemplate::add_metric(std::string_view name, std::string_view form) {
+  const bool digits = form.size() == 4 && form.starts_with(":.") && form[2] >= '0' && form[2] <= '9' && form[3] == 'f';
+  if (name.empty() || (!digits && !form.empty()))
+    return wrong(strformat("expected a metric such as {{metrics.loss}} or {{metrics.loss:.3f}}, found {{metrics.{}{}}}",
+                           name, form));
+  Field field{std::string(name)};
+  field.metric = true;
+  if (digits) field.precision = form[2] - '0';
+  fields_.push_back(std::move(field));
+  return Ok();
+}
+
 bool LabelTemplate::numbered() const {
   return std::ranges::any_of(
       fields_, [](const Field& field) { return field.variable && (field.text == "step" || field.text == "batch"); });
@@ -77,10 +95,22 @@ Result<std::string> LabelTemplate::value(const Field& field, const Moment& now) 
   return text_of(*count);
 }
 
+// A save must not fail for its name: not every step is validated.
+static std::string metric_text(const Numbers& metrics, const std::string& name, int precision) {
+  const auto found = metrics.find(name);
+  if (found == metrics.end()) return "none";
+  const double value = found->second;
+  char digits[64];  // of what is below 1e15, 9 behind the point at most
+  const bool fixed = precision >= 0 && std::abs(value) < 1e15;
+  if (!fixed) return text_of(value);
+  return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, precision).ptr};
+}
+
 Result<std::string> LabelTemplate::label(const Moment& now) const {
   std::string out;
   for (const Field& field : fields_) {
     std::string text = field.text;
+    if (field.metric) text = metric_text(now.metrics, field.text, field.precision);
     if (field.variable) {
       CKPT_ASSIGN(text, value(field, now));
     }

@@ -28,8 +28,11 @@ class LabelTemplate {
     bool variable = false;  // then, of a number:
     size_t width = 0;
     char fill = ' ';
+    bool metric = false;  // a metric of that name
+    int precision = -1;   // its digits behind the point
   };
   Status add_variable(std::string_view inside);
+  Status add_metric(std::string_view name, std::string_view form);
   Result<std::string> value(const Field& field, const Moment& now) const;
   Status wrong(const std::string& why) const;
 

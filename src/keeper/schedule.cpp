@@ -56,14 +56,22 @@ Result<Schedule> Schedule::parse(std::string_view text) {
   Schedule schedule;
   if (trimmed(text).empty()) return schedule;
   for (const std::string_view one : split(text, ',')) {
-    const auto number = parse_number(trimmed(one));
+    const bool idle = trimmed(one).starts_with("idle");
+    const std::string_view rest = trimmed(trimmed(one).substr(idle ? 4 : 0));
+    if (idle && rest.empty()) {
+      schedule.idle_ = 0;
+      continue;
+    }
+    const auto number = parse_number(rest);
     const Unit* unit = number ? find_unit(number->second.empty() ? "step" : number->second) : nullptr;
-    if (!unit)
+    if (!unit || (idle && !unit->counter.empty()))
       return Status(CKPT_INVALID, strformat("every: expected a number above 0 and a unit (steps, epochs, batches, "
-                                            "samples, tokens, s, min, h, days), found \"{}\"",
+                                            "samples, tokens, s, min, h, days), or idle and a time, found \"{}\"",
                                             trimmed(one)))
           .with("found", std::string(trimmed(one)));
-    if (unit->counter.empty())
+    if (idle)
+      schedule.idle_ = number->first * unit->seconds;
+    else if (unit->counter.empty())
       schedule.seconds_.push_back(number->first * unit->seconds);
     else
       schedule.counts_.emplace_back(unit->counter, number->first);
@@ -110,17 +118,18 @@ void Schedule::count_as_saved(size_t place, const Moment& now, Multiples* saved)
   multiple = std::max(multiple, std::floor(now.count(name).value_or(0) / number)) + 1;
 }
 
-bool Schedule::due_by_clock(double seconds) const {
-  return std::ranges::any_of(seconds_, [&](double limit) { return seconds >= limit; });
+bool Schedule::due_by_clock(double seconds, bool saving) const {
+  return (idle_ && !saving && seconds >= *idle_) ||
+         std::ranges::any_of(seconds_, [&](double limit) { return seconds >= limit; });
 }
 
 Result<double> parse_seconds(std::string_view option, std::string_view text) {
   const auto number = parse_number(trimmed(text));
   const Unit* unit = number ? find_unit(number->second.empty() ? "s" : number->second) : nullptr;
   if (!unit || !unit->counter.empty())
-    return Status(CKPT_INVALID, strformat("{}: expected a time such as \"3600\" (seconds), \"90 min\" or \"2 h\", or "
-                                          "\"slurm\", found \"{}\"",
-                                          option, text))
+    return Status(CKPT_INVALID, strformat("{}: expected a time such as \"3600\" (seconds), \"90 min\" or \"2 h\"{}, "
+                                          "found \"{}\"",
+                                          option, option == "time_limit" ? ", or \"slurm\"" : "", text))
         .with("found", std::string(text));
   return number->first * unit->seconds;
 }

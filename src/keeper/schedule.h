@@ -29,7 +29,7 @@ struct Due {
 
 class Schedule {
  public:
-  // "500 steps, 10 min"; "" is never. INVALID
+  // "500 steps, 10 min", "idle"; "" is never. INVALID
   static Result<Schedule> parse(std::string_view text);
   // By the counters. `last`: the moment before. `saved`: by place, the multiples that other ranks' counters have passed
   // in this one's place. INVALID if a counter was not told.
@@ -39,13 +39,14 @@ class Schedule {
   void count_as_saved(size_t place, const Moment& now, Multiples* saved) const;
   // Whether it has counters other than the step: each rank tells its own, so they may differ.
   bool counts_more_than_steps() const;
-  // By the clock, `seconds` after the save before.
-  bool due_by_clock(double seconds) const;
-  bool has_clock() const { return !seconds_.empty(); }
+  // By the clock, `seconds` after the save before. `saving`: that one still runs.
+  bool due_by_clock(double seconds, bool saving) const;
+  bool has_clock() const { return !seconds_.empty() || idle_; }
 
  private:
   std::vector<std::pair<std::string_view, double>> counts_;  // static names, and every how many
   std::vector<double> seconds_;
+  std::optional<double> idle_;  // of "idle 30 s" the seconds, of "idle" 0
 };
 
 // "90", "90 s" or "1.5 h". INVALID

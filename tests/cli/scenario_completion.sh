@@ -21,7 +21,7 @@ offers 'repair,' repa
 offers 'runs,report,repair,rm,' r
 offers '--keep-last,--keep-every,' prune store --keep
 offers '--run,' ls --ru
-offers 'keep_last=,keep_every=,keep_best=,' prune store -o keep
+offers 'keep_last=,keep_every=,keep_best=,keep_interval=,' prune store -o keep
 offers 'safetensors,' export store x --format s
 offers 'bash,' completion b
 offers 'options,' help opt

@@ -21,15 +21,17 @@ std::vector<int64_t> best_steps(const History& history, const Best& policy, int6
 }
 
 TEST(Best, IsReadFromText) {
-  EXPECT_EQ(Best::parse("").take(), std::nullopt);
-  const Best one = *Best::parse("val_loss:min").take(), three = *Best::parse("a:b:max:3").take();
+  EXPECT_TRUE(Best::parse("")->empty());
+  const Bests both = Best::parse("val_loss:min, a:b:max:3").take();
+  ASSERT_EQ(both.size(), 2u);
+  const Best &one = both[0], &three = both[1];
   EXPECT_EQ(one.metric, "val_loss");
   EXPECT_EQ(one.mode, "min");
   EXPECT_EQ(one.count, 1);
   EXPECT_EQ(three.metric, "a:b");
   EXPECT_EQ(three.count, 3);
-  for (const char* text :
-       {"loss", ":min", "loss:least", "loss:min:0", "loss:min:x", "loss:min:99999999999", "min", "3"})
+  for (const char* text : {"loss", ":min", "loss:least", "loss:min:0", "loss:min:x", "loss:min:99999999999", "min", "3",
+                           "loss:min,", ",loss:min"})
     EXPECT_EQ(Best::parse(text).status().code(), CKPT_INVALID) << text;
 }
 
@@ -74,15 +76,34 @@ TEST(History, RetentionKeepsSoManyOfItsOwnAndAllThatHaveALabelOfTheirOwn) {
   EXPECT_EQ(history.keep_last(2, entry(9)), 2);
   EXPECT_EQ(history.keep_last(4, entry(9)), 5);
   EXPECT_EQ(history.keep_last(9, entry(9)), 9);
-  EXPECT_EQ(history.protected_labels(std::nullopt, entry(9)), "best-5,mine");
-  EXPECT_EQ(history.protected_labels(std::nullopt, own("end", 9)), "best-5,end,mine");
+  EXPECT_EQ(history.protected_labels({}, entry(9)), "best-5,mine");
+  EXPECT_EQ(history.protected_labels({}, own("end", 9)), "best-5,end,mine");
 }
 
 TEST(History, TheBestAreProtectedWithTheNextOneAmongThem) {
   History history({entry(1, {{"loss", 1}}), entry(2, {{"loss", 2}}), entry(3, {{"loss", 3}})});
   const Best two{"loss", "min", 2};
-  EXPECT_EQ(history.protected_labels(two, entry(4, {{"loss", 1.5}})), "step-1,step-4");
-  EXPECT_EQ(history.protected_labels(two, entry(4)), "step-1,step-2");
+  EXPECT_EQ(history.protected_labels({two}, entry(4, {{"loss", 1.5}})), "step-1,step-4");
+  EXPECT_EQ(history.protected_labels({two}, entry(4)), "step-1,step-2");
+  EXPECT_EQ(history.protected_labels({two, {"loss", "max"}}, entry(4)), "step-1,step-2,step-3") << "each for itself";
+}
+
+TEST(History, OfThoseAnIntervalApartOneIsProtectedAndRemovalsChangeNothing) {
+  std::vector<Entry> entries;
+  for (int64_t step = 1; step <= 6; step++) {
+    entries.push_back(entry(step));
+    entries.back().created_ms = 1000 * step;
+  }
+  const auto kept = [&] {
+    Entry next = entry(7);
+    next.created_ms = 7000;
+    return History(entries).protected_labels({}, next, 2500);
+  };
+  EXPECT_EQ(kept(), "step-1,step-4,step-7");
+  std::erase_if(entries, [](const Entry& one) { return one.step != 1 && one.step != 4; });
+  EXPECT_EQ(kept(), "step-1,step-4,step-7");
+  entries[0].created_ms = 99000;  // the clock was set back
+  EXPECT_EQ(kept(), "step-1,step-4,step-7");
 }
 
 TEST(History, WhatIsLaterIsLeftAndIsNoneOfTheLastOrTheBest) {
@@ -92,7 +113,7 @@ TEST(History, WhatIsLaterIsLeftAndIsNoneOfTheLastOrTheBest) {
                    entry(4, {{"loss", 1}}),
                    {"step-5.2.1", "step-5", 5, {}, false}});
   history.go_back_to(2, {1});  // the session of token 1 is this training's, that of token 2 another's
-  EXPECT_EQ(history.protected_labels(Best{"loss", "min"}, entry(3)), "mine-3,step-1,step-4");
+  EXPECT_EQ(history.protected_labels({{"loss", "min"}}, entry(3)), "mine-3,step-1,step-4");
   EXPECT_EQ(history.keep_last(2, entry(3)), 4) << "retention counts those of its own session";
   EXPECT_EQ(history.keep_last(2, entry(4)), 3) << "step-4 is replaced";
 }

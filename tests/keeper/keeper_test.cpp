@@ -63,6 +63,9 @@ TEST(Keeper, AnImpossiblePolicyIsRefused) {
   EXPECT_EQ(refusal({.label = "{run_name}-{epoch:03d}-{step}"}), CKPT_OK);
   EXPECT_EQ(refusal({.keep_best = "loss"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.keep_every = 5}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.keep_interval = "1 h"}), CKPT_INVALID) << "without keep_last all stay";
+  EXPECT_EQ(refusal({.keep_last = 1, .keep_interval = "5 steps"}), CKPT_INVALID);
+  EXPECT_EQ(refusal({.every = "idle", .ranks_agree = false}, 0, 2), CKPT_INVALID);
   EXPECT_EQ(refusal({.keep_last = 1, .label = "epoch-{epoch}"}), CKPT_INVALID);
   EXPECT_EQ(refusal({.time_limit = "soon"}), CKPT_INVALID);
   EXPECT_EQ(refusal({}, 2, 2), CKPT_INVALID);
@@ -212,6 +215,45 @@ TEST(Keeper, AClockCountsFromTheSaveBefore) {
   const auto keeper = make({.every = "0.000000001 s"});
   EXPECT_EQ(one_step(*keeper, 1), CKPT_KEEPER_SAVE);
   EXPECT_EQ(one_step(*make({.every = "1 h"}), 1), CKPT_KEEPER_GO_ON);
+}
+
+TEST(Keeper, IdleSavesWheneverRank0HasNoSaveInFlight) {
+  Ranks ranks(2, {.every = "idle"});
+  const auto outcome = std::make_shared<std::atomic<Outcome>>(Outcome::kRunning);
+  std::vector<int32_t> what;
+  for (int64_t step = 1; step <= 4; step++) {
+    if (step == 2) ranks.keepers[0]->begun({"step-1", 1}, "step-1.1.1", outcome);
+    if (step == 4) *outcome = Outcome::kFailed;
+    what.push_back(ranks.decide(ranks.votes({step, step}))[1]);
+  }
+  EXPECT_EQ(what, (std::vector<int32_t>{1, 0, 0, 1}));
+}
+
+TEST(Keeper, AReadOnlyOneFindsAndSavesNothing) {
+  const auto keeper = make({.every = "1 step", .read_only = true});
+  Votes votes{};
+  EXPECT_EQ(keeper->step(1, false, votes.data()).code(), CKPT_INVALID);
+  keeper->restored(1, {}, {});
+  EXPECT_EQ(keeper->plan(nullptr).status().code(), CKPT_INVALID);
+  EXPECT_EQ(keeper->check_step({"step-1", 1}).code(), CKPT_INVALID);
+  EXPECT_EQ(keeper->search("latest").selector, "latest");
+}
+
+TEST(Keeper, WhatThisProcessRemovesIsForgotten) {
+  const auto keeper = make({}), retaining = make({.keep_last = 1});
+  retaining->know({});
+  const auto outcome = std::make_shared<std::atomic<Outcome>>(Outcome::kCommitted);
+  ASSERT_TRUE(keeper->step(1, false, nullptr).ok());
+  keeper->begun({"step-1", 1}, "step-1.1.1", outcome);
+  EXPECT_FALSE(keeper->needs_history() || retaining->needs_history());
+  checkpoint::note_removal();
+  EXPECT_TRUE(keeper->needs_history() && retaining->needs_history());
+  ASSERT_TRUE(keeper->step(2, false, nullptr).ok());
+  EXPECT_FALSE(keeper->needs_history()) << "another step was not just saved";
+  keeper->know({});
+  retaining->know({});
+  EXPECT_EQ(keeper->saved(), nullptr) << "so that its step can be saved again";
+  EXPECT_FALSE(retaining->needs_history());
 }
 
 TEST(Keeper, AStepThatComesBeforeTheLastOneWarns) {

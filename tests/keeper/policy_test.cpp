@@ -71,14 +71,26 @@ TEST(Schedule, ATimeIsDueByTheClock) {
     const auto schedule = Schedule::parse(text);
     ASSERT_TRUE(schedule.ok()) << text;
     EXPECT_TRUE(schedule->has_clock()) << text;
-    EXPECT_TRUE(schedule->due_by_clock(90)) << text;
-    EXPECT_FALSE(schedule->due_by_clock(89.9)) << text;
+    EXPECT_TRUE(schedule->due_by_clock(90, true)) << text;
+    EXPECT_FALSE(schedule->due_by_clock(89.9, false)) << text;
   }
   EXPECT_FALSE(Schedule::parse("5 steps")->has_clock());
 }
 
+TEST(Schedule, IdleIsDueWheneverNoSaveRuns) {
+  for (const auto& [text, seconds] : {std::pair("idle", 0.0), {"5 steps, idle", 0.0}, {"idle 1.5 min", 90.0}}) {
+    const auto schedule = Schedule::parse(text);
+    ASSERT_TRUE(schedule.ok()) << text;
+    EXPECT_TRUE(schedule->has_clock()) << "each rank has its own";
+    EXPECT_TRUE(schedule->due_by_clock(seconds, false)) << text;
+    EXPECT_FALSE(schedule->due_by_clock(seconds, true)) << text;
+    EXPECT_FALSE(schedule->due_by_clock(seconds - 0.1, false)) << text;
+  }
+}
+
 TEST(Schedule, WhatIsNoNumberAndUnitIsRefused) {
-  for (const char* text : {"0", "-1 step", "x", "5 bananas", "5 steps,", "nan steps", "inf s", "1e3 steps", "5 sss"})
+  for (const char* text : {"0", "-1 step", "x", "5 bananas", "5 steps,", "nan steps", "inf s", "1e3 steps", "5 sss",
+                           "idle 5 steps", "idler"})
     EXPECT_EQ(Schedule::parse(text).status().code(), CKPT_INVALID) << text;
 }
 
@@ -106,6 +118,15 @@ TEST(Label, VariablesAreFilledIn) {
   EXPECT_EQ(label("step-{step}", now).take(), "step-120");
   EXPECT_EQ(label("ep{epoch:03d}-ba{batch:6}.{{x}}", now).take(), "ep003-ba   120.{x}");
   EXPECT_EQ(label("{run_name}-{world_size:4}-{sample}", now).take(), "main-   8-4.5");
+}
+
+TEST(Label, MetricsAreFilledInAndWhatWasNotToldIsNone) {
+  const Moment now{5, {}, {{"val/loss", 0.12345}, {"big", 1e20}, {"bad", NAN}, {"step", -2}}};
+  EXPECT_EQ(label("s{step}-{metrics.val/loss:.3f}-{metrics.step}", now).take(), "s5-0.123--2");
+  EXPECT_EQ(label("{metrics.big:.2f}_{metrics.bad:.1f}_{metrics.acc:.2f}", now).take(), "1e+20_NaN_none");
+  EXPECT_FALSE(LabelTemplate::parse("{metrics.step}", {})->numbered()) << "that is no step";
+  for (const char* text : {"{metrics.}", "{metrics.a:3d}", "{metrics.a:.f}", "{metrics.a:.10f}", "{metrics.a:}"})
+    EXPECT_EQ(LabelTemplate::parse(text, {}).status().code(), CKPT_INVALID) << text;
 }
 
 TEST(Label, WhatCannotBeFilledInIsRefused) {

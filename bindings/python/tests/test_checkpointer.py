@@ -324,13 +324,16 @@ def test_a_pattern_or_name_that_fits_nothing_is_an_error_before_anything_changes
     with ckpt.Checkpointer(tmp_path / "s") as keeper:
         with pytest.raises(ckpt.NotFoundError, match=said):
             keeper.restore(state, **choice)
+        if "strict" not in choice:
+            with pytest.raises(ckpt.NotFoundError, match=said):
+                ckpt.load(tmp_path / "s", into=state, **choice)
         assert not state["model"]["weight"].any() and state["epoch"] == 0
         # Of the state alone, of the checkpoint alone, and a new name that the checkpoint has already.
         assert keeper.restore(state, without=["model/head", "old"], rename={"start": "epoch"}) is not None
     assert state["model"]["weight"].all() and state["epoch"] == 3
-    for option in ("only", "exclude"):
+    for option in ("map", "exclude"):
         with pytest.raises(ValueError, match=f"{option}: 'modle' is for files of another program"):
-            ckpt.load(tmp_path / "s", **{option: "modle"})
+            ckpt.load(tmp_path / "s", options={option: "modle"})
 
 
 def test_a_function_is_called_by_what_saves_and_refused_by_restore(tmp_path: Path) -> None:

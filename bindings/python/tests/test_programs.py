@@ -124,7 +124,7 @@ def undocumented(path: Path) -> list[str]:
 
 def test_all_public_things_are_documented() -> None:
     package = Path(ckpt.__file__).parent
-    public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "loading.py",
+    public = ["__init__.py", "_core.pyi", "enums.py", "errors.py", "records.py", "trees.py", "saving.py", "choosing.py",
               "adapt.py", "frameworks.py", "progress.py", "sharing.py", "background.py", "handles.py",
               "hints.py", "objects.py", "opening.py", "regions.py", "saved.py", "stateful.py", "reprs.py", "show.py",
               "sources.py", "jaxes.py"]

@@ -112,7 +112,7 @@ ckpt::Options Checkpointer::Impl::policy() const {
                {"time_margin_ms", static_cast<int64_t>(options.time_margin.count() * 1000)}};
   if (const auto& best = options.keep_best)
     out.emplace("keep_best", best->metric + ":" + best->mode + ":" + std::to_string(best->count));
-  for (const char* key : {"continue_from", "on_damaged", "timeout_ms"})
+  for (const char* key : {"continue_from", "keep_best", "keep_interval", "on_damaged", "read_only", "timeout_ms"})
     if (const auto found = options.settings.find(key); found != options.settings.end()) out.insert(*found);
   return options_of(out);
 }

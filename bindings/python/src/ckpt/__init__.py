@@ -19,11 +19,11 @@ from .errors import *
 TYPE_CHECKING = False  # that of typing, which takes long to import
 if TYPE_CHECKING:
     from .background import SaveHandle
-    from .checkpointer import Check, Checkpointer, Moment, Restored
+    from .checkpointer import Check, Checkpointer, Event, Moment, Restored
+    from .choosing import load
     from .figures import stats
     from .fsspecs import fsspec_store
     from .handles import Reader, Session, Store
-    from .loading import load
     from .opening import Checkpoint, LazyTensor, Listing, ls
     from .opening import open as open  # not in __all__, for it would hide Python's own
     from .process_random import random_states
@@ -39,7 +39,7 @@ __version__ = HEADER_VERSION
 __all__ = [
     "save", "save_async", "load", "ls", "stats", "fsspec_store", "SaveHandle", "Shard", "PerRank", "random_states",
     "Table", "Rowset", "Share",
-    "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check",
+    "Checkpoint", "LazyTensor", "Listing", "Checkpointer", "Restored", "Moment", "Check", "Event",
     "Store", "Session", "Save", "Reader", "Load", "Job", "Tree", "File", "Memory", "View",
     "from_native", "to_native", "Record", "TensorName", "TreeSet",
     "AliasInfo", "CheckpointInfo", "ColumnInfo", "FileTensor", "Finding", "JobStats", "Node", "ObjectInfo",
@@ -52,17 +52,17 @@ __all__ = [
 __all__ += errors.__all__
 
 _LATER = {  # modules that are imported once they are needed, with what the package has of each
-    "background": "SaveHandle", "checkpointer": "Check Checkpointer Moment Restored", "figures": "stats",
+    "background": "SaveHandle", "checkpointer": "Check Checkpointer Event Moment Restored", "figures": "stats",
     "fsspecs": "fsspec_store",
-    "handles": "Reader Session Store", "loading": "load", "opening": "Checkpoint LazyTensor Listing ls open",
+    "handles": "Reader Session Store", "choosing": "load", "opening": "Checkpoint LazyTensor Listing ls open",
     "process_random": "random_states",
     "records": "AliasInfo CheckpointInfo ColumnInfo FileTensor Finding JobStats Node ObjectInfo OptionInfo PartInfo "
                "Report RunInfo SegmentInfo TableInfo TensorInfo",
     "regions": "PerRank Shard", "saving": "save save_async", "tables": "Rowset Share Table",
     "trees": "Record TensorName TreeSet from_native to_native",
-    **dict.fromkeys(("adapt", "arguments", "board", "frameworks", "generators", "hints", "keys", "kinds", "looks",
-                     "missing", "objects", "overlap", "progress", "ranks", "saved", "sharing", "show", "sources",
-                     "stateful", "states", "team", "tied"), ""),
+    **dict.fromkeys(("adapt", "arguments", "board", "frameworks", "generators", "hints", "keys", "kinds", "loading",
+                     "looks", "missing", "objects", "overlap", "progress", "ranks", "saved", "sharing", "show",
+                     "sources", "stateful", "states", "team", "tied"), ""),
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
 

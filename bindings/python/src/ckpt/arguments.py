@@ -6,7 +6,7 @@ import datetime
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from . import _core
@@ -63,6 +63,11 @@ def text_of(name: str, value: Any) -> str | None:
     return value
 
 
+def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
+    """only= or without= as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def path_of(value: Any, name: str = "uri") -> Any:
     """What names a store."""
     if not isinstance(value, (str, bytes, os.PathLike)):
@@ -91,6 +96,8 @@ def store_of(name: str, value: Any) -> _core.Store:
 _PATH = (str, bytes, os.PathLike)
 
 Door: TypeAlias = Callable[[str, Any], object]
+Names: TypeAlias = "str | Sequence[str]"
+Rename: TypeAlias = "Mapping[str, str] | Mapping[str, Names] | Callable[[str], Names] | None"
 
 
 def _is(words: str, fits: Callable[[Any], bool]) -> Door:
@@ -158,8 +165,12 @@ _DOORS: dict[str, Door] = {
     "ids": _IDS,
     "in_place": _FLAG,
     "job": _is("a ckpt.Job", _of(_core.Job)),
-    "keep_best": _is("(metric, 'min' or 'max', how many)", lambda value: isinstance(value, (str, tuple, list))),
-    "keep_every": _whole(0),
+    "keep": _is("a function of a Moment", callable),
+    "keep_best": _is("(metric, 'min' or 'max', how many), or a list of these", (
+        lambda value: isinstance(value, (str, tuple, list)))),
+    "keep_every": _is("a number of steps, a timedelta, text such as '1 h', or a list of these", lambda value: (
+        (hasattr(value, "__index__") and not isinstance(value, bool)) or isinstance(value, (str, datetime.timedelta))
+        or _each(int, str, datetime.timedelta)(value))),
     "keep_last": _whole(1),
     "label": _TEXT,
     "metrics": A_DICT,
@@ -168,6 +179,8 @@ _DOORS: dict[str, Door] = {
     "on_commit": _is("a function or a list of them", lambda value: callable(value) or (
         _each(object)(value) and all(map(callable, value)))),
     "on_commit_ranks": _TEXT,
+    "on_event": _is("a function or a list of them", lambda value: callable(value) or (
+        _each(object)(value) and all(map(callable, value)))),
     "on_shape_mismatch": _TEXT,
     "only": _PATTERNS,
     "options": A_DICT,
@@ -177,11 +190,13 @@ _DOORS: dict[str, Door] = {
     "positions": _IDS,
     "progress": _is("True, False or a function", lambda value: callable(value) or _of(bool)(value)),
     "rank": _INT32,
+    "read_only": _FLAG,
     "removed": _IDS,
     "rename": _is("a dict or a function", lambda value: callable(value) or isinstance(value, Mapping)),
     "replica": _is("(group, index, count)", lambda value: _ints(value) and len(tuple(value)) == 3),
     "rows": lambda name, value: _is("a ckpt.Rowset", lambda found: type(found).__name__ == "Rowset")(name, value),
     "run": _TEXT,
+    "save_on_exception": _FLAG,
     "select": lambda name, value: whole(name, value, 0) if hasattr(value, "__index__") else _TEXT_OR_STEP(name, value),
     "selector": _TEXT,
     "session_string": _TEXT,

@@ -28,11 +28,11 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from .background import log
 from .checkpointer import Checkpointer
+from .choosing import load
 from .enums import CheckpointState, Status
 from .errors import ConflictError, error_of, type_error, value_error
 from .handles import Reader
 from .hints import shown
-from .loading import load
 from .process_random import random_states
 from .records import CheckpointInfo
 from .saved import children, tree_of

@@ -27,12 +27,12 @@ from torch.utils._pytree import tree_map_only
 from .adapt import Leaf, restore, simplify
 from .arguments import checked
 from .background import SaveHandle
+from .choosing import load
 from .enums import Status
 from .errors import NotFoundError, error_of, type_error, value_error
 from .handles import Session, Store
 from .hints import local_path
 from .kinds import KINDS
-from .loading import load
 from .ranks import own_rank
 from .saving import save, save_async
 from .sources import open_source

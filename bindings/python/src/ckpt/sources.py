@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast, TypeAlias
 
 from . import _core
@@ -326,16 +327,17 @@ def _reader_of(store: _core.Store, selector: str, options: Mapping[str, int | st
     return Reader(store, best_or(store, selector, options), options)
 
 
-def open_source(source: Source, selector: str, options: Mapping[str, int | str]) -> _core.Reader | FileReader:
-    """What the source names; a Reader is given back as it is."""
-    found = _open_source(source, selector, options)
+def open_source(source: Source, selector: str, options: Mapping[str, int | str],
+                of_file: Mapping[str, str] = MappingProxyType({})) -> _core.Reader | FileReader:
+    """What the source names; a Reader is given back as it is. `of_file`: more options, if it is a file."""
+    found = _open_source(source, selector, {**options, **of_file})
     wrong = next((name for name in ("map", "only", "exclude") if options.get(name)), None)
     if isinstance(found, FileReader) or wrong is None:
         return found
     if found is not source:
         found.close()
     instead = "rename what was loaded" if wrong == "map" else (
-        "choose by at=, or by Checkpointer.restore(only=, without=)")
+        "choose by at=, only= or without=")
     raise value_error(f"{wrong}: {options[wrong]!r} is for files of another program, and this is a checkpoint of ckpt: "
                       f"leave it out, or {instead}")
 

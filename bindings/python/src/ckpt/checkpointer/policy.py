@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from ..arguments import number
 from ..errors import InvalidError, type_error, value_error
 
 
@@ -27,6 +28,8 @@ class Moment:
 
 Predicate: TypeAlias = Callable[[Moment], bool]
 Every: TypeAlias = "int | str | datetime.timedelta | Predicate"
+Score: TypeAlias = Callable[[Moment], "float | None"]
+Best: TypeAlias = "str | tuple[str | Score, str] | tuple[str | Score, str, int]"
 
 
 def schedule_of(every: Every | Iterable[Every] | None) -> tuple[str, list[Predicate]]:
@@ -48,6 +51,46 @@ def schedule_of(every: Every | Iterable[Every] | None) -> tuple[str, list[Predic
             raise type_error(f"every: expected a number of steps, a timedelta, a text such as '1 epoch' or '10 min', "
                              f"or a function of a Moment; found {one!r}")
     return ", ".join(texts), predicates
+
+
+def kept_every(every: int | str | datetime.timedelta | Iterable[int | str | datetime.timedelta] | None) -> (
+        tuple[int, str]):
+    """Options keep_every and keep_interval."""
+    steps, interval = 0, ""
+    one: Any
+    for one in [] if every is None else list(every) if isinstance(every, (list, tuple)) else [every]:
+        if isinstance(one, datetime.timedelta):
+            interval = f"{one.total_seconds():f} s"
+        elif isinstance(one, str):
+            interval = one
+        else:
+            steps = int(one)
+    return steps, interval
+
+
+class Bests:
+    """Option `keep_best`, and the functions in it: what such a one makes of a Moment is a metric of its name."""
+
+    def __init__(self, given: Best | Iterable[Best] | None) -> None:
+        several = isinstance(given, (list, tuple)) and all(
+            isinstance(one, (list, tuple)) or isinstance(one, str) and ":" in one for one in given)
+        self._scores: dict[str, Score] = {}
+        bests: list[Any] = [] if not given else list(cast("Iterable[Best]", given)) if several else [given]
+        self.texts = [one if isinstance(one, str) else ":".join(map(self._text, one)) for one in bests]
+
+    def _text(self, part: str | int | Score) -> str:
+        if not callable(part):
+            return str(part)
+        name = getattr(part, "__name__", "score")
+        name = name if name.isidentifier() else "score"  # of a lambda
+        if self._scores.setdefault(name, part) is not part:
+            raise value_error(f"keep_best: two functions are called {name!r}, which is the name of their metric")
+        return name
+
+    def of(self, moment: Moment) -> dict[str, float]:
+        """The metrics that the functions make; none of a step without metrics."""
+        made = {name: score(moment) for name, score in self._scores.items()} if moment.metrics else {}
+        return {name: number(f"keep_best: {name}()", value) for name, value in made.items() if value is not None}
 
 
 def time_limit_of(limit: float | datetime.timedelta | datetime.datetime | str | None) -> str:

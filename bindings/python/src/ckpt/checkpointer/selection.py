@@ -12,25 +12,26 @@ from typing import Any, TypeAlias
 from .. import _core
 from .._core import Tree
 from ..adapt import TRANSPARENT, is_filled_whole
+from ..arguments import Names, Rename
 from ..enums import Status
 from ..errors import Error, error_of, type_error, value_error
 from ..frameworks import FrameworkName, framework_name_of, framework_of, is_array, is_key
 from ..hints import near, some
 from ..loading import load_from
-from ..missing import arrays_in
+from ..missing import arrays_in, warn_missing
 from ..objects import is_frozen, put_back, record_of_object
 from ..opening import Checkpoint, LazyTensor, _LazyState
 from ..regions import PER_RANK, PerRank, Whose
-from ..saved import AnyReader, SavedNode, tree_of
-from ..stateful import (MOST_LEVELS, AsSaved, OnlyThese, OtherShape, Parameter, PlainObject, StateObject,
+from ..progress import Progress
+from ..saved import AnyReader, SavedNode, descend, tree_of
+from ..stateful import (MOST_LEVELS, AsSaved, Made, OnlyThese, OtherShape, Parameter, PlainObject, StateObject,
                         changed_already, give, is_stateful)
+from ..sources import FileReader
 from ..states import templates_of
 from ..tied import memory_key
 from ..trees import Record, from_native, to_native
 from .copies import Copies
 
-Names: TypeAlias = "str | Sequence[str]"
-Rename: TypeAlias = "Mapping[str, str] | Mapping[str, Names] | Callable[[str], Names] | None"
 _Place: TypeAlias = tuple[str, tuple[Any, ...], bool]  # path in the state, keys in the checkpoint, whether in a module
 
 
@@ -44,6 +45,8 @@ class Choice:
     strict: bool = True
     skip_shapes: bool = False
     convert: bool = False
+    at: tuple[str | int, ...] = ()  # where in the checkpoint the state lies, from which paths begin
+    otherwise: str = "strict=False"  # what a caller says who wants the rest
 
     @property
     def everything(self) -> bool:
@@ -84,7 +87,12 @@ class Choice:
                                                                     for new in self.rename.values())):
             return tree
         with tree:
-            return from_native(Copies(self.names).of(to_native(tree)))
+            return from_native(Copies(self._names_of_all).of(to_native(tree)))
+
+    def _names_of_all(self, path: str) -> Sequence[str]:
+        """The same of a path from the root."""
+        prefix = "".join(f"{key}/" for key in self.at)
+        return [prefix + name for name in self.names(path[len(prefix):])] if path.startswith(prefix) else (path,)
 
 
 def check_matches(choice: Choice, saved: Iterable[tuple[str, str]], own: Iterable[str], unseen: Iterable[str]) -> None:
@@ -116,6 +124,13 @@ def _several(names: Names, path: str) -> Sequence[str]:
     return (names,) if isinstance(names, str) else names
 
 
+def skips_shapes(on_shape_mismatch: str) -> bool:
+    """What on_shape_mismatch= says."""
+    if on_shape_mismatch not in ("error", "skip"):
+        raise value_error(f"on_shape_mismatch: expected 'error' or 'skip', found {on_shape_mismatch!r}")
+    return on_shape_mismatch == "skip"
+
+
 @dataclass
 class Found:
     """What a restore left out: paths in the state, or in the checkpoint."""
@@ -123,11 +138,6 @@ class Found:
     missing: list[str] = field(default_factory=list)  # wanted, and not in the checkpoint
     unexpected: list[str] = field(default_factory=list)  # of a module, and not in the state
     other_shape: list[str] = field(default_factory=list)  # with the shapes
-
-
-def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
-    """only= or without= as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 Common: TypeAlias = Callable[[list[str]], list[str]]  # of paths that a rank does not expect, those that none does
@@ -150,10 +160,10 @@ def restore(reader: _core.Reader, state: Any, choice: Choice, whose: Whose, opti
     return state, chosen.found
 
 
-def _lazily(reader: _core.Reader, choice: Choice, whose: Whose) -> Any:
+def _lazily(reader: AnyReader, choice: Choice, whose: Whose | None) -> Any:
     """What the checkpoint has, with a LazyTensor for each tensor."""
     with choice.tree(reader, whose) as tree:
-        return _LazyRecords(tree, Checkpoint(reader, "numpy")).read()
+        return _LazyRecords(tree, Checkpoint(reader, "numpy")).read(descend(tree, choice.at, whose))
 
 
 class _LazyRecords(_LazyState):
@@ -199,9 +209,61 @@ def framework_of_state(values: Any) -> FrameworkName | None:
     return "torch" if "torch" in names else None
 
 
-def _contradiction(missing: list[str], unexpected: list[str]) -> Exception:
+def _contradiction(missing: list[str], unexpected: list[str], otherwise: str = "strict=False") -> Exception:
     return error_of(Status.MISMATCH, f"the checkpoint lacks {some(missing) or 'nothing'} of the state, and the state "
-                    f"{some(unexpected) or 'nothing'} of the checkpoint; strict=False restores the rest")
+                    f"{some(unexpected) or 'nothing'} of the checkpoint; {otherwise} restores the rest")
+
+
+def _saved_places(node: Any, there: str, here: str, name_of: Callable[[str, Any], Any]) -> Iterator[tuple[str, str]]:
+    """The paths in the checkpoint, and how the state calls them."""
+    if isinstance(node, Record):
+        inner = next(iter(node.items), None) if node.class_name == PER_RANK else TRANSPARENT.get(node.class_name)
+        if inner in node.items:
+            yield from _saved_places(node.items[inner], there, here, name_of)
+            return
+    if there:
+        yield there, here
+    for key, child in (node.items() if isinstance(node, Mapping) else
+                       enumerate(node) if isinstance(node, (list, tuple)) else ()):
+        name = name_of(there, key) if isinstance(node, Mapping) else key
+        yield from _saved_places(child, f"{there}/{key}" if there else str(key),
+                                 f"{here}/{name}" if here else str(name), name_of)
+
+
+def load_chosen(reader: AnyReader, into: Any, choice: Choice, framework: FrameworkName | None, whose: Whose | None,
+                progress: Progress, options: Mapping[str, int | str]) -> Any:
+    """ckpt.load with only=, without=, rename= or on_shape_mismatch=."""
+    if isinstance(reader, FileReader):
+        raise value_error("rename= and on_shape_mismatch= are for checkpoints; option map renames what a file has")
+    exact, saved = options.get("strict") == "exact", _lazily(reader, choice, whose)
+    options = {**options, "strict": "missing"}
+    if into is None and (choice.only or choice.without) and not choice.rename:
+        check_matches(choice, _saved_places(saved, "", "", lambda there, key: key), (), ())
+        wanted = _wanted(saved, choice, "")
+        return load_from(reader, wanted, choice.at, framework, choice.convert, whose, progress, options)
+    if type(into) is not dict or not isinstance(saved, Mapping):
+        raise value_error("only=, without=, rename= and on_shape_mismatch= need an into= that is a dict")
+    chosen = _Chosen(reader, into, saved, choice, whose)
+    chosen.check(lambda unexpected: unexpected if exact else [])
+    if chosen.found.missing:
+        warn_missing(reader, chosen.found.missing)
+    chosen.load(options, framework, progress)
+    return into
+
+
+def _wanted(saved: Any, choice: Choice, path: str) -> Any:
+    """What to load of what a checkpoint has, where there is no state: None for all of it, or _SKIP."""
+    if not isinstance(saved, (Mapping, list, tuple)) or not saved:
+        return None if choice.wants(path) else _SKIP
+    pairs = saved.items() if isinstance(saved, Mapping) else enumerate(saved)
+    parts = {key: _wanted(child, choice, f"{path}/{key}" if path else str(key)) for key, child in pairs}
+    if all(part is _SKIP for part in parts.values()):
+        return _SKIP
+    if all(part is None for part in parts.values()) or not all(type(key) in (str, int) for key in parts):
+        return None  # one with keys of other kinds is one value
+    if isinstance(saved, Mapping):
+        return OnlyThese({key: part for key, part in parts.items() if part is not _SKIP})
+    return [Made(None) if part is _SKIP else part for part in parts.values()]
 
 
 _SKIP = object()  # what a load leaves out
@@ -210,8 +272,8 @@ _SKIP = object()  # what a load leaves out
 class _Chosen:
     """A restore of some of a state. The state and the checkpoint are walked together, by the checkpoint's structure."""
 
-    def __init__(self, reader: _core.Reader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice,
-                 whose: Whose) -> None:
+    def __init__(self, reader: AnyReader, state: dict[Any, Any], saved: Mapping[Any, Any], choice: Choice,
+                 whose: Whose | None) -> None:
         self._reader, self._state, self._saved, self._choice, self._whose = reader, state, saved, choice, whose
         self.found = Found()
         self._used: set[str] = set()
@@ -223,7 +285,8 @@ class _Chosen:
         self._framework = "torch" if torch else framework_of_state(state)
         self._into = OnlyThese()  # by the checkpoint's keys
         with choice.tree(reader, whose) as tree:
-            self._root = SavedNode(reader, tree, framework_of(self._framework or "numpy"), 0, whose)
+            top = descend(tree, choice.at, whose)
+            self._root = SavedNode(reader, tree, framework_of(self._framework or "numpy"), top, whose, top)
             for key, node in saved.items():
                 name = self._key("", key)
                 if name in state and choice.wants_below(str(name)):
@@ -237,8 +300,8 @@ class _Chosen:
                 self.found.missing.append(path)
         if choice.only or choice.without or isinstance(choice.rename, Mapping):
             own = dict(self._places(state, ""))
-            check_matches(choice, self._saved_places(saved, "", ""), own, (path for path, seen in own.items()
-                                                                           if not seen))
+            check_matches(choice, _saved_places(saved, "", "", self._key), own, (path for path, seen in own.items()
+                                                                                 if not seen))
 
     def _places(self, values: Any, path: str) -> Iterator[tuple[str, bool]]:
         """The paths in the state, and whether all that lies below was looked at."""
@@ -251,21 +314,6 @@ class _Chosen:
         if isinstance(values, (Mapping, list, tuple)) and path.count("/") < MOST_LEVELS:
             for key, child in values.items() if isinstance(values, Mapping) else enumerate(values):
                 yield from self._places(child, f"{path}/{key}" if path else str(key))
-
-    def _saved_places(self, node: Any, there: str, here: str) -> Iterator[tuple[str, str]]:
-        """The paths in the checkpoint, and how the state calls them."""
-        if isinstance(node, Record):
-            inner = next(iter(node.items), None) if node.class_name == PER_RANK else TRANSPARENT.get(node.class_name)
-            if inner in node.items:
-                yield from self._saved_places(node.items[inner], there, here)
-                return
-        if there:
-            yield there, here
-        for key, child in (node.items() if isinstance(node, Mapping) else
-                           enumerate(node) if isinstance(node, (list, tuple)) else ()):
-            name = self._key(there, key) if isinstance(node, Mapping) else key
-            yield from self._saved_places(child, f"{there}/{key}" if there else str(key),
-                                          f"{here}/{name}" if here else str(name))
 
     def _renamed_parameters(self, state: Any, node: Any, here: tuple[str, ...] = (), there: tuple[str, ...] = ()) -> (
             Iterator[tuple[Parameter, Parameter]]):
@@ -382,12 +430,13 @@ class _Chosen:
             raise error_of(Status.MISMATCH, f"{len(self.found.other_shape)} tensors have another shape: "
                            f"{some(self.found.other_shape)}; on_shape_mismatch=\"skip\" leaves them as they are")
         if self._choice.strict and (self.found.missing or self.found.unexpected):
-            raise _contradiction(self.found.missing, self.found.unexpected)
+            raise _contradiction(self.found.missing, self.found.unexpected, self._choice.otherwise)
 
-    def load(self, options: Mapping[str, Any]) -> None:
+    def load(self, options: Mapping[str, Any], framework: FrameworkName | None = None,
+             progress: Progress = None) -> None:
         """Loads the parts that are wanted, and puts them into the state."""
-        got = load_from(self._reader, self._into, (), self._framework, self._choice.convert, self._whose, None, options,
-                        trees=self._choice.tree)
+        got = load_from(self._reader, self._into, self._choice.at, framework or self._framework, self._choice.convert,
+                        self._whose, progress, options, trees=self._choice.tree)
         for key in self._into:
             name = self._key("", key)
             try:
