@@ -1,21 +1,28 @@
 // ckpt report: one HTML page about a store, a checkpoint, or two of them. The page needs nothing else: report.html and
-// the data in it.
+// the data after it, which have the same names there and here.
+#include <algorithm>
+#include <chrono>
 #include <ctime>
+#include <numeric>
 
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/listing.h"
+#include "cli/numbers.h"
 #include "cli/report.h"
+#include "cli/rows.h"
+#include "cli/table.h"
 #include "cli/text.h"
 
 namespace cli {
 
-extern const std::string_view kReportPage[2];  // report.html before and after the data; CMakeLists.txt makes it
+extern const std::string_view kReportPage;  // report.html, after which the data come; CMakeLists.txt makes it
 
 namespace cmd_report {
 namespace {
 
 struct Args : Common {
-  std::string place, other, output;
+  std::string place, other, output = "report.html";
   bool stats = false;
 };
 
@@ -33,32 +40,129 @@ constexpr Words kWords = {
     "  ckpt report /data/run7 --json | jq '.entries | length'\n",
     "0 written, 2 error"};
 
+// Attributes that are short, as numbers are; null where it was not read: it is no checkpoint, or was removed meanwhile.
+Json attrs_of(const ckpt::Store& store, const ckpt::CheckpointInfo& info, bool late, uint64_t* unread) try {
+  constexpr size_t kMostValue = 16000;  // bytes: a number of each of 2,000 ranks
+  if (info.state != CKPT_CHECKPOINT_COMMITTED) return nullptr;
+  if (late) return (*unread)++, nullptr;
+  Json json = Json::object();
+  for (const auto& [key, value] : ckpt::Reader::open(store, info.id).attrs())
+    if (value.size() <= kMostValue) json.add(key, value);
+  return json;
+} catch (const ckpt::Error&) {
+  return (*unread)++, nullptr;
+}
+
+// [part, 0, offset and extent of each dimension], or [part, 1, offset and size in the flattened tensor]; a part of a
+// box in its own order is [part, 2, as the box].
+Json segment_json(const ckpt::SegmentInfo& segment) {
+  if (segment.ndim < 0)
+    return Json::array(ckpt::Extents{int64_t{segment.part}, 1, segment.flat_offset, segment.flat_size});
+  int64_t elements = 1;
+  ckpt::Extents numbers{int64_t{segment.part}, 0};
+  for (int32_t d = 0; d < segment.ndim; d++) {
+    numbers.insert(numbers.end(), {segment.offset[d], segment.extent[d]});
+    elements *= segment.extent[d];
+  }
+  if (elements != segment.flat_size) numbers[1] = 2;
+  return Json::array(numbers);
+}
+
+// Where the bytes of each tensor lie, the largest first; null for those that the page has no room for, or whose part
+// cannot be read: verify tells what is wrong with it, and the rest of the page does not need it.
+std::vector<Json> maps_of(const ckpt::Reader& reader, const TensorInfos& tensors) {
+  uint64_t left = 400'000;  // more would make the page larger than a browser likes
+  std::vector<Json> maps(tensors.size(), Json(nullptr));
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tensors[a].bytes > tensors[b].bytes; });
+  for (const size_t i : order) try {
+      const ckpt::TensorInfo& tensor = tensors[i];
+      if (tensor.alias_of != nullptr || tensor.segment_count > left) continue;
+      left -= tensor.segment_count;
+      std::vector<Json> segments;
+      for (uint32_t s = 0; s < tensor.segment_count; s++)
+        segments.push_back(segment_json(reader.segment(tensor.name, s)));
+      maps[i] = Json::array(segments);
+    } catch (const ckpt::Error&) {
+    }
+  return maps;
+}
+
+Json parts_json(const Opened& opened) {
+  std::vector<Json> parts;
+  for (uint32_t i = 0; i < opened.info.part_count; i++) {
+    const ckpt::PartInfo part = opened.reader.part(i);
+    const bool own = std::string_view(part.save_id) == opened.info.save_id;
+    parts.push_back({{"name", part.name}, {"rank", part.rank}, {"bytes", part.bytes}, {"own", own}});
+  }
+  return Json::array(parts);
+}
+
+// How many rows each part has: by these the ranks that saved them are uneven. None if a part cannot be read.
+std::vector<uint64_t> part_rows(const Opened& opened, const SparseTable& table) try {
+  std::vector<uint64_t> rows(opened.info.part_count);
+  const std::string ids = table.name() + "/ids";
+  for (uint32_t i = 0, count = opened.reader.tensor(ids).segment_count; i < count; i++) {
+    const ckpt::SegmentInfo segment = opened.reader.segment(ids, i);
+    rows[segment.part] += static_cast<uint64_t>(segment.flat_size);
+  }
+  return rows;
+} catch (const ckpt::Error&) {
+  return {};
+}
+
+Json table_json(const Opened& opened, const SparseTable& table) {
+  return {{"name", page_text(table.info.name)},
+          {"row_count", table.info.row_count},
+          {"bucket_count", table.info.bucket_count},
+          {"bytes", table.info.bytes},
+          {"columns", page_text(columns_text(table).c_str())},
+          {"part_rows", Json::array(part_rows(opened, table))}};
+}
+
+Json store_report(const ckpt::Store& store, const std::string& path, const std::string& run) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds(30);
+  std::vector<Json> all;
+  uint64_t unread = 0;
+  std::vector<Entry> entries = read_entries(store, run);
+  std::reverse(entries.begin(), entries.end());
+  for (const Entry& entry : entries) {
+    all.push_back(to_json(entry.info));
+    all.back().add("flags", joined(flag_names(entry.info.flags)));
+    all.back().add("freed_bytes", freed_bytes(entry.info));
+    all.back().add("time", entry.time);
+    all.back().add("latest", entry.latest);
+    all.back().add("attrs", attrs_of(store, entry.info, Clock::now() > end, &unread));
+  }
+  std::reverse(all.begin(), all.end());
+  const Json title = page_text(shown(path).c_str());
+  return {{"kind", "store"}, {"title", title}, {"entries", Json::array(all)}, {"unread", unread}};
+}
+
+Json checkpoint_report(const Opened& opened, bool stats, const ckpt::Options& options) {
+  const auto all = opened.reader.tensors();
+  const TensorInfos tensors(all.begin(), all.end());
+  Json table = tensors_json(tensors);
+  table.add("map", Json::array(maps_of(opened.reader, tensors)));
+  Json json = {{"kind", "checkpoint"},
+               {"title", opened.info.id},
+               {"info", to_json(opened.info)},
+               {"parts", parts_json(opened)},
+               {"tensors", table}};
+  json.add("tables", Json::array(tables_of(opened.reader), [&](const auto& one) { return table_json(opened, one); }));
+  if (stats) add_stats(opened.reader, tensors, options, &json);
+  return json;
+}
+
 // -o sets options, as everywhere; but people write -o report.html, and no option is called so.
 void take_output(Args* args) {
-  for (auto setting = args->settings.begin(); setting != args->settings.end(); ++setting) {
-    if (setting->find('=') != setting->npos || !setting->ends_with(".html")) continue;
-    args->output = *setting;
-    args->settings.erase(setting);
-    return;
-  }
-  if (args->output.empty()) args->output = "report.html";
-}
-
-// No tag and no comment of HTML begins inside of it.
-std::string script_text(const Json& json) {
-  std::string out;
-  for (const char c : json.text())
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
-  return out;
-}
-
-uint64_t write_page(const std::string& path, const Json& json) {
-  const std::string data = script_text(json);
-  replace_file(path, {kReportPage[0], data, kReportPage[1]});
-  return kReportPage[0].size() + data.size() + kReportPage[1].size();
+  std::erase_if(args->settings, [&](const std::string& setting) {
+    if (setting.find('=') != setting.npos || !setting.ends_with(".html")) return false;
+    args->output = setting;
+    return true;
+  });
 }
 
 Json report_of(const Args& args, const ckpt::Options& options) {
@@ -79,13 +183,28 @@ int run(Args args) {
   json.add("made_unix_ms", static_cast<uint64_t>(std::time(nullptr)) * 1000);
   json.add("version", ckpt::version());
   if (args.json) return print_json(json), kExitOk;
-  const uint64_t bytes = write_page(args.output, json);
-  print(strformat("{}: {}\n", escaped(args.output), human_bytes(bytes)));
+  std::string data;  // no tag and no comment of HTML begins inside of it
+  for (const char c : json.text()) data += c == '<' ? std::string_view("\\u003c") : std::string_view(&c, 1);
+  constexpr std::string_view kEnd = "</script></body></html>\n";
+  replace_file(args.output, {kReportPage, data, kEnd});
+  print(strformat("{}: {}\n", escaped(args.output), human_bytes(kReportPage.size() + data.size() + kEnd.size())));
   return kExitOk;
 }
 
 }  // namespace
 }  // namespace cmd_report
+
+Json page_text(const char* text) { return text == nullptr ? Json(nullptr) : Json(cut_middle(escaped(text), 400)); }
+
+Json tensors_json(const TensorInfos& tensors) {
+  const auto column = [&](auto value) { return Json::array(tensors, value); };
+  return {{"name", column([](const auto& tensor) { return page_text(tensor.name); })},
+          {"dtype", column([](const auto& tensor) { return Json(dtype_text(tensor.dtype)); })},
+          {"shape", column([](const auto& tensor) { return Json::array(ckpt::shape_of(tensor)); })},
+          {"bytes", column([](const auto& tensor) { return Json(tensor.bytes); })},
+          {"stored_bytes", column([](const auto& tensor) { return Json(tensor.stored_bytes); })},
+          {"alias_of", column([](const auto& tensor) { return page_text(tensor.alias_of); })}};
+}
 
 void add_report(CLI::App& app, Action& chosen) {
   using namespace cmd_report;

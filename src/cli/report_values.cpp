@@ -7,71 +7,54 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "cli/diff_tables.h"
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/report.h"
-#include "cli/rows.h"
-#include "cli/text.h"
 
 namespace cli {
 namespace {
 
-constexpr uint64_t kBatchBytes = 64 << 20, kBatchPieces = 4096;
-constexpr size_t kBins = 32;
-
-using Tensors = std::vector<ckpt::TensorInfo>;
-
 // ---- elements as numbers ----
+
+// A complex number is two numbers.
+int32_t component(int32_t dtype) { return dtype / 256 == 5 ? 2 * 256 + dtype % 256 / 2 : dtype; }
+uint64_t components(int32_t dtype) { return component(dtype) == dtype ? 1 : 2; }
+
+bool has_numbers(const ckpt::TensorInfo& tensor) {
+  return tensor.alias_of == nullptr && std::string_view(ckpt_dtype_name(tensor.dtype)) != "dtype";
+}
 
 class Decoder {
  public:
   explicit Decoder(int32_t dtype) : dtype_(component(dtype)), bits_(dtype_ % 256) {
-    if (!has_f32(dtype_)) return;
-    for (uint32_t pattern = 0; pattern < 1u << bits_; pattern++) {
-      std::byte bytes[4];
-      std::memcpy(bytes, &pattern, sizeof pattern);
-      floats_.push_back(to_f32(dtype_, bytes, 0));
-    }
-  }
-  bool known() const {
-    const bool integer = dtype_ / 256 <= 1 && bits_ <= 64;
-    return !floats_.empty() || integer || dtype_ == CKPT_DTYPE_F32 || dtype_ == CKPT_DTYPE_F64 ||
-           dtype_ == CKPT_DTYPE_BOOL;
+    for (uint32_t pattern = 0; has_f32(dtype_) && pattern < 1u << bits_; pattern++)
+      floats_.push_back(to_f32(dtype_, std::as_bytes(std::span(&pattern, 1)), 0));
   }
   // The numbers first, first + 1, … of `data`.
   void decode(std::span<const std::byte> data, uint64_t first, std::span<double> out) const {
-    if (dtype_ == CKPT_DTYPE_F32) return each<float>(data, first, out, [](float value) { return value; });
-    if (bits_ == 16 && !floats_.empty())
-      return each<uint16_t>(data, first, out, [this](uint16_t pattern) { return floats_[pattern]; });
+    if (bits_ == 16) return decode_as<uint16_t>(data, first, out);
+    if (bits_ == 32) return decode_as<uint32_t>(data, first, out);
     for (double& value : out) value = number(element_pattern(data, bits_, first++));
   }
-  // A complex number is two.
-  static int32_t component(int32_t dtype) {
-    return dtype == CKPT_DTYPE_C32    ? int32_t{CKPT_DTYPE_F16}
-           : dtype == CKPT_DTYPE_C64  ? int32_t{CKPT_DTYPE_F32}
-           : dtype == CKPT_DTYPE_C128 ? int32_t{CKPT_DTYPE_F64}
-                                      : dtype;
-  }
-  static uint64_t parts(int32_t dtype) { return component(dtype) == dtype ? 1 : 2; }
 
  private:
-  // The dtypes that nearly all weights have, several times as fast.
-  template <typename T, typename ToNumber>
-  static void each(std::span<const std::byte> data, uint64_t first, std::span<double> out, ToNumber to_number) {
-    const std::byte* from = data.data() + first * sizeof(T);
-    for (double& number : out) {
-      T value;
-      std::memcpy(&value, from, sizeof value);
-      number = static_cast<double>(to_number(value));
-      from += sizeof value;
+  // Several times as fast, for the dtypes that nearly all weights have.
+  template <typename Pattern>
+  void decode_as(std::span<const std::byte> data, uint64_t first, std::span<double> out) const {
+    const std::byte* from = data.data() + first * sizeof(Pattern);
+    for (double& value : out) {
+      Pattern pattern;
+      std::memcpy(&pattern, from, sizeof pattern);
+      value = number(pattern);
+      from += sizeof pattern;
     }
   }
   double number(uint64_t pattern) const {
     if (!floats_.empty()) return floats_[pattern];
+    if (dtype_ == CKPT_DTYPE_F32) return std::bit_cast<float>(static_cast<uint32_t>(pattern));
     if (dtype_ == CKPT_DTYPE_F64) return std::bit_cast<double>(pattern);
     if (dtype_ == CKPT_DTYPE_BOOL) return pattern != 0;
     const int shift = 64 - bits_;
@@ -83,112 +66,101 @@ class Decoder {
   std::vector<float> floats_;  // of each pattern
 };
 
-using Decoders = std::map<int32_t, Decoder>;
-const Decoder& decoder_of(const ckpt::TensorInfo& tensor, Decoders& all) {
-  return all.try_emplace(tensor.dtype, tensor.dtype).first->second;
-}
-bool has_numbers(const ckpt::TensorInfo& tensor, Decoders& all) {
-  return tensor.alias_of == nullptr && decoder_of(tensor, all).known();
-}
-
 // ---- reading ----
 
+// A checkpoint, and the tensors of it that are read; those at one place of two sides have the same shape.
 struct Side {
   const ckpt::Reader& reader;
-  const Tensors& tensors;
+  const TensorInfos& tensors;
 };
 
-// Some elements of the tensor that each side has at this place.
-struct Piece {
-  size_t place;
-  int64_t first, count;
+// Some numbers of a tensor of one side, few enough for the processor's cache, and the bytes that they are from.
+struct Run {
+  int32_t dtype = 0;
+  std::vector<double> numbers;
+  std::span<const std::byte> data;
+  uint64_t first = 0;
+  // Of a dtype of 64 bits: doubles do not tell all integers apart.
+  uint64_t pattern(size_t i) const { return element_pattern(data, 64, first + i); }
 };
 
-uint64_t bytes_of(const ckpt::TensorInfo& tensor, int64_t elements) {
-  return (static_cast<uint64_t>(elements) * static_cast<uint64_t>(tensor.dtype % 256) + 7) / 8;
-}
+// All numbers of the tensors that have any, tensor by tensor. `ends`: these are the tensor's last.
+using Visit = std::function<void(size_t place, bool ends, const std::vector<Run>& sides)>;
 
-// What one side has of some pieces.
-class Loaded {
- public:
-  void read(const Side& side, const std::vector<Piece>& pieces, const ckpt::Options& options) {
-    starts_.clear();
-    uint64_t size = 0;
-    for (const Piece& piece : pieces) {
-      starts_.push_back((size + 63) / 64 * 64);
-      size = starts_.back() + bytes_of(side.tensors[piece.place], piece.count);
-    }
-    if (size > data_.size()) data_.resize(size);
-    auto load = ckpt::Load::create(side.reader, options);
-    for (size_t i = 0; i < pieces.size(); i++) {
-      const ckpt::TensorInfo& tensor = side.tensors[pieces[i].place];
-      load.add_tensor(tensor.name, ckpt::Tensor(tensor).flat(pieces[i].first, pieces[i].count),
-                      {data_.data() + starts_[i], bytes_of(tensor, pieces[i].count)});
-    }
-    load.run();
-  }
-  std::span<const std::byte> piece(size_t i) const { return std::span(data_).subspan(starts_[i]); }
-
- private:
-  std::vector<std::byte> data_;
-  std::vector<uint64_t> starts_;
-};
-
-// All numbers of the tensors of the sides, a few thousand at a time, which fit the processor's cache: visit(place of
-// the tensor, the numbers of each side).
-using Visit = std::function<void(size_t place, const std::vector<std::vector<double>>& numbers)>;
 class Reading {
  public:
-  Reading(std::vector<Side> sides, Decoders& decoders, const ckpt::Options& options, Visit visit)
-      : sides_(std::move(sides)), loaded_(sides_.size()), decoders_(decoders), options_(options), visit_(visit) {}
+  Reading(std::vector<Side> sides, const ckpt::Options& options, Visit visit)
+      : sides_(std::move(sides)), options_(options), visit_(std::move(visit)), runs_(sides_.size()) {}
 
   void run() {
-    const Tensors& tensors = sides_[0].tensors;
-    for (const ckpt::TensorInfo& tensor : tensors) total_ += tensor.bytes;
-    for (size_t place = 0; place < tensors.size(); place++) {
-      const std::vector<int64_t> shape = ckpt::shape_of(tensors[place]);
+    for (const Side& side : sides_)
+      for (const ckpt::TensorInfo& tensor : side.tensors) total_ += has_numbers(tensor) ? tensor.bytes : 0;
+    for (size_t place = 0; place < sides_[0].tensors.size(); place++) {
+      const ckpt::TensorInfo& tensor = sides_[0].tensors[place];
+      if (!has_numbers(tensor) || tensor.bytes == 0) continue;
+      const std::vector<int64_t> shape = ckpt::shape_of(tensor);
       const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-      const int64_t most = int64_t{kBatchBytes} / (tensors[place].dtype % 256) * 8;  // packed ones begin at a byte, too
-      for (int64_t first = 0; first < count; first += most) add({place, first, std::min(most, count - first)});
+      for (int64_t first = 0; first < count; first += kElements) {
+        const int64_t size = std::min(kElements, count - first);
+        if (elements_ + size > kElements || batch_.size() == kPieces) flush();
+        elements_ += size;
+        batch_.push_back({place, first, size, first + size == count, {}});
+      }
     }
     flush();
   }
 
  private:
-  void add(Piece piece) {
-    const uint64_t bytes = bytes_of(sides_[0].tensors[piece.place], piece.count);
-    if (size_ + bytes > kBatchBytes || batch_.size() >= kBatchPieces) flush();
-    size_ += bytes;
-    batch_.push_back(piece);
-  }
+  static constexpr int64_t kElements = 1 << 24;  // in memory, of each side; packed ones begin at a byte, too
+  static constexpr size_t kPieces = 4096;
+
+  // Some elements of the tensor that each side has at this place.
+  struct Piece {
+    size_t place;
+    int64_t first, count;
+    bool last;
+    std::vector<std::byte> data[2];  // of each side
+  };
   void flush() {
-    for (size_t s = 0; s < sides_.size() && !batch_.empty(); s++) loaded_[s].read(sides_[s], batch_, options_);
-    for (size_t i = 0; i < batch_.size(); i++) visit_piece(i);
-    progress_.update(done_ += size_, total_);
+    for (size_t s = 0; s < sides_.size() && !batch_.empty(); s++) load(s);
+    for (const Piece& piece : batch_) visit_piece(piece);
+    progress_.update(done_, total_);
     batch_.clear();
-    size_ = 0;
+    elements_ = 0;
   }
-  void visit_piece(size_t i) {
+  void load(size_t s) {
+    auto load = ckpt::Load::create(sides_[s].reader, options_);
+    for (Piece& piece : batch_) {
+      const ckpt::TensorInfo& tensor = sides_[s].tensors[piece.place];
+      std::vector<std::byte>& data = piece.data[s];
+      data.resize((static_cast<uint64_t>(piece.count) * static_cast<uint64_t>(tensor.dtype % 256) + 7) / 8);
+      load.add_tensor(tensor.name, ckpt::Tensor(tensor).flat(piece.first, piece.count), {data.data(), data.size()});
+      done_ += data.size();
+    }
+    load.run();
+  }
+  void visit_piece(const Piece& piece) {
     constexpr uint64_t kRun = 4096;
-    const Piece& piece = batch_[i];
-    const uint64_t count = static_cast<uint64_t>(piece.count) * Decoder::parts(sides_[0].tensors[piece.place].dtype);
-    std::vector<std::vector<double>> numbers(sides_.size());
+    const uint64_t count = static_cast<uint64_t>(piece.count) * components(sides_[0].tensors[piece.place].dtype);
     for (uint64_t first = 0; first < count; first += kRun) {
       for (size_t s = 0; s < sides_.size(); s++) {
-        numbers[s].resize(std::min(kRun, count - first));
-        decoder_of(sides_[s].tensors[piece.place], decoders_).decode(loaded_[s].piece(i), first, numbers[s]);
+        Run& run = runs_[s];
+        run.dtype = sides_[s].tensors[piece.place].dtype, run.data = piece.data[s], run.first = first;
+        run.numbers.resize(std::min(kRun, count - first));
+        decoders_.try_emplace(run.dtype, run.dtype).first->second.decode(run.data, first, run.numbers);
       }
-      visit_(piece.place, numbers);
+      visit_(piece.place, piece.last && first + kRun >= count, runs_);
     }
   }
 
   const std::vector<Side> sides_;
-  std::vector<Loaded> loaded_;
-  Decoders& decoders_;
   const ckpt::Options& options_;
   const Visit visit_;
+  std::map<int32_t, Decoder> decoders_;
   std::vector<Piece> batch_;
-  uint64_t size_ = 0, done_ = 0, total_ = 0;
+  std::vector<Run> runs_;
+  int64_t elements_ = 0;
+  uint64_t done_ = 0, total_ = 0;
   Progress progress_;
 };
 
@@ -199,15 +171,17 @@ Json figure(double value) {
 
 // ---- statistics ----
 
+// Where `value` lies between two numbers, however far apart, as one of so many cells; in the middle if they are equal.
+size_t cell_of(double value, double low, double high, size_t cells) {
+  const double share = (value / 2 - low / 2) / (high / 2 - low / 2);
+  if (std::isnan(share)) return cells / 2;
+  return std::min(cells - 1, static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(cells)));
+}
+
+// Figures of a tensor, of one look at its numbers.
 class Stats {
  public:
-  // Before min and max are known, numbers are counted by the first bits of their f32 pattern, in the order of numbers:
-  // 64 places for each power of two. All tensors use the same counts, one after the other; at first all are 0.
-  using Fine = std::vector<uint64_t>;
-  static constexpr int kDropped = 17;
-  static constexpr size_t kFine = size_t{1} << (32 - kDropped);
-
-  void add(std::span<const double> values, Fine& fine) {
+  void add(std::span<const double> values) {
     for (const double value : values) {
       if (!std::isfinite(value)) {
         (std::isnan(value) ? nans_ : infinities_)++;
@@ -216,133 +190,103 @@ class Stats {
       zeros_ += value == 0;
       min_ = std::min(min_, value), max_ = std::max(max_, value);
       sum_ += value, squares_ += value * value;
-      fine[place_of(value)]++;
     }
     count_ += values.size();
+    if (min_ < low_ || max_ > high_) widen();
+    for (const double value : values)
+      if (std::isfinite(value)) cells_[cell_of(value, low_, high_, kCells)]++;
   }
-  bool empty() const { return count_ == 0; }
-  double min() const { return finite() ? min_ : std::nan(""); }
-  double max() const { return finite() ? max_ : std::nan(""); }
-  double mean() const { return sum_ / static_cast<double>(finite()); }
-  double norm() const { return finite() ? std::sqrt(squares_) : std::nan(""); }
-  uint64_t zeros() const { return zeros_; }
-  uint64_t nans() const { return nans_; }
-  uint64_t infinities() const { return infinities_; }
-
-  // A letter for each bin from min to max: how full it is, "0" for empty, "z" for the fullest.
-  std::string histogram(Fine& fine) const {
-    static constexpr std::string_view kLevels = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    std::vector<double> bins(kBins);
-    for (size_t i = place_of(min_); finite() != 0 && i <= place_of(max_); i++)
-      if (const uint64_t count = std::exchange(fine[i], 0); count != 0)
-        bins[bin_of((edge(i) + edge(i + 1)) / 2)] += static_cast<double>(count);
-    const double most = *std::max_element(bins.begin(), bins.end()), top = static_cast<double>(kLevels.size() - 1);
-    std::string out;
-    for (const double bin : bins)
-      out += kLevels[bin == 0 ? 0 : std::max(size_t{1}, static_cast<size_t>(bin / most * top))];
-    return out;
+  static constexpr const char* kNames[] = {"min",  "max",        "mean",  "norm",     "zeros",
+                                           "nans", "infinities", "count", "histogram"};
+  Json to_json() const {
+    const auto finite = static_cast<double>(count_ - nans_ - infinities_);
+    const Json numbers[] = {
+        figure(min_), figure(max_), figure(sum_ / finite), figure(finite == 0 ? min_ : std::sqrt(squares_)),
+        zeros_,       nans_,        infinities_,           count_,
+        histogram()};
+    return Json::array(numbers);
   }
 
  private:
-  static size_t place_of(double value) {  // -0 is 0
-    constexpr double kMost = std::numeric_limits<float>::max();
-    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(std::clamp(value, -kMost, kMost) + 0.0));
-    return (bits >> 31 ? ~bits : bits | 1u << 31) >> kDropped;
+  static constexpr size_t kCells = 4096, kBins = 32;
+
+  // Numbers are counted in far more cells than a page shows bins: before all are known, over twice the range so far.
+  void widen() {
+    const Stats before = *this;
+    const double margin = max_ / 2 - min_ / 2, most = std::numeric_limits<double>::max();
+    low_ = std::max(-most, min_ - margin), high_ = std::min(most, max_ + margin);
+    cells_.assign(kCells, 0);
+    for (size_t i = 0; i < before.cells_.size(); i++)
+      cells_[cell_of(before.middle_of(i), low_, high_, kCells)] += before.cells_[i];
   }
-  static double edge(size_t place) {
-    const uint32_t ordered = static_cast<uint32_t>(place) << kDropped;
-    return std::bit_cast<float>(ordered >> 31 ? ordered & ~(1u << 31) : ~ordered);
+  double middle_of(size_t cell) const {
+    const double share = (static_cast<double>(cell) + 0.5) / kCells;
+    return low_ * (1 - share) + high_ * share;
   }
-  uint64_t finite() const { return count_ - nans_ - infinities_; }
-  size_t bin_of(double value) const {
-    const double part = (std::clamp(value, min_, max_) - min_) / (max_ - min_) * kBins;  // NaN if all are the same
-    return std::isnan(part) ? kBins / 2 : std::min(kBins - 1, static_cast<size_t>(part));
+  // A digit for each bin from min to max: how full it is, "0" for empty, "z" for the fullest.
+  std::string histogram() const {
+    uint64_t bins[kBins] = {}, most = 1;
+    for (size_t i = 0; i < cells_.size(); i++)
+      bins[cell_of(std::clamp(middle_of(i), min_, max_), min_, max_, kBins)] += cells_[i];
+    for (const uint64_t bin : bins) most = std::max(most, bin);
+    std::string digits;
+    for (const uint64_t bin : bins) digits += "0123456789abcdefghijklmnopqrstuvwxyz"[(bin * 35 + most - 1) / most];
+    return digits;
   }
+
   uint64_t count_ = 0, zeros_ = 0, nans_ = 0, infinities_ = 0;
   double min_ = std::numeric_limits<double>::infinity(), max_ = -min_, sum_ = 0, squares_ = 0;
+  double low_ = min_, high_ = max_;  // of the cells
+  std::vector<uint64_t> cells_;
 };
 
 // ---- differences ----
 
 class Difference {
  public:
-  void add(std::span<const double> a, std::span<const double> b) {
-    for (size_t i = 0; i < a.size(); i++) {
-      const bool equal = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
-      unlike_ += !equal;
-      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
-        odd_ += !equal;
-        continue;
-      }
-      const double change = b[i] - a[i];
-      most_ = std::max(most_, std::fabs(change));
-      squares_ += change * change, a_ += a[i] * a[i], b_ += b[i] * b[i], product_ += a[i] * b[i];
+  void add(const Run& a, const Run& b) {
+    const bool exact = a.dtype == b.dtype && (a.dtype == CKPT_DTYPE_I64 || a.dtype == CKPT_DTYPE_U64);
+    for (size_t i = 0; i < a.numbers.size(); i++) {
+      const double before = a.numbers[i], after = b.numbers[i];
+      double change = after - before;
+      if (change == 0 && exact) change = static_cast<double>(static_cast<int64_t>(b.pattern(i) - a.pattern(i)));
+      const bool finite = std::isfinite(before) && std::isfinite(after);
+      const bool equal = finite ? change == 0 : before == after || (std::isnan(before) && std::isnan(after));
+      differ_ += !equal;
+      odd_ += !equal && !finite;
+      if (!finite) continue;
+      largest_ = std::max(largest_, std::fabs(change));
+      squares_ += change * change, a_ += before * before, b_ += after * after, product_ += before * after;
     }
-    count_ += a.size();
+    count_ += a.numbers.size();
   }
-  // Elements, those that differ, odd ones; norms of the change, before, after; change by norm, cosine, largest change.
+  // Odd: one of the two is NaN or infinite, and the other is not the same. `change`: the norm by the larger norm.
+  static constexpr const char* kNames[] = {"count",  "differ", "odd",    "norm",   "norm_a",
+                                           "norm_b", "change", "cosine", "largest"};
   Json to_json() const {
-    const double norm = std::sqrt(squares_), before = std::sqrt(a_), after = std::sqrt(b_);
-    const double share = norm == 0 ? 0 : norm / std::max(before, after), cosine = product_ / (before * after);
-    const Json numbers[] = {count_,         unlike_,       odd_,          figure(norm),
-                            figure(before), figure(after), figure(share), figure(std::clamp(cosine, -1.0, 1.0)),
-                            figure(most_)};
+    const double norm = std::sqrt(squares_), a = std::sqrt(a_), b = std::sqrt(b_);
+    const double change = norm == 0 ? 0 : norm / std::max(a, b), cosine = std::clamp(product_ / (a * b), -1.0, 1.0);
+    const Json numbers[] = {count_,    differ_,        odd_,           figure(norm),    figure(a),
+                            figure(b), figure(change), figure(cosine), figure(largest_)};
     return Json::array(numbers);
   }
 
  private:
-  uint64_t count_ = 0, unlike_ = 0, odd_ = 0;  // odd: one of the two is NaN or infinite, and the other is not the same
-  double squares_ = 0, a_ = 0, b_ = 0, product_ = 0, most_ = 0;
+  uint64_t count_ = 0, differ_ = 0, odd_ = 0;
+  double squares_ = 0, a_ = 0, b_ = 0, product_ = 0, largest_ = 0;
 };
 
-}  // namespace
-
-Json stats_json(const ckpt::Reader& reader, const Tensors& tensors, const ckpt::Options& options) {
-  Decoders decoders;
-  Tensors read;
-  std::vector<size_t> places;  // of these among all
-  for (size_t i = 0; i < tensors.size(); i++)
-    if (has_numbers(tensors[i], decoders)) read.push_back(tensors[i]), places.push_back(i);
-  std::vector<Stats> all(tensors.size());
-  std::vector<std::string> histograms(tensors.size());
-  Stats::Fine fine(Stats::kFine);
-  size_t last = 0;
-  const auto finish = [&] { histograms[last] = all[last].empty() ? "" : all[last].histogram(fine); };
-  Reading({{reader, read}}, decoders, options, [&](size_t place, const auto& numbers) {
-    if (places[place] != last) finish();  // tensors come one after the other
-    last = places[place];
-    all[last].add(numbers[0], fine);
-  }).run();
-  if (!all.empty()) finish();
-  const auto column = [&](auto value) {
-    return Json::array(all, [&](const Stats& one) { return one.empty() ? Json(nullptr) : Json(value(one)); });
-  };
-  return {{"min", column([](const Stats& one) { return figure(one.min()); })},
-          {"max", column([](const Stats& one) { return figure(one.max()); })},
-          {"mean", column([](const Stats& one) { return figure(one.mean()); })},
-          {"norm", column([](const Stats& one) { return figure(one.norm()); })},
-          {"zeros", column([](const Stats& one) { return one.zeros(); })},
-          {"nans", column([](const Stats& one) { return one.nans(); })},
-          {"infinities", column([](const Stats& one) { return one.infinities(); })},
-          {"histogram", Json::array(histograms)}};
-}
-
-namespace {
-
-// Tensors of the same name and shape whose values can be compared.
-struct Pairs {
-  Tensors a, b;
-};
-Pairs pairs_of(const ckpt::Reader& a, const ckpt::Reader& b, const std::set<std::string>& said, Decoders& decoders) {
-  Pairs pairs;
+// Tensors of the same name and shape whose values can be compared, of both.
+std::pair<TensorInfos, TensorInfos> pairs_of(const ckpt::Reader& a, const ckpt::Reader& b,
+                                             const std::set<std::string>& said) {
+  std::pair<TensorInfos, TensorInfos> pairs;
   for (const ckpt::TensorInfo& after : b.tensors()) {
-    if (said.contains(after.name) || !has_numbers(after, decoders) || !a.has_tensor(after.name)) continue;
+    if (said.contains(after.name) || !has_numbers(after) || !a.has_tensor(after.name)) continue;
     const ckpt::TensorInfo before = a.tensor(after.name);
-    if (!has_numbers(before, decoders) || ckpt::shape_of(before) != ckpt::shape_of(after) ||
-        Decoder::parts(before.dtype) != Decoder::parts(after.dtype))
-      continue;
-    pairs.a.push_back(before);
-    pairs.b.push_back(after);
+    if (!has_numbers(before) || components(before.dtype) != components(after.dtype)) continue;
+    if (ckpt::shape_of(before) != ckpt::shape_of(after)) continue;
+    pairs.first.push_back(before);
+    pairs.second.push_back(after);
   }
   return pairs;
 }
@@ -352,34 +296,45 @@ Json structure_json(const ckpt::Reader& a, const ckpt::Reader& b, const std::set
                     ckpt::Options options) {
   constexpr size_t kMost = 1000;
   options.set("values", 0);
-  std::vector<std::string> texts;
+  std::vector<Json> texts;
   for (const ckpt::Finding& finding : a.diff(b, options))
-    if (!said.contains(text_of(finding.name)) && texts.size() < kMost)
-      texts.push_back(page_text(text_of(finding.text)));
+    if (!said.contains(text_of(finding.name)) && texts.size() < kMost) texts.push_back(page_text(finding.text));
   return Json::array(texts);
 }
 
 }  // namespace
 
+void add_stats(const ckpt::Reader& reader, const TensorInfos& tensors, const ckpt::Options& options, Json* json) {
+  std::vector<Json> figures(tensors.size(), Json(nullptr));
+  Stats stats;
+  Reading({{reader, tensors}}, options, [&](size_t place, bool ends, const auto& sides) {
+    stats.add(sides[0].numbers);
+    if (ends) figures[place] = std::exchange(stats, {}).to_json();
+  }).run();
+  json->add("names", Json::array(Stats::kNames));
+  json->add("figures", Json::array(figures));
+}
+
 Json comparison_report(const Opened& a, const Opened& b, const ckpt::Options& options) {
   const TableDifferences tables = diff_tables(checkpoint_side(a.reader), checkpoint_side(b.reader), "", true, options);
-  Decoders decoders;
-  const Pairs pairs = pairs_of(a.reader, b.reader, tables.said, decoders);
-  std::vector<Difference> changes(pairs.b.size());
-  Reading({{a.reader, pairs.a}, {b.reader, pairs.b}}, decoders, options, [&](size_t place, const auto& numbers) {
-    changes[place].add(numbers[0], numbers[1]);
+  const auto [before, after] = pairs_of(a.reader, b.reader, tables.said);
+  std::vector<Json> figures(after.size(), Difference().to_json());
+  Difference difference;
+  Reading({{a.reader, before}, {b.reader, after}}, options, [&](size_t place, bool ends, const auto& sides) {
+    difference.add(sides[0], sides[1]);
+    if (ends) figures[place] = std::exchange(difference, {}).to_json();
   }).run();
   return {{"kind", "comparison"},
-          {"title", page_text(a.info.id) + " → " + page_text(b.info.id)},
-          {"a", page_info(a.info)},
-          {"b", page_info(b.info)},
-          {"tensors", tensors_json(pairs.b)},
-          {"changes", Json::array(changes, [](const Difference& change) { return change.to_json(); })},
+          {"title", strformat("{} → {}", a.info.id, b.info.id)},
+          {"a", to_json(a.info)},
+          {"b", to_json(b.info)},
+          {"tensors", tensors_json(after)},
+          {"names", Json::array(Difference::kNames)},
+          {"figures", Json::array(figures)},
           {"structure", structure_json(a.reader, b.reader, tables.said, options)},
           {"tables", Json::array(tables.found, [](const TableDifference& table) {
-             return Json{
-                 {"name", page_text(table.name)},
-                 {"texts", Json::array(table.texts, [](const std::string& text) { return Json(page_text(text)); })}};
+             const auto shown = [](const std::string& text) { return page_text(text.c_str()); };
+             return Json{{"name", shown(table.name)}, {"texts", Json::array(table.texts, shown)}};
            })}};
 }
 

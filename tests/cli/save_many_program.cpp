@@ -2,7 +2,6 @@
 // that are threads. Their attributes have numbers, each 50th is one that the trainer keeps, and some names are awkward.
 // For the pages of large stores and checkpoints (ckpt report).
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -15,16 +14,6 @@ static std::string name_of(int64_t tensor) {
   if (tensor == 2) return "odd/\u202etxt.exe\u2028\u00e9 '\"&lt;";
   if (tensor == 3) return "odd/" + std::string(4000, 'x');
   return std::string(kGroups[tensor % 3]) + "/layers." + std::to_string(tensor / 12) + "." + kParts[tensor / 3 % 4];
-}
-
-// The first rank has most of the rows.
-static void add_table(ckpt::Save& save, uint32_t rank, const std::vector<float>& values) {
-  std::vector<uint64_t> ids(1024u >> rank);
-  for (uint64_t i = 0; i < ids.size(); i++) ids[i] = i * 64 + rank;
-  ckpt::Rows rows{ids.data(), ids.size(), {}};
-  rows.columns = {{"embedding", CKPT_DTYPE_F32, {4}, {ckpt::Memory(values.data(), ids.size() * 16)}}};
-  save.add_table("odd/users", rows);
-  save.run();
 }
 
 static void save_one(const ckpt::Session& session, int64_t step, int64_t tensors, uint32_t rank, uint32_t ranks) {
@@ -42,7 +31,12 @@ static void save_one(const ckpt::Session& session, int64_t step, int64_t tensors
   save.set_attr("trainer.metrics", "{\"loss\": " + std::to_string(3.0 / std::sqrt(1.0 + double(step))) + "}");
   save.set_attr("save.seconds", "[" + std::to_string(2 + std::sin(double(step))) + ", 2.5, 2.25, 4]");
   if (step % 50 == 0) save.set_attr("trainer.kept", "1");
-  add_table(save, rank, values);
+  std::vector<uint64_t> ids(1024u >> rank);  // the first rank has most of the rows
+  for (uint64_t i = 0; i < ids.size(); i++) ids[i] = i * 64 + rank;
+  ckpt::Rows table{ids.data(), ids.size(), {}};
+  table.columns = {{"embedding", CKPT_DTYPE_F32, {4}, {ckpt::Memory(values.data(), ids.size() * 16)}}};
+  save.add_table("odd/users", table);
+  save.run();
 }
 
 int main(int argc, char** argv) {
@@ -50,17 +44,11 @@ int main(int argc, char** argv) {
   const auto ranks = static_cast<uint32_t>(std::atoi(argv[5]));
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < ranks; rank++)
-    threads.emplace_back([=] {
-      try {
-        const ckpt::Options options{{"run", argv[2]}, {"rendezvous", ranks > 1}};
-        const auto session = ckpt::Session::open(ckpt::Store::open(argv[1]), rank, ranks, "", options);
-        for (int64_t step = 0; step < std::atoll(argv[3]); step++)
-          save_one(session, step, std::atoll(argv[4]), rank, ranks);
-      } catch (const ckpt::Error& error) {
-        std::fprintf(stderr, "rank %u: %s\n", rank, error.what());
-        std::_Exit(1);
-      }
+    threads.emplace_back([=] {  // an error ends the program, and its text is on stderr
+      const ckpt::Options options{{"run", argv[2]}, {"rendezvous", ranks > 1}};
+      const auto session = ckpt::Session::open(ckpt::Store::open(argv[1]), rank, ranks, "", options);
+      for (int64_t step = 0; step < std::atoll(argv[3]); step++)
+        save_one(session, step, std::atoll(argv[4]), rank, ranks);
     });
   for (std::thread& thread : threads) thread.join();
-  return 0;
 }

@@ -22,6 +22,7 @@ expect 0 report store -o page.html; is_quiet; says '^page.html: [0-9.]+ KiB$'
 page_is page.html
 json_is '(d["kind"], d["title"], len(d["entries"]), d["unread"])' "('store', 'store', 12, 0)"
 json_is 'sorted({e["state"] for e in d["entries"]})' "['aborted', 'committed', 'damaged', 'open']"
+json_is '[e["step"] for e in d["entries"] if e["state"] == "committed"]' '[0, 1, 2, 3, 4, 5, 6, 8, 10]'
 json_is '[e["step"] for e in d["entries"] if e["latest"]]' '[10]'
 json_is '[e["attrs"]["save.seconds"][0] for e in d["entries"] if e["step"] == 5]' "['[']"
 expect 0 report store --json; json_is 'd["kind"]' store
@@ -33,18 +34,27 @@ json_is 'max(map(len, d["tensors"]["name"])) <= 400' True
 json_is '[d["tensors"]["map"][d["tensors"]["name"].index("model/layers.0.attention.wq.weight")]]' \
   '[[[0, 0, 0, 4, 0, 1], [1, 0, 4, 4, 0, 1]]]'
 json_is '[(t["row_count"], t["part_rows"]) for t in d["tables"]]' '[(1536, [1024, 512])]'
-json_is '{len(h) for h in d["stats"]["histogram"]}' '{32, 0}'
+json_is '{len(f[-1]) for f in d["figures"] if f}' '{32}'
 
-# What the figures are, by numbers made by hand; NaN and infinity count by themselves.
-make_safetensors a.safetensors "w F32 4 $(f32 3 -4 0 nan)" "same F32 2 $(f32 1 2)" "u U8 2 0105" "h BF16 2 803f0040"
-make_safetensors b.safetensors "w F32 4 $(f32 3 4 0 nan)" "same F32 2 $(f32 1 2)" "u U8 2 0106" "new F32 1 $(f32 1)"
+# What the figures are, by numbers made by hand: NaN and infinity count by themselves, a complex number is two, integers
+# beyond 2^53 differ by one, and of values near each other each has its place in the histogram.
+both=("same F32 2 $(f32 1 2)" "z C64 2 $(f32 0 1 0 0)" "near F32 4 $(f32 1 1.01 1.02 1.03)")
+make_safetensors a.safetensors "${both[@]}" "w F32 4 $(f32 3 -4 0 nan)" "u U8 2 0105" "i I64 1 0000000000000010" \
+  "h BF16 2 803f0040"
+make_safetensors b.safetensors "${both[@]}" "w F32 4 $(f32 3 4 0 nan)" "u U8 2 0106" "i I64 1 0100000000000010" \
+  "new F32 1 $(f32 1)"
 import a.safetensors two a --step 1; import b.safetensors two b --step 2
+figures() {
+  echo "{n: [dict(zip(d['names'], f))[k] for k in '$1'.split()] for n, f in zip(d['tensors']['name'], d['figures'])}"
+}
 expect 0 report two@label:a --stats --json
-json_is '(dict(zip(d["tensors"]["name"], zip(*[d["stats"][k] for k in ("min", "max", "norm", "zeros", "nans")]))) ==
-  {"h": (1, 2, 2.23607, 0, 0), "same": (1, 2, 2.23607, 0, 0), "u": (1, 5, 5.09902, 0, 0), "w": (-4, 3, 5, 1, 1)})' True
+json_is "$(figures "min max norm zeros nans count") == {'h': [1, 2, 2.23607, 0, 0, 2],
+  'i': [1.15292e18, 1.15292e18, 1.15292e18, 0, 0, 1], 'near': [1, 1.03, 2.03012, 0, 0, 4], 'z': [0, 1, 1, 3, 0, 4],
+  'same': [1, 2, 2.23607, 0, 0, 2], 'u': [1, 5, 5.09902, 0, 0, 2], 'w': [-4, 3, 5, 1, 1, 4]}" True
+json_is "$(figures histogram)['near']" "['z000000000z0000000000z000000000z']"
 expect 0 report two@label:a two@label:b -o page3.html; page_is page3.html
-json_is '({n: (c[1], c[3], c[7], c[8]) for n, c in zip(d["tensors"]["name"], d["changes"])} ==
-  {"same": (0, 0, 1, 0), "u": (1, 1, 0.99948, 1), "w": (1, 8, -0.28, 8)})' True
+json_is "$(figures "differ norm cosine largest") == {'i': [1, 1, 1, 1], 'u': [1, 1, 0.99948, 1], 'w': [1, 8, -0.28, 8],
+  **dict.fromkeys(['same', 'z', 'near'], [0, 0, 1, 0])}" True
 json_is '[t for t in d["structure"] if t.startswith("tensor")]' \
   "['tensor \"h\": only in the first', 'tensor \"new\": only in the second']"
 

@@ -44,7 +44,8 @@ def _numbers(raw: Any, dtype: DType) -> Any:
             return patterns - numpy.float64(1 << bits) * (patterns >> (bits - 1)) * (code == 0)
         return patterns.view(getattr(imported("ml_dtypes"), str(dtype).replace("f", "float", 1))).astype("f8")
     component = DType(2 << 8 | bits // 2) if code == 5 else dtype
-    return raw.view(Numpy().dtype("", component)).astype("f8")
+    wide = code <= 1 and bits == 64  # doubles do not tell all of these apart
+    return raw.view(Numpy().dtype("", component)).astype("g" if wide else "f8")
 
 
 def _readable(reader: Opened, info: TensorInfo) -> bool:
