@@ -59,7 +59,7 @@ void note_unused(const Id& store, std::string_view run, std::string_view id) {
        [&](Known& known) { std::erase_if(known.loaded, [&](const auto& one) { return one.second.id == id; }); });
 }
 
-Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t step) {
+Taken note_saved(const Id& store, std::string_view run, uint64_t token, int64_t step) {
   return with(store, run, [&](Known& known) {
     std::optional<When> from;
     for (const auto& [when, its] : known.loaded)
@@ -71,7 +71,8 @@ Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t s
     known.line.sessions.insert(token);
     known.saved = step;
     known.loaded.clear();
-    return forward || from ? Step::kGoesOn : first ? Step::kBeginsAnew : Step::kGoesBack;
+    const Step taken = forward || from ? Step::kGoesOn : first ? Step::kBeginsAnew : Step::kGoesBack;
+    return Taken{taken, forward ? std::nullopt : from};
   });
 }
 

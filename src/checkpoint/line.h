@@ -17,9 +17,6 @@ using When = std::pair<uint64_t, uint64_t>;  // Summary::when()
 struct Line {
   std::optional<When> loaded;   // the latest that was loaded and led here
   std::set<uint64_t> sessions;  // of this process, each of which goes on from the one before
-  bool holds(const format::Summary& summary) const {
-    return sessions.contains(summary.token) || (loaded && summary.when() <= *loaded);
-  }
 };
 Line line_of(const Id& store, std::string_view run);
 
@@ -34,7 +31,11 @@ void note_unused(const Id& store, std::string_view run, std::string_view id);
 // latest checkpoint that was loaded since and has no higher step: then what came after that one leads nowhere. If there
 // is none either, a new session begins a line of its own.
 enum class Step { kGoesOn, kGoesBack, kBeginsAnew };
-Step note_saved(const Id& store, std::string_view run, uint64_t token, int64_t step);
+struct Taken {
+  Step step;
+  std::optional<When> from;  // set where it goes on from this one, and not from the save before
+};
+Taken note_saved(const Id& store, std::string_view run, uint64_t token, int64_t step);
 
 // The next session begins a line of its own.
 void forget_line(const Id& store, std::string_view run);

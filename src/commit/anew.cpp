@@ -45,6 +45,7 @@ static Result<std::optional<checkpoint::CheckpointEntry>> furthest_before(const 
 
 Status tell_anew(session::Session& session, int64_t step, bool goes_back, Report* report, std::string* text) {
   session::Continuation& line = session.continuation();
+  CKPT_TRY(line.note_went_back());
   std::string id;
   if (line.is_to_be_noted()) {
     auto looked = furthest_before(session);

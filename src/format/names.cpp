@@ -217,6 +217,21 @@ std::string import_key(std::string_view run) { return below(run_dir(run), "impor
 std::string anew_name(uint64_t token) { return "anew." + std::to_string(token); }
 std::optional<uint64_t> parse_anew_name(std::string_view name) { return parse_suffix<uint64_t>(name, "anew."); }
 
+std::string went_back_name(const WentBack& went) {
+  return strformat("back.{}.{}.{}.{}", went.before.first, went.before.second, went.to.first, went.to.second);
+}
+std::optional<WentBack> parse_went_back_name(std::string_view name) {
+  const auto pieces = split(name, '.');
+  if (pieces.size() != 5 || pieces[0] != "back") return {};
+  uint64_t numbers[4];
+  for (size_t i = 0; i < 4; i++) {
+    const auto number = parse_number<uint64_t>(pieces[i + 1]);
+    if (!number) return {};
+    numbers[i] = *number;
+  }
+  return WentBack{{numbers[0], numbers[1]}, {numbers[2], numbers[3]}};
+}
+
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label) {
   return below(kAttemptsDir, std::to_string(token) + "." + std::to_string(attempt) + "." + std::string(label));
 }

@@ -78,6 +78,14 @@ std::optional<RunSession> parse_run_session_name(std::string_view name);
 std::string import_key(std::string_view run);  // ".ckpt/runs/import/import.lock": the import that has its turn locks it
 std::string anew_name(uint64_t token);  // "anew.7" beside it: that session did not go on from what was there before
 std::optional<uint64_t> parse_anew_name(std::string_view name);
+// "back.7.3.5.2" beside it: session 7's third checkpoint went on from session 5's second, not from what came after
+// that.
+struct WentBack {
+  std::pair<uint64_t, uint64_t> before, to;  // Summary::when()
+  bool operator==(const WentBack&) const = default;
+};
+std::string went_back_name(const WentBack& went);
+std::optional<WentBack> parse_went_back_name(std::string_view name);
 std::string attempt_key(uint64_t token, uint64_t attempt, std::string_view label);  // ".ckpt/attempts/7.1.step-100"
 std::optional<DirName> parse_attempt_name(std::string_view name);
 // What such a record says of a directory that is being copied: "/copy <save id>". That of a save says its run, and no

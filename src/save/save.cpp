@@ -231,7 +231,7 @@ Status Save::begin() {
   // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) {
     sequence_ = session_->next_sequence();
-    settings_.commit.goes_back = !session_->continuation().begin_save(attempt_.label, step_);
+    settings_.commit.goes_back = !session_->continuation().begin_save(attempt_.label, step_, sequence_);
   }
   if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
   if (!half_added_.ok()) return refuse(half_added_);

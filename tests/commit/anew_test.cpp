@@ -18,15 +18,18 @@ class AnewTest : public ::testing::Test {
     EXPECT_TRUE(session.ok()) << session.status().message();
     std::vector<std::string> names;
     for (const int64_t step : steps) {
-      auto save = *save::Save::make(*session, "s" + std::to_string(step), step, {.keep_last = keep_last});
-      EXPECT_TRUE(save->add_object("o", "text/plain", CKPT_OBJECT_SHARED, as_bytes("x")).ok());
-      const Status saved = run_whole(*save);
-      EXPECT_TRUE(saved.ok()) << saved.message();
-      const Report report = *save->report();
+      const Report report = save_one(*session, step, keep_last);
       for (const Finding& finding : report.findings)
         if (finding.kind == CKPT_FINDING_ANEW) names.push_back(finding.name);
     }
     return names;
+  }
+  static Report save_one(const std::shared_ptr<session::Session>& session, int64_t step, int64_t keep_last) {
+    auto save = *save::Save::make(session, "s" + std::to_string(step), step, {.keep_last = keep_last});
+    EXPECT_TRUE(save->add_object("o", "text/plain", CKPT_OBJECT_SHARED, as_bytes("x")).ok());
+    const Status saved = run_whole(*save);
+    EXPECT_TRUE(saved.ok()) << saved.message();
+    return *save->report();
   }
   void load(const std::string& selector) {
     auto checkpoint = checkpoint::Checkpoint::open(store, {selector, "main"});
@@ -130,6 +133,37 @@ TEST_F(WentBack, LeavesWhatCameAfterwards) {
     EXPECT_EQ(train({21, 22}), kNone);
     EXPECT_EQ(there(), (Steps{30, 40, 50, 21, 22}));
   }
+}
+
+// A run as a tree: 50 and 22 are of two lines that part at 20.
+TEST_F(WentBack, LeavesItAlsoToWhoeverGoesOnFromThere) {
+  for (const bool new_process : {false, true}) {
+    store = fresh_memory_store();
+    train({10, 20, 30, 40, 50}, "auto", 0);
+    if (new_process) in_a_new_process();
+    load("step:20");
+    train({21, 22}, "auto", 0);
+    in_a_new_process();
+    load("latest");
+    EXPECT_EQ(train({23, 24}), kNone);
+    EXPECT_EQ(there(), (Steps{30, 40, 50, 23, 24}));
+    in_a_new_process();
+    load("step:50");
+    EXPECT_EQ(train({51, 52}), kNone);
+    EXPECT_EQ(there(), (Steps{23, 24, 51, 52})) << "30, 40 and 50 led here";
+  }
+}
+
+TEST_F(WentBack, WithinASessionLeavesItToo) {
+  auto session = open_session(store);
+  for (const int64_t step : {10, 20, 30, 40}) save_one(session, step, 0);
+  load("step:20");
+  save_one(session, 21, 2);
+  EXPECT_EQ(there(), (Steps{20, 30, 40, 21}));
+  in_a_new_process();
+  load("step:21");
+  train({22, 23});
+  EXPECT_EQ(there(), (Steps{30, 40, 22, 23}));
 }
 
 TEST_F(WentBack, WithoutALoadIsToldEachTime) { EXPECT_EQ(train({1000, 5, 10, 7}).size(), 2u); }

@@ -309,6 +309,13 @@ string encode_utf8(uint32_t code, int bytes) {
 
 int shortest(uint32_t code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4; }
 
+TEST(WentBackName, IsReadAsItIsWrittenAndNothingElseIs) {
+  const WentBack went{{7, 3}, {5, 2}};
+  EXPECT_EQ(parse_went_back_name(went_back_name(went)), went);
+  for (const char* other : {"back.7.3.5", "back.7.3.5.2.1", "back.7.3.5.x", "back.7..5.2", "anew.7.3.5.2"})
+    EXPECT_FALSE(parse_went_back_name(other)) << other;
+}
+
 TEST(ValidUtf8, TakesEveryCodePointInItsShortestFormOnly) {
   for (uint32_t code = 0; code < 0x200000; code++) {
     bool scalar = code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
