@@ -18,15 +18,9 @@ using namespace ckpt::interop;
 // Runs a call. Lets no exception out.
 template <typename Body>
 static ckpt_status guard(ckpt_error** err, Body&& body) noexcept {
-  try {
-    const Status status = call_guarded(body);
-    if (err) *err = error_of(status);
-    // NOMEM if that is what the error has become.
-    return err && *err ? ckpt_error_status(*err) : status.code();
-  } catch (...) {  // no memory for the error's own lists
-    if (err) *err = ckpt_error_new(CKPT_NOMEM, "out of memory", nullptr, nullptr, 0);
-    return CKPT_NOMEM;
-  }
+  const Status status = call_guarded(body);
+  if (err) *err = error_of(status);
+  return status.code();
 }
 
 const char* ckpt_file_version_string(void) { return CKPT_VERSION; }

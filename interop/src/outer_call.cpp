@@ -10,11 +10,14 @@ namespace ckpt::interop {
 
 ckpt_error* error_of(const Status& status) {
   std::vector<const char*> keys, values;
-  for (const auto& [key, value] : status.details()) {
-    keys.push_back(key.c_str());
-    values.push_back(value.c_str());
+  try {
+    for (const auto& [key, value] : status.details()) {
+      keys.push_back(key.c_str());
+      values.push_back(value.c_str());
+    }
+  } catch (const std::bad_alloc&) {  // it goes on without some of its facts
   }
-  return ckpt_error_new(status.code(), status.message().c_str(), keys.data(), values.data(), keys.size());
+  return ckpt_error_new(status.code(), status.message().c_str(), keys.data(), values.data(), values.size());
 }
 
 Status check_version() {

@@ -72,19 +72,18 @@ auto with_parts(Body&& body, int32_t how = CKPT_CALL_WORK) -> decltype(body()) {
 template <typename T>
 class Lent {
  public:
-  explicit Lent(T value) : value_(std::make_shared<T>(std::move(value))) {}
+  explicit Lent(T value) : value_(std::make_unique<T>(std::move(value))) {}
   Lent(Lent&&) noexcept = default;
   ~Lent() {
     const std::shared_ptr<OuterCall> outer = value_ ? OuterCall::current() : nullptr;
     if (!outer) return;
-    ckpt_call_keep(outer->handle(), new std::shared_ptr<T>(std::move(value_)),
-                   [](void* kept) { delete static_cast<std::shared_ptr<T>*>(kept); });
+    ckpt_call_keep(outer->handle(), value_.release(), [](void* kept) { delete static_cast<T*>(kept); });
   }
   T& operator*() const { return *value_; }
   T* operator->() const { return value_.get(); }
 
  private:
-  std::shared_ptr<T> value_;
+  std::unique_ptr<T> value_;
 };
 
 }  // namespace ckpt::interop

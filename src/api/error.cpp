@@ -2,6 +2,8 @@
 #include "api/handles.h"
 
 #include <algorithm>
+#include <new>
+#include <span>
 
 #include "base/address.h"
 #include "base/shown.h"
@@ -9,13 +11,24 @@
 namespace ckpt::api {
 
 // Reporting a lack of memory must not need memory.
-static ckpt_error* nomem_error() {
-  static ckpt_error error{Status(CKPT_NOMEM, "out of memory")};
-  return &error;
+static std::span<ckpt_error> unexplained_errors() noexcept {
+  static const std::span<ckpt_error> errors = [] {
+    const std::span<ckpt_error> made(new ckpt_error[CKPT_INTERNAL + 1], CKPT_INTERNAL + 1);
+    for (int32_t code = 0; code <= CKPT_INTERNAL; code++)
+      made[static_cast<size_t>(code)].status = Status(code, "there is no memory to say more");
+    made[CKPT_NOMEM].status = Status::no_memory();
+    return made;
+  }();
+  return errors;
+}
+
+ckpt_error* unexplained(ckpt_status code) noexcept {
+  const bool known = code > 0 && code <= CKPT_INTERNAL;
+  return &unexplained_errors()[static_cast<size_t>(known ? code : ckpt_status{CKPT_NOMEM})];
 }
 
 ckpt_status give_nomem(ckpt_error** err) noexcept {
-  if (err) *err = nomem_error();
+  if (err) *err = unexplained(CKPT_NOMEM);
   return CKPT_NOMEM;
 }
 
@@ -24,7 +37,7 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
     try {
       *err = new ckpt_error{Status(CKPT_INTERNAL, std::string("a defect of ckpt: ") + what)};
     } catch (...) {
-      *err = nomem_error();
+      *err = unexplained(CKPT_INTERNAL);
     }
   }
   return CKPT_INTERNAL;
@@ -32,7 +45,11 @@ ckpt_status give_internal(const char* what, ckpt_error** err) noexcept {
 
 ckpt_status give(Status status, ckpt_error** err) {
   ckpt_status code = status.code();
-  if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status).shown()};
+  try {
+    if (err) *err = status.ok() ? nullptr : new ckpt_error{std::move(status).shown()};
+  } catch (const std::bad_alloc&) {
+    *err = unexplained(code);
+  }
   return code;
 }
 
@@ -44,8 +61,8 @@ ckpt_report* new_report(Report report) {
   return new ckpt_report{{}, std::move(report)};
 }
 
-// Makes the static error before memory runs out.
-[[gnu::constructor]] static void make_nomem_error() { (void)nomem_error(); }
+// Makes them before memory runs out.
+[[gnu::constructor]] static void make_errors() { (void)unexplained_errors(); }
 
 }  // namespace ckpt::api
 
@@ -71,7 +88,7 @@ const char* ckpt_error_detail_at(const ckpt_error* err, size_t index, const char
   return key.c_str();
 }
 void ckpt_error_free(ckpt_error* err) {
-  if (err != api::nomem_error()) delete err;
+  if (err && err != api::unexplained(err->status.code())) delete err;
 }
 
 const char* ckpt_dtype_name(int32_t dtype) {

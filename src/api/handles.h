@@ -36,6 +36,8 @@ namespace ckpt::api {
 // Explains a failure to the caller. OK clears *err.
 ckpt_status give(Status status, ckpt_error** err);
 
+// What says no more than a status, for lack of memory. Freeing it does nothing.
+ckpt_error* unexplained(ckpt_status code) noexcept;
 ckpt_status give_nomem(ckpt_error** err) noexcept;
 ckpt_status give_internal(const char* what, ckpt_error** err) noexcept;
 

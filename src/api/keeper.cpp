@@ -142,7 +142,11 @@ ckpt_status ckpt_keeper_begin(ckpt_save** out, ckpt_keeper* keeper, const ckpt_s
 }
 
 const char* ckpt_keeper_saved(ckpt_keeper* keeper) {
-  const std::string* const id = keeper ? keeper->keeper->saved() : nullptr;
+  const std::string* id = nullptr;
+  (void)guard(nullptr, [&] {
+    if (keeper) id = keeper->keeper->saved();
+    return Ok();
+  });
   return id ? id->c_str() : nullptr;
 }
 

@@ -18,7 +18,7 @@ ckpt_error* ckpt_error_new(ckpt_status status, const char* message, const char* 
       if (keys[i] && values[i]) made = std::move(made).with(keys[i], std::string(values[i]));
     return made;
   });
-  return error;
+  return ckpt_error_status(error) == status ? error : unexplained(status);
 }
 
 int32_t ckpt_options_get_int(const ckpt_options* options, const char* key, int64_t* value) {

@@ -232,8 +232,13 @@ static Result<Attrs> attrs_of(const ckpt_reader* reader, const char* tensor) {
 }
 
 uint64_t ckpt_reader_attr_count(const ckpt_reader* reader, const char* tensor) {
-  auto attrs = attrs_of(reader, tensor);
-  return attrs.ok() ? attrs->list.size() : 0;
+  uint64_t count = 0;
+  (void)guard(nullptr, [&]() -> Status {
+    CKPT_ASSIGN(const Attrs attrs, attrs_of(reader, tensor));
+    count = attrs.list.size();
+    return Ok();
+  });
+  return count;
 }
 
 ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, uint64_t number, const char** key,
@@ -250,11 +255,14 @@ ckpt_status ckpt_reader_attr_at(const ckpt_reader* reader, const char* tensor, u
 }
 
 const char* ckpt_reader_attr(const ckpt_reader* reader, const char* tensor, const char* key) {
-  auto attrs = attrs_of(reader, tensor);
-  if (!attrs.ok() || !key) return nullptr;
-  for (const auto& attr : attrs->list)
-    if (attrs->page->text(attr.key()) == key) return attrs->page->c_text(attr.value());
-  return nullptr;
+  const char* value = nullptr;
+  (void)guard(nullptr, [&]() -> Status {
+    CKPT_ASSIGN(const Attrs attrs, attrs_of(reader, tensor));
+    for (const auto& attr : attrs.list)
+      if (key && !value && attrs.page->text(attr.key()) == key) value = attrs.page->c_text(attr.value());
+    return Ok();
+  });
+  return value;
 }
 
 // ---- the whole checkpoint ----

@@ -85,21 +85,23 @@ ckpt_status ckpt_save_set_attr(ckpt_save* save, const char* tensor, const char* 
 
 const char* ckpt_save_id(const ckpt_save* save) { return save ? save->save->id().c_str() : ""; }
 
-// All of the save; what it committed goes to the mirror then.
-static Status work(save::Save& save, maintain::Mirror* mirror, Job& job, bool copies) {
-  CKPT_TRY(save.work(job, copies));
-  if (mirror) mirror->add(save.id());
-  return Ok();
+// All of the save; what it committed goes to the mirror then. Made before the save begins: from there on nothing may
+// fail that the other ranks do not learn of.
+static std::function<Status(Job&)> work_of(const ckpt_save& save, bool copies) {
+  return [kept = save.save, mirror = save.mirror, copies](Job& job) -> Status {
+    CKPT_TRY(kept->work(job, copies));
+    if (mirror) mirror->add(kept->id());
+    return Ok();
+  };
 }
 
 ckpt_status ckpt_save_run(ckpt_save* save, ckpt_error** err) {
   return guard(err, [&]() -> Status {
     CKPT_TRY(usable(save, "save"));
-    CKPT_TRY(save->save->begin());
     const auto job = std::make_shared<Job>();
-    return job->run_apart(save->save->goal(), [kept = save->save, mirror = save->mirror](Job& running) {
-      return work(*kept, mirror.get(), running, false);
-    });
+    auto work = work_of(*save, false);
+    CKPT_TRY(save->save->begin());
+    return job->run_apart(save->save->goal(), std::move(work));
   });
 }
 
@@ -108,11 +110,9 @@ static ckpt_status start(ckpt_save* save, bool in_place, ckpt_job** out, ckpt_er
     CKPT_TRY(usable(save, "save"));
     if (!out) return null_status("out");
     auto handle = new_job(true);
+    auto work = work_of(*save, !in_place);
     CKPT_TRY(save->save->begin());
-    Status started =
-        handle->job->start(save->save->goal(), [kept = save->save, mirror = save->mirror, in_place](Job& running) {
-          return work(*kept, mirror.get(), running, !in_place);
-        });
+    Status started = handle->job->start(save->save->goal(), std::move(work));
     if (!started.ok()) return save->save->refuse(std::move(started));
     *out = handle.release();
     return Ok();

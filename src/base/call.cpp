@@ -171,9 +171,13 @@ Status Call::answer_of_left(Status reason) const {
   std::lock_guard lock(mutex_);
   if (!has_answer_) return reason;
   if (if_left_.ok()) return Ok();
-  Status status(if_left_.code(), if_left_.message() + "; " + reason.message());
-  for (const auto& [key, value] : if_left_.details()) status = std::move(status).with(key, value);
-  return status;
+  try {
+    Status status(if_left_.code(), if_left_.message() + "; " + reason.message());
+    for (const auto& [key, value] : if_left_.details()) status = std::move(status).with(key, value);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return if_left_;
+  }
 }
 
 // What this one is a part of has had its time, too: nothing is begun that might wait for the same.

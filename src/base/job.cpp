@@ -26,7 +26,9 @@ Status Job::work_on(int32_t done, const std::function<Status(Job&)>& work) {
   began_ = std::chrono::steady_clock::now();
   reach(CKPT_JOB_RUNNING);
   IfThreadEnds lost([&](Status status) { end(done, std::move(status)); });
-  const Status status = call_guarded([&] { return work(*this); });
+  // Where memory runs out, what is known of the end counts, as for a thread that is left behind.
+  const Status status =
+      call_guarded([&] { return work(*this); }, [&](Status why) { return call->answer_of_left(std::move(why)); });
   lost.came_back();
   counters.total_us = elapsed_us();
   end(done, status);
@@ -110,9 +112,17 @@ void Job::end(int32_t done, Status status) {
   changed_.notify_all();
 }
 
-// Ends the job if the kernel holds one of its threads for too long.
-void Job::look() const {
+// Ends the job if the kernel holds one of its threads for too long. Whoever waits cannot end for lack of memory: the
+// work goes on. So the next look tells.
+void Job::look() const noexcept {
   if (!can_be_left_ || state_ >= CKPT_JOB_COMMITTED) return;
+  try {
+    look_now();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void Job::look_now() const {
   Status answer;
   bool left = call->is_stuck(&answer);
   if (!left && look_too_) {

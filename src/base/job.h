@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "base/call.h"
 #include "base/report.h"
@@ -80,7 +81,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool launch(std::thread* thread, int32_t done, std::function<Status(Job&)> work);
   void end(int32_t done, Status status);
   void be_part_of_outer();
-  void look() const;
+  void look() const noexcept;
+  void look_now() const;
   bool await(int32_t state, int64_t timeout_ms) const;
 
   mutable std::mutex mutex_;
@@ -122,7 +124,10 @@ Result<T> make_apart(const std::shared_ptr<Job>& job, int64_t patience_ms, Body 
     CKPT_ASSIGN(*made, body(running));
     return Ok();
   }));
-  return std::move(**made);
+  if (!job->left() && *made) return std::move(**made);
+  // Done, and only tidying up was left when the thread was left behind, or memory ran out: there is no report of it.
+  if constexpr (std::is_same_v<T, Report>) return Report();
+  return Status(CKPT_INTERNAL, "a call has ended well without what it was to make");
 }
 
 // Sleeps between polls of the store: 1 ms at first, doubling up to 100 ms. This keeps both latency and load low. If

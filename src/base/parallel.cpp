@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <vector>
 
@@ -14,16 +13,6 @@ namespace ckpt {
 unsigned resolve_threads(int64_t wanted) {
   if (wanted > 0) return static_cast<unsigned>(wanted);
   return std::clamp(std::thread::hardware_concurrency(), 2u, 4u);
-}
-
-Status call_guarded(const std::function<Status()>& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return Status(CKPT_NOMEM, "out of memory");
-  } catch (const std::exception& error) {
-    return Status(CKPT_INTERNAL, error.what());
-  }
 }
 
 namespace {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
+#include <new>
 
 #include "base/status.h"
 
@@ -12,13 +14,34 @@ namespace ckpt {
 unsigned resolve_threads(int64_t wanted);
 
 // Calls `work`. That there is no memory is NOMEM; any other exception, which would end the program, INTERNAL.
-Status call_guarded(const std::function<Status()>& work);
+template <typename Work>
+Status call_guarded(Work&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Status::no_memory();
+  } catch (const std::exception& error) {
+    return Status(CKPT_INTERNAL, error.what());
+  }
+}
+// The same; `otherwise` says what an exception means.
+template <typename Work, typename Otherwise>
+Status call_guarded(Work&& work, Otherwise&& otherwise) {
+  bool came_back = false;
+  Status status = call_guarded([&] {
+    Status ended = work();
+    came_back = true;
+    return ended;
+  });
+  return came_back ? std::move(status) : otherwise(std::move(status));
+}
 
 // What becomes of work whose thread is ended within a call of somebody else's code (pthread_exit): nothing else comes
 // back, so whoever waits for the thread is told by this.
+template <typename Tell>
 class IfThreadEnds {
  public:
-  explicit IfThreadEnds(std::function<void(Status)> tell) : tell_(std::move(tell)) {}
+  explicit IfThreadEnds(Tell tell) : tell_(std::move(tell)) {}
   ~IfThreadEnds() {
     if (!came_back_) tell_(Status(CKPT_INTERNAL, "a thread of the call was ended from within (pthread_exit)"));
   }
@@ -27,7 +50,7 @@ class IfThreadEnds {
   void came_back() { came_back_ = true; }
 
  private:
-  const std::function<void(Status)> tell_;
+  const Tell tell_;
   bool came_back_ = false;
 };
 

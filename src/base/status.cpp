@@ -1,6 +1,7 @@
 #include "base/status.h"
 
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 #include "base/address.h"
@@ -14,6 +15,13 @@ bool is_unanswered(ckpt_status code) { return code == CKPT_IO || ends_call(code)
 
 Status::Status(ckpt_status code, std::string message)
     : rep_(std::make_shared<Rep>(Rep{code, std::move(message), {}})) {}
+
+Status Status::no_memory() noexcept {
+  static const Status& status = *new Status(CKPT_NOMEM, "out of memory");
+  return status;
+}
+// Before memory runs out.
+[[gnu::constructor]] static void make_no_memory() { (void)Status::no_memory(); }
 
 const std::string& Status::message() const {
   static const std::string empty;
@@ -32,18 +40,25 @@ const Status::Details& Status::details() const {
   return rep_ ? rep_->details : none;
 }
 
-Status&& Status::with(std::string_view key, std::string value) && {
-  if (!rep_ || detail(key)) return std::move(*this);
-  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
-  rep_->details.emplace_back(std::string(key), std::move(value));
+template <typename Change>
+Status&& Status::changed(Change&& change) && {
+  try {
+    if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
+    change(*rep_);
+  } catch (const std::bad_alloc&) {
+  }
   return std::move(*this);
 }
 
+Status&& Status::with(std::string_view key, std::string value) && {
+  if (!rep_ || detail(key)) return std::move(*this);
+  return std::move(*this).changed([&](Rep& rep) { rep.details.emplace_back(std::string(key), std::move(value)); });
+}
+
 Status&& Status::in(std::string_view context) && {
-  if (!rep_ || rep_->message.starts_with(std::string(context) + ": ")) return std::move(*this);
-  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
-  rep_->message = std::string(context) + ": " + rep_->message;
-  return std::move(*this);
+  if (!rep_ || (rep_->message.starts_with(context) && rep_->message.compare(context.size(), 2, ": ") == 0))
+    return std::move(*this);
+  return std::move(*this).changed([&](Rep& rep) { rep.message = std::string(context) + ": " + rep.message; });
 }
 
 Status&& Status::shown() && {

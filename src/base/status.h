@@ -19,6 +19,8 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(ckpt_status code, std::string message);
+  // NOMEM. It needs no memory.
+  static Status no_memory() noexcept;
 
   bool ok() const { return !rep_; }
   ckpt_status code() const { return rep_ ? rep_->code : CKPT_OK; }
@@ -28,7 +30,8 @@ class [[nodiscard]] Status {
   using Details = std::vector<std::pair<std::string, std::string>>;
   const Details& details() const;
 
-  // Adds a fact. A key that has a value keeps it, since the layer nearest the fault knows best.
+  // Adds a fact. A key that has a value keeps it, since the layer nearest the fault knows best. Where there is no
+  // memory for what is added, here and by `in`, the error goes on without.
   Status&& with(std::string_view key, std::string value) &&;
   Status&& with(std::string_view key, uint64_t value) && { return std::move(*this).with(key, std::to_string(value)); }
   // Puts "context: " before the message. For a layer that knows a name which the layer below does not.
@@ -42,6 +45,8 @@ class [[nodiscard]] Status {
     std::string message;
     Details details;
   };
+  template <typename Change>
+  Status&& changed(Change&& change) &&;
   // Shared and copied on write, so that several waiters can get the same failure.
   std::shared_ptr<Rep> rep_;
 };

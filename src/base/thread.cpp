@@ -1,10 +1,6 @@
 #include "base/thread.h"
 
 #include <pthread.h>
-#include <signal.h>
-
-#include <new>
-#include <system_error>
 
 namespace ckpt {
 
@@ -19,18 +15,12 @@ static void grow_stacks() {
 #endif
 }
 
-bool start_thread(std::thread* thread, const std::function<void()>& body) noexcept {
+SignalsOff::SignalsOff() noexcept {
   grow_stacks();
-  sigset_t all, before;
+  sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    *thread = std::thread(body);
-  } catch (const std::system_error&) {
-  } catch (const std::bad_alloc&) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread->joinable();
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
 }
+SignalsOff::~SignalsOff() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 }  // namespace ckpt

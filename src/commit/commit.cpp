@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
+#include "base/parallel.h"
 #include "checkpoint/part_file.h"
 #include "checkpoint/select.h"
 #include "commit/anew.h"
@@ -150,8 +152,10 @@ static Status follow_attempt(Session& session, const Attempt& attempt, const Com
 Status open_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job,
                     const std::function<Status()>& go_on) {
   const std::function<Status()> check = [&job] { return job.check(); };
-  Status opened = session.rank() == 0 ? lead_attempt(session, attempt, settings, &job.report)
-                                      : follow_attempt(session, attempt, settings, go_on ? go_on : check);
+  Status opened = call_guarded([&] {
+    return session.rank() == 0 ? lead_attempt(session, attempt, settings, &job.report)
+                               : follow_attempt(session, attempt, settings, go_on ? go_on : check);
+  });
   bool others_know = session.rank() != 0 && is_closed(opened);  // whoever closed it has told everybody
   return opened.ok() || others_know ? opened : refuse_attempt(session, attempt, std::move(opened));
 }
@@ -264,7 +268,8 @@ static Status publish_manifest(Session& session, const Attempt& attempt, Bytes f
   for (Backoff backoff(FaultWatch::kFaultMs); fence.code() == CKPT_IO && !backoff.expired(); backoff.sleep())
     fence = session.check_fence();
   CKPT_TRY(std::move(fence));
-  Status created = session.store().put_if_absent(format::slot_key(attempt.directory), file);
+  Status created =
+      call_guarded([&] { return session.store().put_if_absent(format::slot_key(attempt.directory), file); });
   if (created.ok()) return created;
   // The slot was taken, or the call failed on its way: what the slot holds now is the truth.
   Status outcome = read_outcome(session, attempt);
@@ -328,8 +333,12 @@ static Result<Merged> collect_and_merge(Session& session, const Attempt& attempt
 }
 
 static Status lead_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
-  auto merged = collect_and_merge(session, attempt, settings, job);
-  if (!merged.ok()) return give_up(session, attempt, std::move(merged).status());
+  std::optional<Merged> merged;
+  Status collected = call_guarded([&]() -> Status {
+    CKPT_ASSIGN(merged, collect_and_merge(session, attempt, settings, job));
+    return Ok();
+  });
+  if (!collected.ok()) return give_up(session, attempt, std::move(collected));
   Status over = job.call->answer_if_left(
       Status(CKPT_COMMIT_UNKNOWN, "the commit record of " + attempt.directory + " may still be created"));
   if (!over.ok()) return give_up(session, attempt, std::move(over));
@@ -377,8 +386,7 @@ static Status await_outcome(Session& session, const Attempt& attempt, const Comm
   }
 }
 
-Status finish_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
-  if (session.rank() == 0) return lead_commit(session, attempt, settings, job);
+static Status follow_commit(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
   const RankGroups groups(session.world_size(), settings.group_from);
   if (groups.leads(session.rank())) {
     CommitSettings patient = settings;
@@ -388,6 +396,12 @@ Status finish_attempt(Session& session, const Attempt& attempt, const CommitSett
     if (!gathered.ok() && !is_closed(gathered)) return give_up(session, attempt, std::move(gathered), true);
   }
   return settings.wait ? await_outcome(session, attempt, settings, job) : Ok();
+}
+
+Status finish_attempt(Session& session, const Attempt& attempt, const CommitSettings& settings, Job& job) {
+  if (session.rank() == 0) return lead_commit(session, attempt, settings, job);
+  return call_guarded([&] { return follow_commit(session, attempt, settings, job); },
+                      [&](Status why) { return give_up(session, attempt, std::move(why), true); });
 }
 
 }  // namespace ckpt::commit

@@ -196,18 +196,17 @@ Status Keeper::catch_signal(int number) {
 // ---- what is saved ----
 
 void Keeper::look() {
-  std::erase_if(flights_, [this](const Flight& flight) {
-    const Outcome outcome = *flight.outcome;  // once: it may change meanwhile
-    if (outcome == Outcome::kRunning) return false;
+  for (auto flight = flights_.begin(); flight != flights_.end();) {
+    const Outcome outcome = *flight->outcome;  // once: it may change meanwhile
     if (outcome == Outcome::kFailed) {
       history_.reset();  // it may have been committed all the same: the store knows
-      return true;
+    } else if (outcome != Outcome::kRunning) {
+      newest_ = flight->entry;  // where there is no memory for that, the next look takes it
+      if (history_) history_->add(flight->entry);
+      replaced_.erase(flight->entry.label);
     }
-    replaced_.erase(flight.entry.label);
-    if (history_) history_->add(flight.entry);
-    newest_ = flight.entry;
-    return true;
-  });
+    flight = outcome == Outcome::kRunning ? flight + 1 : flights_.erase(flight);
+  }
 }
 
 const std::string* Keeper::saved() {

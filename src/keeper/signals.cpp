@@ -84,6 +84,7 @@ Status Signals::add(int number) {
   // After a fault there is nothing to go on with.
   constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
   if (number <= 0 || number >= kSignals || std::ranges::count(kFaults, number)) return cannot(number);
+  taken_.reserve(taken_.size() + 1);  // nothing fails once it is counted
   const std::lock_guard lock(mutex);
   owner[number] = getpid();
   if (users[number] == 0) CKPT_TRY(install(number));

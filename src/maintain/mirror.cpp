@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "base/parallel.h"
 #include "checkpoint/line.h"
 #include "checkpoint/select.h"
 #include "commit/retention.h"
@@ -169,7 +170,7 @@ void Mirror::work() {
       changed_.wait(lock, [&] { return !looked_ || !queue_.empty() || closing_; });
       if (looked_ && queue_.empty()) break;
     }
-    Status status = step();
+    Status status = call_guarded([this] { return step(); });
     if (status.ok()) continue;
     std::unique_lock lock(mutex_);
     failures_++;

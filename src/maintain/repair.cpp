@@ -61,9 +61,11 @@ static Result<bool> known_committed(const store::Store& store, std::string_view 
   if (!store_id.zero() && store_id != summary.store_id) return false;
   if (had_manifest) return true;
   if (id != format::checkpoint_dir(summary.label, summary.token, summary.attempt)) return false;
-  if (!checkpoint::read_store_id(store).ok()) return false;
-  return store.get(format::attempt_key(summary.token, summary.attempt, summary.label), 4096).status().code() ==
-         CKPT_NOT_FOUND;
+  const Status own = checkpoint::read_store_id(store).status();
+  const Status open = store.get(format::attempt_key(summary.token, summary.attempt, summary.label), 4096).status();
+  for (const Status& asked : {own, open})
+    if (is_unanswered(asked.code())) return asked;  // that it cannot be read now shows nothing
+  return own.ok() && open.code() == CKPT_NOT_FOUND;
 }
 
 static std::string damaged_name(const std::string& key) {

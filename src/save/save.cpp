@@ -28,6 +28,7 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
   save->attempt_ = session->next_attempt(label);
   save->session_ = std::move(session);
   save->step_ = step;
+  save->begun_ = false;
   Status configured = save->configure(options, asked);
   if (configured.ok()) return save;
   save->begun_ = true;
@@ -37,11 +38,13 @@ Result<std::shared_ptr<Save>> Save::make(std::shared_ptr<session::Session> sessi
 }
 
 Save::~Save() {
-  if (at_end_ && !ended_) at_end_(false);
-  if (begun_) return;
-  // The other ranks would wait for a part that never comes.
-  std::string why = failure_.ok() ? "the save was freed without being run" : failure_.message();
-  (void)refuse(Status(failure_.ok() ? CKPT_ABORTED : failure_.code(), std::move(why)));
+  (void)call_guarded([this] {
+    if (at_end_ && !ended_) at_end_(false);
+    if (begun_) return Ok();
+    // The other ranks would wait for a part that never comes.
+    std::string why = failure_.ok() ? "the save was freed without being run" : failure_.message();
+    return refuse(Status(failure_.ok() ? CKPT_ABORTED : failure_.code(), std::move(why)));
+  });
 }
 
 static Status check_agreed(const char* key, bool is_set, int64_t asked, uint64_t agreed) {
@@ -228,18 +231,22 @@ Status Save::check_attr_owners() const {
 Status Save::begin() {
   if (begun_) return Status(CKPT_INVALID, "a save runs once; make another");
   begun_ = true;
+  Status ready = call_guarded([this] { return make_ready(); });
+  return ready.ok() ? Ok() : refuse(std::move(ready));
+}
+
+Status Save::make_ready() {
   // Drawn here, not by the job: of two saves in the background, the one that was started later is the newer one.
   if (session_->rank() == 0) {
     sequence_ = session_->next_sequence();
     settings_.commit.goes_back = !session_->continuation().begin_save(attempt_.label, step_, sequence_);
   }
-  if (Status owners = check_attr_owners(); !owners.ok()) return refuse(std::move(owners));
-  if (!half_added_.ok()) return refuse(half_added_);
+  CKPT_TRY(check_attr_owners());
+  CKPT_TRY(half_added_);
   for (SaveTable& table : content_.tables) table.since = session_->note_table(table.name, attempt_.directory);
   names_.forget();
-  if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return refuse(taken(twice->name));
-  Status marked = transfers_.mark();
-  return marked.ok() ? Ok() : refuse(std::move(marked));
+  if (const SaveTensor* twice = sort_tensors(&content_.tensors)) return taken(twice->name);
+  return transfers_.mark();
 }
 
 Status Save::give_up(std::string_view reason) {
@@ -288,12 +295,23 @@ int32_t Save::goal() const {
 }
 
 Status Save::work(Job& job, bool copies) {
-  const auto alive = session_->begin_save(attempt_);
   const ContextScope working = job.enter(settings_.commit.timeout_ms);
-  Status status = run_steps(job, copies);
+  std::shared_ptr<void> alive;
+  Status status = call_guarded(
+      [&] {
+        alive = session_->begin_save(attempt_);
+        return run_steps(job, copies);
+      },
+      [&](Status why) {  // that there is no memory leaves no rank waiting, and does not undo what is known
+        Status known = job.call->answer_of_left(why);
+        return known.code() == why.code() ? refuse(std::move(why)) : known;
+      });
   unfinished_.reset();  // the others have been told
-  if (status.ok()) session_->note_saved(attempt_.directory, job.counters.bytes_written);
-  report_ = job.report;
+  (void)call_guarded([&] {
+    report_ = job.report;
+    if (status.ok()) session_->note_saved(attempt_.directory, job.counters.bytes_written);
+    return Ok();
+  });
   ended_ = true;
   if (at_end_) at_end_(status.ok());
   return status;

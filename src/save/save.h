@@ -105,6 +105,7 @@ class Save {
   Status note_blocks(const TableRequest& request, const TableRequest::Column& column, uint64_t row_bytes,
                      SaveTensor* tensor);
   Status add_column(const TableRequest& request, const TableRequest::Column& column, SaveTable* table);
+  Status make_ready();
   Status run_steps(Job& job, bool copies);
   Status find_holders(Job& job);
   Status write(const SaveIdentity& identity, bool copies, const Opening& open, Job& job);
@@ -119,7 +120,7 @@ class Save {
   session::Attempt attempt_;
   int64_t step_ = -1;
   uint64_t sequence_ = 0;  // on rank 0
-  bool begun_ = false;
+  bool begun_ = true;      // until it is made: one that is not has nobody to tell
   Status failure_;
   Status half_added_;  // of a table, whose other tensors are there already: nothing may be saved then
   std::unique_ptr<store::Writer> unfinished_;  // the file that is to be no part

@@ -32,8 +32,7 @@ std::shared_ptr<void> Heartbeat::begin(std::string key) {
 void Heartbeat::end(const std::string& key) {
   {
     std::lock_guard lock(mutex_);
-    works_.erase(key);
-    over_.push_back(key);
+    over_.insert(works_.extract(key));
   }
   changed_.notify_all();
 }
@@ -49,9 +48,8 @@ void Heartbeat::work() {
   for (;;) {
     const auto due = std::ranges::min_element(works_, {}, [](const auto& work) { return work.second; });
     if (!over_.empty()) {
-      const std::string key = std::move(over_.back());
-      over_.pop_back();
-      unlocked([&] { return store_->remove(key, false); });
+      const auto gone = over_.extract(over_.begin());
+      unlocked([&] { return store_->remove(gone.key(), false); });
     } else if (due == works_.end()) {
       if (ends_) return;
       changed_.wait(lock);
@@ -60,8 +58,9 @@ void Heartbeat::work() {
       changed_.wait_until(lock, when);
     } else {
       due->second = Clock::now() + interval_;
-      const std::string key = due->first;
-      unlocked([&] { return store_->put_over(key, as_bytes("\n")); });
+      std::string key;  // a copy, as above
+      const Status copied = call_guarded([&] { return key = due->first, Ok(); });
+      if (copied.ok()) unlocked([&] { return store_->put_over(key, as_bytes("\n")); });
     }
   }
 }

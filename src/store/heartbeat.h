@@ -37,7 +37,7 @@ class Heartbeat {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Clock::time_point> works_;  // when each is due
-  std::vector<std::string> over_;                   // to be removed
+  std::map<std::string, Clock::time_point> over_;   // to be removed: an end needs no memory
   bool ends_ = false;
   const std::shared_ptr<Call> asked_ = std::make_shared<Call>();  // by the thread; cancelled at the end
   std::thread thread_;

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <new>
+
 namespace ckpt::store {
 
 LockedFiles& LockedFiles::of_process() {
@@ -11,8 +13,9 @@ LockedFiles& LockedFiles::of_process() {
 }
 
 LockedFiles::LockedFiles() {
-  pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
-                 [] { of_process().close_all(); });
+  const int refused = pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
+                                     [] { of_process().close_all(); });
+  if (refused) throw std::bad_alloc();  // the next lock tries again
 }
 
 void LockedFiles::add(int fd) {

@@ -120,10 +120,10 @@ Status PosixStore::probe() {
   return status;
 }
 
-// Whether a lock keeps out another descriptor of this process; true where there are none.
+// Whether a lock keeps out another descriptor of this process; true where there are none, or none can be had now.
 static bool excludes(const Root& root, const std::string& key) {
   const auto held = lock_posix(root, key, true, true), again = lock_posix(root, key, true, true);
-  return !held.ok() || !(*held)->protects() || again.status().code() == CKPT_CONFLICT;
+  return !held.ok() || !(*held)->protects() || !again.ok();
 }
 
 // A file system may not do what it promises, so try it.

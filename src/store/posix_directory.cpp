@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
 
@@ -49,12 +50,13 @@ Status make_root(const Root& root) {
   if (opened.ok() && fstat(opened->get(), &found) == 0 && !S_ISDIR(found.st_mode)) return not_a_store(root.path());
   CKPT_TRY(std::move(status));
   CKPT_TRY(opened.status());
-  // Another rank may have made the root a moment ago without syncing it yet. That a parent cannot be opened or synced
-  // is ignored: "/" may be unreadable, or read-only. That its disk fails is not.
+  // Another rank may have made the root a moment ago without syncing it yet. That a parent may not be opened or synced
+  // is ignored: "/" may be unreadable, or read-only. That its disk fails, or the system for now, is not.
   const std::string parent = parent_of(root.path());
   const Fd directory = open_plain(parent);
-  const bool failed = directory && retry([&] { return fsync(directory.get()); }) != 0;
-  return failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT) ? fail(errno, "sync directory", parent) : Ok();
+  if (directory && retry([&] { return fsync(directory.get()); }) == 0) return Ok();
+  constexpr std::array kFailures = {EIO, ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM};
+  return std::ranges::count(kFailures, errno) != 0 ? fail(errno, "sync directory", parent) : Ok();
 }
 
 Status make_directory(const Root& root, std::string_view key) {

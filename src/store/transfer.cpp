@@ -1,18 +1,14 @@
 #include "store/transfer.h"
 
-#include <new>
-#include <system_error>
 #include <utility>
+
+#include "base/parallel.h"
 
 namespace ckpt::store {
 
 Status Transfer::run() const {
   const ContextScope on(context);
-  try {
-    return writer ? writer->write_at(offset, from) : reader->read_direct(offset, into);
-  } catch (const std::bad_alloc&) {
-    return Status(CKPT_NOMEM, "out of memory");
-  }
+  return call_guarded([&] { return writer ? writer->write_at(offset, from) : reader->read_direct(offset, into); });
 }
 
 void TransferList::push(Transfer* transfer) {
