@@ -229,21 +229,21 @@ typedef struct ckpt_checkpoint_info {
   uint32_t world_size;      /* ranks that wrote it */
   uint32_t part_count;
   char id[256]; /* the name of its directory; unique in the store: what ckpt_reader_open takes */
-  char label[208];
-  char run[208];
+  char label[208], run[208];
   char save_id[40], store_id[40], session_id[40]; /* 32 hex digits */
   char writer[64];                                /* "ckpt 0.1.0" */
   uint64_t passed_over;  /* found or opened by a selector: newer checkpoints of the run that cannot be loaded */
   uint64_t base_bytes;   /* of `bytes`: parts of earlier checkpoints, in which lies what did not change since */
   uint64_t used_bytes;   /* of base_bytes: what is this checkpoint's */
   uint64_t shared_bytes; /* found or listed, of `bytes`: files that stay when it is removed: others here have them */
+  char names[512];       /* listed: given by ckpt_store_name, with spaces between, as many as fit */
 } ckpt_checkpoint_info;
 
 /* Resolves a selector to one committed checkpoint: "latest" (the newest of the run that `options` names, never a
- * foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
- * give every rank the resulting id: a later call may find a newer checkpoint.
- * A newer checkpoint whose manifest is damaged, of an unknown revision, or cannot be read for half a second is passed
- * over and counted in passed_over. Its own error is the answer if no other is left, or with on_damaged=error.
+ * foreign one or a copy), "label:L" or just "L" (the newest of label L), "name:N" (ckpt_store_name), "step:N", or an
+ * id. Resolve on one rank and give every rank the resulting id: a later call may find a newer checkpoint. A newer
+ * checkpoint whose manifest is damaged, of an unknown revision, or cannot be read for half a second is passed over and
+ * counted in passed_over. Its own error is the answer if no other is left, or with on_damaged=error.
  * Options: run, on_damaged, timeout_ms. Statuses: NOT_FOUND, CORRUPT, FORMAT, REVISION, IO. */
 CKPT_API ckpt_status ckpt_store_find(const ckpt_store* store, const char* selector, const ckpt_options* options,
                                      ckpt_checkpoint_info* out, ckpt_error** err);

@@ -133,6 +133,16 @@ CKPT_API ckpt_status ckpt_store_remove(const ckpt_store* store, const char* id, 
  * NOT_FOUND, CONFLICT (somebody has begun to remove it), IO. */
 CKPT_API ckpt_status ckpt_store_keep(const ckpt_store* store, const char* id, int32_t keep, ckpt_error** err);
 
+/* Gives the committed checkpoint `id` of run `run` a name, which has the rules of labels: selector "name:N" picks it,
+ * and ckpt_store_list tells it. Another checkpoint that had the name loses it at the same moment. With `id` "" none has
+ * it any more. Several callers at once each replace the whole word of another, on stores with and without locks. A name
+ * keeps no checkpoint: call ckpt_store_keep before, or retention may remove it. The name then still says which one had
+ * it (NOT_FOUND, its id in detail found). As for ckpt_store_keep, copies in other stores have no names. Statuses:
+ * NOT_FOUND (there is no such checkpoint, or with `id` "" no such name), CONFLICT (it is being removed), INVALID (also
+ * a checkpoint of another run), IO. */
+CKPT_API ckpt_status ckpt_store_name(const ckpt_store* store, const char* run, const char* name, const char* id,
+                                     ckpt_error** err);
+
 typedef struct ckpt_run_info {
   uint32_t struct_size;
   uint32_t reserved;

@@ -182,6 +182,11 @@ class Store : public detail::Handle<ckpt_store, ckpt_store_free> {
   Result<void> keep(const std::string& id, bool keep = true) const {
     return detail::call(ckpt_store_keep, get(), detail::Text{"id", id}, int32_t{keep});
   }
+  // That checkpoint of the run has the name from now on, and no other one ("name:N" selects it); with "" none has it.
+  Result<void> name(const std::string& run, const std::string& name, const std::string& id) const {
+    return detail::call(ckpt_store_name, get(), detail::Text{"run", run}, detail::Text{"name", name},
+                        detail::Text{"id", id});
+  }
   Result<Report> prune(const Options& options) const { return detail::make<Report>(ckpt_store_prune, get(), options); }
   Result<Report> repair(const std::string& id, const Options& options = {}) const {
     return detail::make<Report>(ckpt_store_repair, get(), detail::Text{"id", id}, options);

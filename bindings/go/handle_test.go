@@ -81,6 +81,7 @@ func (e *everything) storeCalls() map[string]func() error {
 		"Store.Find":        func() error { return first(e.store.Find("latest", nil)) },
 		"Store.Remove":      func() error { return e.store.Remove("none.1.1") },
 		"Store.Keep":        func() error { return e.store.Keep("s1.1.1", true) },
+		"Store.Name":        func() error { return e.store.Name("main", "n", "s1.1.1") },
 		"Store.Prune":       func() error { return first(e.store.Prune(context.Background(), nil)) },
 		"Store.Repair":      func() error { return first(e.store.Repair(context.Background(), "a.1.1", nil)) },
 		"Store.Import":      func() error { return first(e.store.Import(context.Background(), "/none", "x", -1, nil)) },

@@ -297,6 +297,7 @@ type CheckpointInfo struct {
 	Label, Run                 string
 	SaveID, StoreID, SessionID string          // 32 hex digits
 	Writer                     string          // "ckpt 0.1.0"
+	Names                      string          // listed: given by ckpt_store_name, with spaces between, as many as fit
 	State                      CheckpointState // CheckpointCommitted
 	Flags                      uint32          // CheckpointForeign
 	Revision                   uint32
@@ -323,12 +324,13 @@ func makeCheckpointInfo(from *C.ckpt_checkpoint_info) CheckpointInfo {
 		ID: C.GoString(&from.id[0]), Label: C.GoString(&from.label[0]), Run: C.GoString(&from.run[0]),
 		SaveID: C.GoString(&from.save_id[0]), StoreID: C.GoString(&from.store_id[0]),
 		SessionID: C.GoString(&from.session_id[0]), Writer: C.GoString(&from.writer[0]),
-		State: CheckpointState(from.state), Flags: uint32(from.flags), Revision: uint32(from.revision),
-		Step: int64(from.step), Token: uint64(from.token), Attempt: uint64(from.attempt),
-		Sequence: uint64(from.sequence), Bytes: uint64(from.bytes), TensorCount: uint64(from.tensor_count),
-		ObjectCount: uint64(from.object_count), Created: time.UnixMilli(int64(from.created_unix_ms)),
-		WorldSize: uint32(from.world_size), PartCount: uint32(from.part_count), PassedOver: uint64(from.passed_over),
-		BaseBytes: uint64(from.base_bytes), UsedBytes: uint64(from.used_bytes), SharedBytes: uint64(from.shared_bytes),
+		Names: C.GoString(&from.names[0]), State: CheckpointState(from.state), Flags: uint32(from.flags),
+		Revision: uint32(from.revision), Step: int64(from.step), Token: uint64(from.token),
+		Attempt: uint64(from.attempt), Sequence: uint64(from.sequence), Bytes: uint64(from.bytes),
+		TensorCount: uint64(from.tensor_count), ObjectCount: uint64(from.object_count),
+		Created: time.UnixMilli(int64(from.created_unix_ms)), WorldSize: uint32(from.world_size),
+		PartCount: uint32(from.part_count), PassedOver: uint64(from.passed_over), BaseBytes: uint64(from.base_bytes),
+		UsedBytes: uint64(from.used_bytes), SharedBytes: uint64(from.shared_bytes),
 	}
 }
 

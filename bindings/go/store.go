@@ -99,10 +99,10 @@ func (s *Store) Runs() ([]RunInfo, error) {
 }
 
 // Find resolves a selector to one committed checkpoint: "latest" (the newest of the run that the options name, never a
-// foreign one or a copy), "label:L" or just "L" (the newest of label L), "step:N", or an id. Resolve on one rank and
-// give every rank the resulting ID: a later call may find a newer checkpoint. Newer checkpoints that cannot be loaded
-// are passed over and counted in PassedOver. With on_damaged=error the error is what is wrong with the newest.
-// Options: those used by find. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
+// foreign one or a copy), "label:L" or just "L" (the newest of label L), "name:N" ([Store.Name]), "step:N", or an id.
+// Resolve on one rank and give every rank the resulting ID: a later call may find a newer checkpoint. Newer checkpoints
+// that cannot be loaded are passed over and counted in PassedOver. With on_damaged=error the error is what is wrong
+// with the newest. Options: those used by find. Errors: ErrNotFound, ErrCorrupt, ErrFormat, ErrRevision, ErrIO.
 func (s *Store) Find(selector string, options Options) (CheckpointInfo, error) {
 	return withOptions(&s.h, options, func(store *C.ckpt_store, bag *C.ckpt_options, in cTexts) (CheckpointInfo, error) {
 		info := C.ckpt_checkpoint_info{struct_size: C.sizeof_ckpt_checkpoint_info}
@@ -133,6 +133,15 @@ func (s *Store) Keep(id string, keep bool) error {
 	_, err := sharing(&s.h, func(store *C.ckpt_store, in cTexts, cerr **C.ckpt_error) (struct{}, C.ckpt_status) {
 		return struct{}{}, C.ckpt_store_keep(store, in[0], word, cerr)
 	}, id)
+	return err
+}
+
+// Name gives a checkpoint of a run a name, which no other one has from now on: "name:N" selects it. With an empty id
+// none has it. A name keeps no checkpoint: Keep does. Errors: ErrNotFound, ErrInvalid, ErrIO.
+func (s *Store) Name(run, name, id string) error {
+	_, err := sharing(&s.h, func(store *C.ckpt_store, in cTexts, cerr **C.ckpt_error) (struct{}, C.ckpt_status) {
+		return struct{}{}, C.ckpt_store_name(store, in[0], in[1], in[2], cerr)
+	}, run, name, id)
 	return err
 }
 

@@ -1,6 +1,7 @@
 // ckpt_store and ckpt_list: what a store holds.
 #include "api/handles.h"
 #include "base/text.h"
+#include "checkpoint/given_names.h"
 #include "checkpoint/line.h"
 #include "commit/kept.h"
 #include "maintain/dead_copies.h"
@@ -33,6 +34,7 @@ ckpt_status ckpt_store_list(const ckpt_store* store, ckpt_list** out, ckpt_error
       CKPT_ASSIGN(Entries entries, checkpoint::list_places(kept.places()));
       checkpoint::measure(kept.places(), entries);
       commit::note_kept(*kept.store, entries);
+      checkpoint::note_names(*kept.store, entries);
       return entries;
     };
     CKPT_ASSIGN(auto entries, make_apart<Entries>(std::make_shared<Job>(), store->patience_ms, list));
@@ -132,6 +134,19 @@ ckpt_status ckpt_store_keep(const ckpt_store* store, const char* id, int32_t kee
     if (store->forked()) return forked_status();
     const auto say = [kept = store->store, named = std::string(id), keep](Job&) {
       return keep ? commit::keep(*kept, named) : commit::release(*kept, named);
+    };
+    return run_apart(std::make_shared<Job>(), store->patience_ms, say);
+  });
+}
+
+ckpt_status ckpt_store_name(const ckpt_store* store, const char* run, const char* name, const char* id,
+                            ckpt_error** err) {
+  return guard(err, [&]() -> Status {
+    if (!store || !run || !name || !id) return null_status("store, run, name or id");
+    if (store->forked()) return forked_status();
+    const auto say = [kept = store->store, of = std::string(run), what = std::string(name),
+                      whose = std::string(id)](Job&) {
+      return whose.empty() ? checkpoint::take_name(*kept, of, what) : checkpoint::give_name(*kept, of, what, whose);
     };
     return run_apart(std::make_shared<Job>(), store->patience_ms, say);
   });

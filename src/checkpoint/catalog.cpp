@@ -376,6 +376,7 @@ void fill_info(const CheckpointEntry& entry, ckpt_checkpoint_info* out) {
   out->part_count = summary.part_count;
   put_text(out->id, entry.id);
   put_text(out->label, summary.label);
+  put_text(out->names, entry.names);
   put_text(out->run, summary.run);
   put_text(out->save_id, to_hex(summary.save_id));
   put_text(out->store_id, to_hex(summary.store_id));

@@ -21,6 +21,7 @@ struct CheckpointEntry {
   bool foreign = false;
   bool copy = false;        // of a save that another directory holds under its own name
   bool kept = false;        // see commit/kept.h; known only where somebody asked
+  std::string names{};      // the same, see given_names.h: with spaces between
   uint32_t mirror = 0;      // CKPT_CHECKPOINT_MIRRORED and its like, if the store has a mirror
   format::Summary summary;  // if committed; otherwise only what the directory's name tells
   uint64_t bytes = 0;       // see measure in select.h

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "checkpoint/catalog.h"
+#include "checkpoint/given_names.h"
 #include "format/names.h"
 
 namespace ckpt::checkpoint {
@@ -61,6 +62,7 @@ class NotFound {
       : store_(store), selector_(selector), run_(run), wanted_(wanted) {}
 
   Status explain() {
+    if (!wanted_.name.empty() && !store_.traits().lists) return say(nobody_named());
     auto files = store_.list("");
     if (!files.ok()) return no_place(files.status());
     CKPT_TRY(list_entries());
@@ -69,6 +71,10 @@ class NotFound {
     if (entries_.empty()) return nothing_there(*files);
     if (ours_.empty()) return no_run();
     if (wanted_.latest) return say("no checkpoint could be chosen: the store changed meanwhile; try again");
+    if (!wanted_.name.empty()) {
+      note_names(store_, entries_);
+      return no_name();
+    }
     if (wanted_.step) return no_step();
     const auto id = can_be_id(selector_) ? format::parse_checkpoint_dir(selector_) : std::nullopt;
     return id ? no_id(id->label) : no_label();
@@ -173,11 +179,29 @@ class NotFound {
       if (bare && entry->summary.step >= 0 && std::to_string(entry->summary.step) == wanted_.label)
         return say(text + strformat("; step:{} is {}", entry->summary.step, in_quotes(entry->summary.label)),
                    entry->summary.label);
+    if (const auto named = named_id(store_, run_, wanted_.label); bare && named.ok() && !named->empty())
+      text += "; name:" + std::string(wanted_.label) + " is " + *named;
     const std::string newest = list_some(quote_all(names), kNamed);
     if (bare) names.push_back("latest");
     const std::vector<std::string> near = near_names(wanted_.label, names);
     if (!near.empty()) text += "; near: " + list_some(quote_all(near), kNamed);
     return say(text + "; newest: " + newest, near.empty() ? names.front() : near.front());
+  }
+
+  std::string nobody_named() const {
+    return "run " + in_quotes(run_) + " has no checkpoint named " + in_quotes(wanted_.name);
+  }
+
+  Status no_name() const {
+    const std::string text = nobody_named();
+    std::vector<std::string> names;
+    for (const CheckpointEntry* entry : ours_)
+      for (const std::string_view name : split(entry->names, ' ')) names.emplace_back(name);
+    std::erase(names, "");
+    if (names.empty()) return say(text + "; none has a name (ckpt label gives one)");
+    const std::vector<std::string> near = near_names(wanted_.name, names);
+    if (near.empty()) return say(text + "; names: " + list_some(quote_all(names), kNamed), names.front());
+    return say(text + "; near: " + list_some(quote_all(near), kNamed), near.front());
   }
 
   Status no_id(std::string_view label) const {
@@ -229,6 +253,14 @@ Status explain_not_found(const store::Store& store, std::string_view selector, s
 
 Status explain_no_id(const store::Store& store, std::string_view id) {
   return NotFound(store, id, "", {}).explain_id();
+}
+
+Result<CheckpointEntry> committed_entry(const store::Store& store, std::string_view id) {
+  if (!can_be_id(id)) return explain_no_id(store, id);
+  auto entry = read_entry(store, id);
+  if (entry.status().code() == CKPT_NOT_FOUND && store.traits().lists) return explain_no_id(store, id);
+  if (!entry.ok() || entry->state == CKPT_CHECKPOINT_COMMITTED) return entry;
+  return Status(CKPT_NOT_FOUND, store.path(id) + " is no committed checkpoint").with("path", store.path(id));
 }
 
 }  // namespace ckpt::checkpoint

@@ -5,6 +5,7 @@
 
 #include "base/job.h"
 #include "base/text.h"
+#include "checkpoint/given_names.h"
 #include "checkpoint/not_found.h"
 #include "checkpoint/selector.h"
 #include "codec/checksum.h"
@@ -282,6 +283,27 @@ static Status explain(const Places& places, const Question& question) {
   return explain_not_found(places.mirror && nothing ? *places.mirror : places.store, question.selector, question.run);
 }
 
+// Whoever moves a name may then remove what had it: so that is looked for again, unless it is the same.
+static Result<Selection> pick_by_name(const Places& places, const Question& question, std::string_view name,
+                                      const std::function<Status(const CheckpointEntry&)>& load) {
+  constexpr int kTries = 4;
+  std::string id;
+  for (int i = 0; i < kTries; i++) {
+    CKPT_ASSIGN(std::string found, named_id(places.store, question.run, name));
+    if (found.empty()) return explain(places, question);
+    if (found == id) break;
+    id = std::move(found);
+    auto picked = pick_by_id(places, id, load);
+    if (!was_removed(picked.status())) return picked;
+  }
+  return Status(CKPT_NOT_FOUND,
+                strformat("{}: run {} has no checkpoint named {}: it was {}, which is not there any more",
+                          places.store.uri(), in_quotes(question.run), in_quotes(name), id))
+      .with("path", places.store.uri())
+      .with("expected", std::string(question.selector))
+      .with("found", id);
+}
+
 // An error that passes must not cost a training the steps since an older checkpoint. Requests to a server were repeated
 // before.
 static constexpr int64_t kFaultPassesMs = 500;
@@ -294,6 +316,7 @@ static bool may_be_read_soon(const Places& places, const Selection& selection) {
 Result<Selection> select_checkpoint(const Places& places, const Question& question,
                                     const std::function<Status(const CheckpointEntry&)>& load) {
   CKPT_ASSIGN(const Selector wanted, parse_selector(question.selector));
+  if (!wanted.name.empty()) return pick_by_name(places, question, wanted.name, load);
   if (can_be_id(question.selector)) {
     auto picked = pick_by_id(places, question.selector, load);
     if (picked.ok() || picked.status().code() != CKPT_NOT_FOUND || !places.store.traits().lists) return picked;

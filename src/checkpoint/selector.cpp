@@ -3,10 +3,16 @@
 #include <cstdlib>
 #include <string>
 
+#include "format/names.h"
+
 namespace ckpt::checkpoint {
 
 Result<Selector> parse_selector(std::string_view selector) {
   if (selector == "latest") return Selector{.latest = true, .step = {}, .label = {}};
+  if (selector.starts_with("name:")) {
+    CKPT_TRY(format::check_given_name(selector.substr(5)));
+    return Selector{.latest = false, .step = {}, .name = selector.substr(5), .label = {}};
+  }
   if (selector.starts_with("label:")) return Selector{.latest = false, .step = {}, .label = selector.substr(6)};
   if (!selector.starts_with("step:")) return Selector{.latest = false, .step = {}, .label = selector};
   const std::string digits(selector.substr(5));
@@ -19,7 +25,8 @@ Result<Selector> parse_selector(std::string_view selector) {
 
 bool can_be_id(std::string_view selector) {
   return selector != "latest" && !selector.starts_with("step:") && !selector.starts_with("label:") &&
-         !selector.empty() && selector.find('/') == std::string_view::npos && selector[0] != '.';
+         !selector.starts_with("name:") && !selector.empty() && selector.find('/') == std::string_view::npos &&
+         selector[0] != '.';
 }
 
 }  // namespace ckpt::checkpoint

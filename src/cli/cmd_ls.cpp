@@ -1,5 +1,7 @@
 // ckpt ls: lists the checkpoints and attempts of a store.
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "cli/command.h"
@@ -24,7 +26,8 @@ constexpr Words kWords = {
     "see ckpt repair),\n"
     "unreadable (this user cannot read it, or the disk fails now) or newer revision (this ckpt is too old for it). "
     "NOTES marks the latest of each run, foreign ones (copied from another store),\n"
-    "rebuilt ones (by ckpt repair --force) and copies (of another directory of this store), and how much of SIZE a\n"
+    "name:N (by ckpt label), rebuilt ones (by ckpt repair --force) and copies (of another directory of this store), "
+    "and how much of SIZE a\n"
     "checkpoint shares with others, which stays when it is removed.\n"
     "--state shows only these states, --last N then only the newest N, --sort orders what is left: age oldest first,\n"
     "as without it, but across runs; size largest first; name by id, step-9 before step-10.\n"
@@ -38,10 +41,16 @@ constexpr Words kWords = {
     "  ckpt ls /data/run7 --json | jq -r '.checkpoints[] | select(.latest) | .id'\n",
     "0 listed, 2 error"};
 
+std::vector<std::string> names_of(const ckpt::CheckpointInfo& info) {
+  std::istringstream words(info.names);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
 std::string notes(const Entry& entry) {
   std::vector<std::string> notes;
   if (entry.latest) notes.push_back("latest");
   for (std::string& name : flag_names(entry.info.flags)) notes.push_back(std::move(name));
+  for (const std::string& name : names_of(entry.info)) notes.push_back("name:" + name);
   if (entry.info.shared_bytes != 0) notes.push_back("shares " + human_bytes(entry.info.shared_bytes));
   return joined(notes);
 }
@@ -165,6 +174,7 @@ int run(const Args& args) {
   json.add("checkpoints", Json::array(entries, [](const Entry& entry) {
              Json one = to_json(entry.info);
              one.add("latest", entry.latest);
+             one.add("names", Json::array(names_of(entry.info)));
              return one;
            }));
   if (mirrored) json.add("mirror_lacks", not_mirrored(all).size());

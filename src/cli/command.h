@@ -31,6 +31,7 @@ using Action = std::function<int()>;
 // One function per command, in cmd_*.cpp. If the command line
 // names the command, its action is stored in `chosen`.
 void add_keep(CLI::App& app, Action& chosen);
+void add_label(CLI::App& app, Action& chosen);
 void add_ls(CLI::App& app, Action& chosen);
 void add_status(CLI::App& app, Action& chosen);
 void add_runs(CLI::App& app, Action& chosen);
@@ -136,7 +137,8 @@ class Command {
 };
 
 inline constexpr const char* kCheckpointHelp =
-    "a checkpoint's directory or https:// address, or STORE@latest, STORE@label:L, STORE@step:N, STORE@ID";
+    "a checkpoint's directory or https:// address, or STORE@latest, STORE@label:L, STORE@name:N, STORE@step:N, "
+    "STORE@ID";
 
 // The settings of -o as options. INVALID names the setting that is wrong.
 ckpt::Options make_options(const Common& common);

@@ -24,7 +24,7 @@ constexpr const char* kDescription = "Lists, checks, compares, prints, converts,
 constexpr const char* kFooter =
     "A STORE is the directory that holds checkpoints, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or\n"
     "az://CONTAINER/PREFIX. A CHECKPOINT is its own directory, or STORE@SELECTOR, where SELECTOR\n"
-    "is latest, label:L, step:N or an id. STORE alone means STORE@latest.\n"
+    "is latest, label:L, name:N, step:N or an id. STORE alone means STORE@latest.\n"
     "-o KEY=VALUE sets any option of the library.\n\n"
     "  ckpt ls /data/run7                     list the checkpoints\n"
     "  ckpt verify /data/run7                 check every byte of the latest\n"
@@ -41,9 +41,9 @@ void set_up(CLI::App& app, Action& chosen) {
   app.footer(kFooter);
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
-  for (auto add : {add_status, add_ls,    add_runs, add_du,     add_report, add_info,       add_verify,
-                   add_diff,   add_cat,   add_cp,   add_import, add_export, add_map,        add_repair,
-                   add_prune,  add_clean, add_rm,   add_keep,   add_check,  add_completion, add_help}) {
+  for (auto add : {add_status, add_ls,   add_runs,   add_du,     add_report,     add_info,   add_verify, add_diff,
+                   add_cat,    add_cp,   add_import, add_export, add_map,        add_repair, add_prune,  add_clean,
+                   add_rm,     add_keep, add_label,  add_check,  add_completion, add_help}) {
     add(app, chosen);
   }
 }

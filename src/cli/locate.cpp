@@ -94,7 +94,7 @@ std::string without_trailing_slashes(std::string_view path) {
 
 Target locate_selector(std::string_view argument, size_t at, bool has_mirror) {
   std::string_view selector = argument.substr(at + 1);
-  if (selector.empty()) invalid("nothing after '@'; try @latest, @label:L, @step:N");
+  if (selector.empty()) invalid("nothing after '@'; try @latest, @label:L, @name:N, @step:N");
   std::string store = at == 0 ? "." : without_trailing_slashes(argument.substr(0, at));
   if (!is_remote(store) && (!has_mirror || exists(store))) need_directory(store);
   return {Target::Kind::kSelector, store, std::string(selector)};

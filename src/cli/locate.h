@@ -2,7 +2,8 @@
 //
 //   DIRECTORY        with MANIFEST or parts in it: that checkpoint; its parent directory is the store
 //   DIRECTORY        any other: a store; means its latest checkpoint
-//   STORE@SELECTOR   latest, label:L, L, step:N or an id. An '@' with a '/' after it belongs to the path: if a store's
+//   STORE@SELECTOR   latest, label:L, L, name:N, step:N or an id. An '@' with a '/' after it belongs to the path: if a
+//   store's
 //                    name has an '@', write a '/' at its end.
 //   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store; so in any bucket, and in stores
 //                            from outside

@@ -49,15 +49,6 @@ Result<uint64_t> say(store::Store& store, std::string_view id, std::string_view 
   return put;
 }
 
-// NOT_FOUND if there is no committed checkpoint of that id.
-Status check_committed(const store::Store& store, std::string_view id) {
-  const auto entry = checkpoint::read_entry(store, id);
-  if (entry.status().code() == CKPT_NOT_FOUND && store.traits().lists) return checkpoint::explain_no_id(store, id);
-  CKPT_TRY(entry.status());
-  if (entry->state == CKPT_CHECKPOINT_COMMITTED) return Ok();
-  return Status(CKPT_NOT_FOUND, store.path(id) + " is no committed checkpoint").with("path", store.path(id));
-}
-
 }  // namespace
 
 Result<bool> is_kept(const store::Store& store, std::string_view id) {
@@ -81,7 +72,7 @@ void note_kept(const store::Store& store, checkpoint::CheckpointEntry& entry) {
 }
 
 Status keep(store::Store& store, std::string_view id) {
-  CKPT_TRY(check_committed(store, id));
+  CKPT_TRY(checkpoint::committed_entry(store, id).status());
   auto lock = store.lock_shared(format::slot_key(id));  // as a reader: nobody removes it meanwhile, if locks do that
   CKPT_TRY(lock.status());
   CKPT_ASSIGN(const uint64_t words, say(store, id, kKept, [&](const std::string& last) {
@@ -90,14 +81,14 @@ Status keep(store::Store& store, std::string_view id) {
                               ": somebody has begun to remove it, and may go on at any time: ckpt cp saves its bytes");
               }));
   // A removal that was over before that word leaves nothing to keep.
-  Status there = check_committed(store, id);
+  Status there = checkpoint::committed_entry(store, id).status();
   if (there.code() == CKPT_NOT_FOUND) forget_kept(store, id, words);
   return there;
 }
 
 Status release(store::Store& store, std::string_view id) {
   CKPT_ASSIGN(const bool kept, is_kept(store, id));
-  if (!kept) return check_committed(store, id);
+  if (!kept) return checkpoint::committed_entry(store, id).status();
   return say(store, id, kReleased, [](const std::string&) { return Ok(); }).status();
 }
 

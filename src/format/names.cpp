@@ -36,6 +36,8 @@ Status check_label(std::string_view label) { return check_plain("label", label);
 
 Status check_run(std::string_view run) { return check_plain("run", run); }
 
+Status check_given_name(std::string_view name) { return check_plain("name", name); }
+
 static Status check_printable(std::string_view what, std::string_view name) {
   if (!valid_utf8(name)) return refuse(what, name, "expected UTF-8");
   if (std::any_of(name.begin(), name.end(), is_control)) return refuse(what, name, "has a control character");
@@ -250,6 +252,19 @@ std::optional<DirName> parse_attempt_name(std::string_view name) {
 
 std::string kept_key(std::string_view directory, uint64_t number) {
   return strformat("{}/{}.{}", kKeptDir, directory, number);
+}
+
+std::string given_names_dir(std::string_view run) { return below(kGivenNamesDir, std::string(run)); }
+
+std::string given_name_key(std::string_view run, std::string_view name, uint64_t number) {
+  return strformat("{}/{}/{}.{}", kGivenNamesDir, run, name, number);
+}
+
+std::optional<std::string> parse_given_name(std::string_view file) {
+  const size_t dot = file.rfind('.');
+  if (dot == std::string_view::npos || !parse_number<uint64_t>(file.substr(dot + 1))) return {};
+  std::string name(file.substr(0, dot));
+  return check_given_name(name).ok() ? std::optional(std::move(name)) : std::nullopt;
 }
 
 std::string session_dir(uint64_t token) { return below(kSessionsDir, std::to_string(token)); }

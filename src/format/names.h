@@ -24,12 +24,14 @@ inline constexpr std::string_view kCopyBeatsDir = ".ckpt/beats/copies";
 inline constexpr std::string_view kRendezvousDir = ".ckpt/rendezvous";
 inline constexpr std::string_view kWelcomesDir = ".ckpt/welcomes";
 inline constexpr std::string_view kKeptDir = ".ckpt/kept";
+inline constexpr std::string_view kGivenNamesDir = ".ckpt/names";
 
 inline constexpr size_t kMaxAttrValue = 1 << 20;
 
 // ---- names that callers give (FORMAT §7): INVALID with a reason ----
 Status check_label(std::string_view label);       // 1-200 of [A-Za-z0-9._=+-], no leading dot
 Status check_run(std::string_view run);           // the same
+Status check_given_name(std::string_view name);   // the same
 Status check_tensor_name(std::string_view name);  // of tensors, aliases, objects: 1-4096 bytes of text, no element ".."
 Status check_attr_key(std::string_view key);      // 1-255 bytes of text
 Status check_text(std::string_view text);         // any length, UTF-8 without NUL; line feeds are fine
@@ -93,7 +95,11 @@ std::optional<DirName> parse_attempt_name(std::string_view name);
 std::string copy_record(const Id& save);
 bool is_copy_record(std::string_view text);
 std::string kept_key(std::string_view directory, uint64_t number);  // ".ckpt/kept/step-100.7.1.2": see commit/kept.h
-std::string session_dir(uint64_t token);                            // ".ckpt/sessions/7"
+std::string given_names_dir(std::string_view run);                  // ".ckpt/names/main"
+// ".ckpt/names/main/production.3": see checkpoint/given_names.h
+std::string given_name_key(std::string_view run, std::string_view name, uint64_t number);
+std::optional<std::string> parse_given_name(std::string_view file);  // the name
+std::string session_dir(uint64_t token);                             // ".ckpt/sessions/7"
 std::optional<uint64_t> parse_session_name(std::string_view name);
 std::string mirror_key(const Id& mirror);                 // ".ckpt/mirror.<32 hexadecimal digits>": it was used
 std::string names_key(uint64_t token, const Id& digest);  // ".ckpt/sessions/7/names.0123…": names that ranks hold

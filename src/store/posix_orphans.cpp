@@ -43,7 +43,7 @@ void remove_orphans_in(const Root& root, const std::string& key) {
 void remove_orphans(const Root& root) {
   for (const char* key : {".ckpt", ".ckpt/owners", ".ckpt/attempts", ".ckpt/kept"}) remove_orphans_in(root, key);
   // These have a directory for each run, which stays. Directories of sessions are removed with all that is in them.
-  for (const std::string parent : {".ckpt/runs", ".ckpt/rendezvous", ".ckpt/welcomes"}) {
+  for (const std::string parent : {".ckpt/runs", ".ckpt/rendezvous", ".ckpt/welcomes", ".ckpt/names"}) {
     auto runs = list_directory(root, parent);
     for (size_t i = 0; runs.ok() && i < runs->size(); i++)
       if ((*runs)[i].directory) remove_orphans_in(root, parent + "/" + (*runs)[i].name);

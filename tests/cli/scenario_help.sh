@@ -1,6 +1,6 @@
 # help, --version, options and mistakes on the command line.
 expect 0 --version; says '^ckpt [0-9]+\.[0-9]+\.[0-9]+ \(format revision [0-9]+\)$'
-commands='status ls runs du report info verify diff cat cp import export map repair prune clean rm keep check'
+commands='status ls runs du report info verify diff cat cp import export map repair prune clean rm keep label check'
 commands+=' completion'
 for arguments in --help help; do
   expect 0 $arguments; is_quiet

@@ -32,6 +32,8 @@ expect 0 diff "$web/run7/step-1.1.1" www/run7; says '^equal'
 expect 0 export "$web/run7/step-1.1.1" out.safetensors
 cmp <(tail -c 24 out.safetensors) <(tail -c 24 www/a.safetensors) || fail "other numbers came out"
 expect 0 cp "$web/run7/step-1.1.1" copy; says '^copied step-1.1.1'; expect 0 verify copy@step-1; says '^sound'
+expect 0 label www/run7@step:1 prod; expect 0 info "$web/run7@name:prod"; says '^label +step-1'
+expect 2 info "$web/run7@name:none"; complains 'run "main" has no checkpoint named "none"$'
 grep -q '^/run7/step-1.1.1/MANIFEST?sig=1 ' plain.log || fail "the query was not sent"
 
 # What a web server does not tell, and does not do.

@@ -1,9 +1,11 @@
-// Who keeps a checkpoint and who removes it at the same time: on every kind of store, at each step of the other one,
-// and where one of them dies on the way.
+// Who keeps or names a checkpoint, and who removes it or moves the name at the same time: on every kind of store, at
+// each step of the other one, and where one of them dies on the way.
 #include "commit/kept.h"
 
+#include "checkpoint/given_names.h"
 #include "commit/any_store.h"
 #include "commit/retention.h"
+#include "format/names.h"
 #include "store/shell_store.h"
 
 namespace ckpt::commit {
@@ -133,6 +135,114 @@ TEST_P(Kept, AfterADeathAtEachStepTheOthersGoOn) {
                    EXPECT_TRUE(!kept.ok() || release(*handles(), kId).ok());
                    EXPECT_TRUE(!there || remove_by_id(*handles(), kId).ok());
                  });
+}
+
+// ---- names ----
+
+Status give(const Handles& handles, const std::string& id) {
+  return checkpoint::give_name(*handles(), "main", "prod", id);
+}
+std::string holder(const Handles& handles) {
+  const auto id = checkpoint::named_id(*handles(), "main", "prod");
+  return id.ok() ? *id : id.status().message();
+}
+// The step that the name selects; 0 if it says that s1.1.1 had it and is gone, -1 otherwise.
+int64_t loaded(const Handles& handles) {
+  const auto step = load(handles, "name:prod");
+  if (step.ok()) return *step;
+  const std::string* found = step.status().detail("found");
+  return step.status().code() == CKPT_NOT_FOUND && found && *found == kId ? 0 : -1;
+}
+
+TEST_P(Kept, ANameMovesAndIsTakenAwayAndSaysWhoHadIt) {
+  const Handles handles = filled();
+  EXPECT_EQ(loaded(handles), -1);
+  for (const int64_t step : {1, 2, 2, 1}) {
+    EXPECT_TRUE(give(handles, strformat("s{}.1.1", step)).ok());
+    EXPECT_EQ(loaded(handles), step);
+  }
+  EXPECT_EQ(load(handles, "prod").status().code(), CKPT_NOT_FOUND) << "a name is no label";
+  EXPECT_TRUE(remove_by_id(*handles(), kId).ok());
+  EXPECT_EQ(loaded(handles), 0);
+  EXPECT_EQ(give(handles, kId).code(), CKPT_NOT_FOUND);
+  EXPECT_EQ(checkpoint::give_name(*handles(), "other", "prod", "s2.1.1").code(), CKPT_INVALID);
+  EXPECT_TRUE(checkpoint::take_name(*handles(), "main", "prod").ok());
+  EXPECT_EQ(checkpoint::take_name(*handles(), "main", "prod").code(), CKPT_NOT_FOUND);
+  EXPECT_EQ(loaded(handles), -1);
+}
+
+TEST_P(Kept, OfSeveralWhoMoveANameEachPutsAWholeWord) {
+  const Handles handles = filled();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; i++)
+    threads.emplace_back([&, i] {
+      for (int k = i; k < i + 20; k++) EXPECT_TRUE(give(handles, strformat("s{}.1.1", k % 2 + 1)).ok());
+    });
+  for (int i = 0; i < 40; i++) EXPECT_TRUE(std::set<std::string>({"", kId, "s2.1.1"}).contains(holder(handles)));
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(Kept, AfterADeathAtEachStepOfAMoveOneOfBothHasTheName) {
+  at_each_step(
+      [](store::Store& store) {
+        for (const char* id : {kId, "s2.1.1", kId})
+          if (!checkpoint::give_name(store, "main", "prod", id).ok()) return;
+      },
+      [](const Handles&) { return Status(CKPT_IO, "dead"); },
+      [](const Handles& handles) {
+        EXPECT_TRUE(std::set<std::string>({"", kId, "s2.1.1"}).contains(holder(handles))) << holder(handles);
+        EXPECT_TRUE(give(handles, "s2.1.1").ok());
+        EXPECT_EQ(loaded(handles), 2);
+      });
+}
+
+TEST_P(Kept, AtEachStepOfARemovalANameIsRefusedOrTellsOfIt) {
+  bool given = false;
+  const auto tell = [&](const Handles& handles) {
+    const bool named = holder(handles) == kId;
+    EXPECT_TRUE(named || !given);
+    EXPECT_EQ(loaded(handles), !named ? -1 : is_committed(*handles(), kId) ? 1 : 0);
+  };
+  const auto name = [&](const Handles& handles) {
+    given = given || give(handles, kId).ok();
+    return Ok();
+  };
+  const auto remove = [](const Handles& handles) {
+    (void)remove_by_id(*handles(), kId);
+    return Ok();
+  };
+  at_each_step([&](store::Store& store) { given = false, (void)remove_by_id(store, kId); }, name, tell);
+  at_each_step([&](store::Store& store) { given = checkpoint::give_name(store, "main", "prod", kId).ok(); }, remove,
+               tell);
+}
+
+TEST(Names, AtEachStepOfALookTheNameMovesAndAnOlderWordIsNeverFoundAndFewStay) {
+  const Handles handles = memory_store();
+  Start start(handles, 1);
+  for (int64_t step = 1; step <= 20; step++) ASSERT_TRUE(all_ok(start.save(step)).ok());
+  const auto give = [&](const std::string& name, int from, int to) {
+    for (int i = from; i <= to; i++)
+      ASSERT_TRUE(checkpoint::give_name(*handles(), "main", name, strformat("s{}.1.1", i)).ok());
+  };
+  give("few", 1, 20);
+  EXPECT_EQ(handles()->list(format::given_names_dir("main"))->size(), 6u) << "1, 2, 4, 8, 16, 20";
+  for (int first = 1; first <= 12; first++)
+    for (int moves : {1, 3, 8}) {
+      bool more = true;
+      for (int at = 0; more; at++) {
+        const std::string name = strformat("n{}.{}.{}", first, moves, at);
+        give(name, 1, first);
+        store::ShellStore shell(handles());
+        int number = 0;
+        shell.before([&](std::string_view, std::string_view) {
+          if (number++ == at) give(name, first + 1, first + moves);
+          return Ok();
+        });
+        const std::string found = *checkpoint::named_id(shell, "main", name);
+        more = number > at;
+        EXPECT_GE(std::stoi(found.substr(1)), first) << name;
+      }
+    }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // kind, against those that the server got. Runs where tests/s3/run.sh has started one.
 #include <thread>
 
+#include "checkpoint/given_names.h"
 #include "commit/any_store.h"
 #include "commit/retention.h"
 #include "maintain/copy.h"
@@ -104,6 +105,12 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
   proxy_->arm(Fault::kNone, 0);
   ASSERT_TRUE(checkpoint::find_checkpoint(*store, {"latest", "main"}).ok());
   EXPECT_EQ(proxy_->requests(), asked(3, 2)) << "to find it is to open it";
+
+  ASSERT_TRUE(checkpoint::give_name(*store, "main", "prod", "s1.1.1").ok());
+  const Told named =
+      under_a_job([&](Job&) { return checkpoint::Checkpoint::open(store, {"name:prod", "main"}).status(); });
+  ASSERT_TRUE(named.status.ok()) << named.status.message();
+  EXPECT_EQ(named.requests, asked(4, 3, "0 PUT 0 LIST 0 DELETE")) << "the first word, and that there is no second one";
 
   proxy_->arm(Fault::kNone, 0);
   const Told loaded = under_a_job([&](Job& job) { return load_numbers(opened, 5, job); });

@@ -101,4 +101,14 @@ TEST(CppRest, ATreeIsBuiltOfValuesOfEachKind) {
   EXPECT_EQ(tree.json(), R"([null,true,{"$":"int","value":"123456789012345678901"},{"$":"set","items":[1]}])");
 }
 
+TEST(CppRest, AStoreKeepsACheckpointAndGivesItAName) {
+  const Saved saved("name");
+  saved.store.keep("a.1.1");
+  saved.store.name("main", "best", "a.1.1");
+  EXPECT_STREQ(saved.store.find("name:best").id, "a.1.1");
+  EXPECT_STREQ(saved.store.list()[0].names, "best");
+  saved.store.name("main", "best", "");
+  EXPECT_STREQ(saved.store.list()[0].names, "");
+}
+
 }  // namespace

@@ -383,6 +383,7 @@ struct ckpt_checkpoint_info
     base_bytes::UInt64
     used_bytes::UInt64
     shared_bytes::UInt64
+    names::NTuple{512, UInt8}
 end
 
 struct ckpt_tensor_desc
@@ -1013,6 +1014,10 @@ function ckpt_store_keep(store, id, keep, err)
     @blocking libckpt.ckpt_store_keep(store::Ptr{ckpt_store}, id::Cstring, keep::Int32,
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
 end
+function ckpt_store_name(store, run, name, id, err)
+    @blocking libckpt.ckpt_store_name(store::Ptr{ckpt_store}, run::Cstring, name::Cstring, id::Cstring,
+        err::Ptr{Ptr{ckpt_error}})::ckpt_status
+end
 function ckpt_store_runs(store, out, err)
     @blocking libckpt.ckpt_store_runs(store::Ptr{ckpt_store}, out::Ptr{Ptr{ckpt_runs}},
         err::Ptr{Ptr{ckpt_error}})::ckpt_status
@@ -1186,7 +1191,7 @@ const LAYOUTS = [
         (:used_by, 48, 8),
         (:help, 56, 8),
     ]),
-    (ckpt_checkpoint_info, 976, [
+    (ckpt_checkpoint_info, 1488, [
         (:struct_size, 0, 4),
         (:state, 4, 4),
         (:flags, 8, 4),
@@ -1212,6 +1217,7 @@ const LAYOUTS = [
         (:base_bytes, 952, 8),
         (:used_bytes, 960, 8),
         (:shared_bytes, 968, 8),
+        (:names, 976, 512),
     ]),
     (ckpt_tensor_desc, 576, [
         (:struct_size, 0, 4),

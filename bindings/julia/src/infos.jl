@@ -21,6 +21,7 @@ One checkpoint of a store, or an attempt at one.
 * `token`, `attempt`, `sequence`: the order of sessions, attempts and commits
 * `world_size`: how many ranks wrote it; `bytes`: size of all parts and the manifest; `created_unix_ms`: by the writer's
   clock
+* `names`: listed: those that it was given ([`name_checkpoint`](@ref)), with spaces between
 * `passed_over`: found or opened by a selector, how many newer checkpoints of the run cannot be loaded
 """
 CheckpointInfo

@@ -3,17 +3,18 @@
 
 struct CheckpointInfo
     id::String; label::String; run::String; save_id::String; store_id::String; session_id::String;
-    writer::String; state::Union{Symbol,Int}; flags::Vector{Symbol}; revision::Int; step::Union{Int64,Nothing};
-    token::UInt64; attempt::UInt64; sequence::UInt64; bytes::UInt64; tensor_count::Int; object_count::Int;
-    created_unix_ms::UInt64; world_size::Int; part_count::Int; passed_over::Int; base_bytes::UInt64;
-    used_bytes::UInt64; shared_bytes::UInt64;
+    writer::String; names::String; state::Union{Symbol,Int}; flags::Vector{Symbol}; revision::Int;
+    step::Union{Int64,Nothing}; token::UInt64; attempt::UInt64; sequence::UInt64; bytes::UInt64;
+    tensor_count::Int; object_count::Int; created_unix_ms::UInt64; world_size::Int; part_count::Int;
+    passed_over::Int; base_bytes::UInt64; used_bytes::UInt64; shared_bytes::UInt64;
 end
 CheckpointInfo(raw::ckpt_checkpoint_info) = CheckpointInfo(
     text(raw.id), text(raw.label), text(raw.run), text(raw.save_id), text(raw.store_id), text(raw.session_id),
-    text(raw.writer), name_of(CHECKPOINT_STATES, raw.state), names_of(CHECKPOINT_FLAGS, raw.flags),
-    Int(raw.revision), raw.step < 0 ? nothing : raw.step, raw.token, raw.attempt, raw.sequence, raw.bytes,
-    Int(raw.tensor_count), Int(raw.object_count), raw.created_unix_ms, Int(raw.world_size), Int(raw.part_count),
-    Int(raw.passed_over), raw.base_bytes, raw.used_bytes, raw.shared_bytes,
+    text(raw.writer), text(raw.names), name_of(CHECKPOINT_STATES, raw.state),
+    names_of(CHECKPOINT_FLAGS, raw.flags), Int(raw.revision), raw.step < 0 ? nothing : raw.step, raw.token,
+    raw.attempt, raw.sequence, raw.bytes, Int(raw.tensor_count), Int(raw.object_count), raw.created_unix_ms,
+    Int(raw.world_size), Int(raw.part_count), Int(raw.passed_over), raw.base_bytes, raw.used_bytes,
+    raw.shared_bytes,
 )
 
 struct RunInfo

@@ -41,10 +41,10 @@ end
 """
     find_checkpoint(store, selector = "latest"; options…) -> CheckpointInfo
 
-One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"step:N"`, or an id. With several ranks let
-one find it and send its `id` to the others. Newer checkpoints that cannot be loaded are passed over and counted in
-`passed_over`; with `on_damaged = "error"` it throws what is wrong with the newest. Options: those used by `find`.
-Throws NOT_FOUND, CORRUPT, FORMAT, REVISION, IO.
+One committed checkpoint. `selector` is `"latest"`, `"label:L"` or `"L"`, `"name:N"`, `"step:N"`, or an id. With several
+ranks let one find it and send its `id` to the others. Newer checkpoints that cannot be loaded are passed over and
+counted in `passed_over`; with `on_damaged = "error"` it throws what is wrong with the newest. Options: those used by
+`find`. Throws NOT_FOUND, CORRUPT, FORMAT, REVISION, IO.
 """
 function find_checkpoint(store::Store, selector::AbstractString = "latest"; options...)
     out = sized(ckpt_checkpoint_info)
@@ -66,6 +66,15 @@ Nothing of this store removes that checkpoint any more, neither retention nor `r
 """
 function keep_checkpoint(store::Store, id::AbstractString, keep::Bool = true)
     call((pointer, err) -> ckpt_store_keep(pointer, id, Int32(keep), err), store.handle)
+    return nothing
+end
+
+"""
+That checkpoint of the run has the name from now on, and no other one: `"name:N"` selects it. With `id = nothing` none
+has it. A name keeps no checkpoint: `keep_checkpoint` does. Throws NOT_FOUND, INVALID, IO.
+"""
+function name_checkpoint(store::Store, name::AbstractString, id::Union{AbstractString,Nothing}; run = "main")
+    call((pointer, err) -> ckpt_store_name(pointer, run, name, something(id, ""), err), store.handle)
     return nothing
 end
 

@@ -176,6 +176,7 @@ COMMANDS: Commands = {
     "store.find": lambda r: record(store_of(r).find(r.words[1], r.options)),
     "store.remove": lambda r: store_of(r).remove(r.words[1]),
     "store.keep": lambda r: store_of(r).keep(r.words[1], r.words[2] == "1"),
+    "store.name": lambda r: store_of(r).name(r.words[2], r.words[3] or None, r.words[1]),
     "store.prune": lambda r: r.put(1, store_of(r).prune(r.options, job=r.call_job())),
     "store.repair": lambda r: r.put(2, store_of(r).repair(r.words[1], r.options, job=r.call_job())),
     "store.import": lambda r: record(store_of(r).import_file(r.words[1], r.words[2], r.number(3), r.options,

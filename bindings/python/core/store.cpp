@@ -90,6 +90,18 @@ static void bind_store_class(nb::module_& m) {
           },
           nb::arg("id"), nb::arg("keep") = true, nb::sig("def keep(self, id: str, keep: bool = True) -> None"),
           "Nothing removes that checkpoint any more, neither retention nor remove(), until keep=False takes that back.")
+      .def(
+          "name",
+          [](const StoreObject& self, nb::handle name, nb::handle id, nb::handle run) {
+            const auto kept = self.get();
+            const std::string given = text(name, "name"), of_run = text(run, "run");
+            const std::string directory = id.is_none() ? "" : text(id, "id");
+            unlocked([&] { kept->name(of_run, given, directory); });
+          },
+          nb::arg("name"), nb::arg("id").none(), nb::arg("run") = "main",
+          nb::sig("def name(self, name: str, id: str | None, run: str = 'main') -> None"),
+          "That checkpoint of the run has the name from now on, and no other one: 'name:NAME' selects it. With id=None "
+          "none has it. A name keeps no checkpoint: keep() does.")
       .def("prune", &prune_store, nb::arg("options").none() = nb::none(), nb::kw_only(),
            nb::arg("job").none() = nb::none(), nb::arg("keywords"),
            nb::sig("def prune(self, " CKPT_PY_JOB_OPTIONS ") -> ckpt.records.Report"),

@@ -128,6 +128,17 @@ def test_a_kept_checkpoint_stays_until_it_is_released(store: ckpt.Store, session
     assert [info.step for info in store.list()] == [2]
 
 
+def test_a_name_moves_and_selects_the_checkpoint_that_has_it(store: ckpt.Store, session: ckpt.Session) -> None:
+    first, second = (ckpt.save(session, {"w": step}, step=step) for step in (1, 2))
+    store.name("best", first)
+    store.name("best", second)
+    assert ckpt.load(store, "name:best") == {"w": 2}
+    assert [info.names for info in store.list()] == ["", "best"]
+    store.name("best", None)
+    with pytest.raises(ckpt.NotFoundError, match="none has a name"):
+        store.find("name:best")
+
+
 def test_load_warns_where_it_is_called_or_refuses(store: ckpt.Store, session: ckpt.Session, tmp_path: Path) -> None:
     damage_newest(session, tmp_path / "store")
     with pytest.warns(ckpt.PassedOverWarning) as caught:

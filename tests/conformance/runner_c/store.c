@@ -17,6 +17,7 @@ MAKES(run_session_open, 0, SESSION, ckpt_session,
                         text_of(r, "string"), r->options, &r->error))
 MAKES(run_mirror, 1, JOB, ckpt_job, ckpt_session_mirror(get(r, 0, SESSION), &made, &r->error))
 CALLS(run_keep, ckpt_store_keep(get(r, 0, STORE), word(r, 1), (int32_t)integer(r, 2), &r->error))
+CALLS(run_name, ckpt_store_name(get(r, 0, STORE), word(r, 1), word(r, 2), word(r, 3), &r->error))
 CALLS(run_remove, ckpt_store_remove(get(r, 0, STORE), word(r, 1), &r->error))
 
 static ckpt_status run_states(runner* r) {
@@ -151,4 +152,5 @@ const command store_commands[] = {{"store.open", run_open},
                                   {"report", run_count},
                                   {"report.at", run_at},
                                   {"store.keep", run_keep},
+                                  {"store.name", run_name},
                                   {NULL, NULL}};

@@ -81,6 +81,10 @@ end
 
 command(call -> Ckpt.remove_checkpoint(object(call, 1), call.words[2]), "store.remove")
 command(call -> Ckpt.keep_checkpoint(object(call, 1), call.words[2], call.words[3] == "1"), "store.keep")
+command("store.name") do call
+    id = isempty(call.words[4]) ? nothing : call.words[4]
+    Ckpt.name_checkpoint(object(call, 1), call.words[3], id; run = call.words[2])
+end
 command(call -> keep!(call, 2, Ckpt.prune(object(call, 1); settings(call)...)), "store.prune")
 command(call -> keep!(call, 3, Ckpt.repair(object(call, 1), call.words[2]; settings(call)...)), "store.repair")
 

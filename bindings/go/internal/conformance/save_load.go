@@ -16,6 +16,7 @@ var _ = list(map[string]func(r *runner) any{
 	"store.find":   func(r *runner) any { return checkpoint(try(r.store().Find(r.words[1], r.options))) },
 	"store.remove": func(r *runner) any { return done(r.store().Remove(r.words[1])) },
 	"store.keep":   func(r *runner) any { return done(r.store().Keep(r.words[1], r.words[2] == "1")) },
+	"store.name":   func(r *runner) any { return done(r.store().Name(r.words[1], r.words[2], r.words[3])) },
 	"store.prune":  func(r *runner) any { return r.put(1, try(r.store().Prune(r.context(), r.options))) },
 	"store.repair": func(r *runner) any { return r.put(2, try(r.store().Repair(r.context(), r.words[1], r.options))) },
 	"store.import": func(r *runner) any {

@@ -37,9 +37,9 @@ class Store(_core.Store):
     @checked()
     def find(self, selector: str = "latest", options: Mapping[str, int | str] | None = None,
              **keywords: int | str) -> CheckpointInfo:
-        """The committed checkpoint that `selector` names: "latest", a label, "label:L", "step:N" or an id.
-        NotFoundError if there is none; it names those that exist. With several ranks call it on one and send the id to
-        the others."""
+        """The committed checkpoint that `selector` names: "latest", a label, "label:L", "name:N", "step:N" or an
+        id. NotFoundError if there is none; it names those that exist. With several ranks call it on one and send the id
+        to the others."""
         try:
             return super().find(selector, options, **keywords)
         except NotFoundError as error:

@@ -43,6 +43,8 @@ def some(names: Iterable[str]) -> str:
 def not_found(error: NotFoundError, store: Store, selector: str, options: Mapping[str, Any]) -> Error:
     """The error of a selector that names nothing, with what the store has."""
     run = str(options.get("run", "main"))
+    if selector.startswith("name:"):
+        return error  # which says what names there are
     try:
         message = error.message + _what_there_is(store, selector, run, options)
     except Error:

@@ -51,7 +51,8 @@ impl Store {
     }
 
     /// Resolves a selector to one committed checkpoint: `latest`, `label:L` or just `L` (the newest of label L),
-    /// `step:N`, or an id. Resolve on one rank and give every rank the id: a later call may find a newer checkpoint.
+    /// `name:N` (see [`Store::name`]), `step:N`, or an id. Resolve on one rank and give every rank the id: a later call
+    /// may find a newer checkpoint.
     pub fn find(&self, selector: &str) -> Result<CheckpointInfo> {
         self.find_with(selector, &Options::new())
     }
@@ -80,6 +81,16 @@ impl Store {
         let id = c_text(id)?;
         // SAFETY: the text lives until the call returns.
         check(|err| unsafe { sys::ckpt_store_keep(self.handle.get(), id.as_ptr(), keep.into(), err) })
+    }
+
+    /// From now on that checkpoint of the run has the name, and no other one: `name:N` selects it. `None`: none has it.
+    /// A name keeps no checkpoint: [`Store::keep`] does.
+    pub fn name(&self, run: &str, name: &str, id: Option<&str>) -> Result<()> {
+        let (run, name, id) = (c_text(run)?, c_text(name)?, c_text(id.unwrap_or(""))?);
+        // SAFETY: the texts live until the call returns.
+        check(|err| unsafe {
+            sys::ckpt_store_name(self.handle.get(), run.as_ptr(), name.as_ptr(), id.as_ptr(), err)
+        })
     }
 
     /// Applies a retention policy to the numbered checkpoints of one run, whose label has their step in it

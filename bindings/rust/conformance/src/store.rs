@@ -93,6 +93,9 @@ pub const COMMANDS: &[Command] = &[
     ("store.find", |r, c| checkpoint(&store(r, c)?.find_with(c.text(1)?, &c.settings()?)?)),
     ("store.remove", |r, c| nothing(store(r, c)?.remove(c.text(1)?)?)),
     ("store.keep", |r, c| nothing(store(r, c)?.keep(c.text(1)?, c.text(2)? == "1")?)),
+    ("store.name", |r, c| {
+        nothing(store(r, c)?.name(c.text(1)?, c.text(2)?, Some(c.text(3)?).filter(|id| !id.is_empty()))?)
+    }),
     ("store.prune", |r, c| r.put(c, 1, store(r, c)?.prune(&r.settings(c)?)?)),
     ("store.repair", |r, c| r.put(c, 2, store(r, c)?.repair(c.text(1)?, &r.settings(c)?)?)),
     ("store.import", import),
