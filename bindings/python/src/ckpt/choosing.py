@@ -38,10 +38,11 @@ def load(
     `source`: the path of a store, a Store or a Reader; or the directory of one checkpoint in a store; or a file or
     directory of another program (docs/formats.md lists them), of which no code is run; option map then names a mapping.
 
-    `selector`: "latest", a label, "label:L", "step:N" or an id. PassedOverWarning names newer checkpoints that cannot
-    be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree, ("model",); only
-    that is read and returned. `framework`: what new tensors are, "numpy", "torch" or "jax"; by default as in `into`
-    (of numpy or torch), else as they were saved. Tensors that shared memory when they were saved share it again.
+    `selector`: "latest", a label, "label:L", "name:N", "step:N" or an id. PassedOverWarning names newer
+    checkpoints that cannot be loaded; with on_damaged="error" that is an error. `at`: the keys that lead to a subtree,
+    ("model",); only that is read and returned. `framework`: what new tensors are, "numpy", "torch" or "jax"; by default
+    as in `into` (of numpy or torch), else as they were saved. Tensors that shared memory when they were saved share it
+    again.
 
     `rank`: which of several ranks this is; by default that of torch's process group or jax.distributed, which is asked
     for nothing else. Where the state has a ckpt.PerRank, the result has the value that this rank saved. If another
