@@ -53,7 +53,7 @@ python "$tests/pages.py" "$share/doc/ckpt"
 said=$(ckpt ls s3://bucket/run 2>&1) && fail "a bucket without libcurl"
 [[ $said == *"libcurl4 of Debian, libcurl of Alpine"*"libckpt[s3]"* ]] || fail "without libcurl: $said"
 
-# The extra `s3` brings one. It trusts the system's certificates, wherever the system has them.
+# The extra `s3` brings one, for the tool too. It trusts the system's certificates, wherever the system has them.
 if compgen -G "$more/pycurl-*" >/dev/null; then
   pip install -q --no-index --find-links "$dist" --find-links "$more" 'libckpt[s3]'
   python - "$more" <<'P' &
