@@ -53,15 +53,25 @@ install(FILES ${PROJECT_BINARY_DIR}/ckptConfig.cmake ${PROJECT_BINARY_DIR}/ckptC
 install(EXPORT ckptTargets NAMESPACE ckpt:: DESTINATION ${package_dir})
 
 install(FILES ${PROJECT_BINARY_DIR}/api.json DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
-install(FILES README.md CHANGELOG.md LICENSE schemas/FORMAT.md schemas/STATE_TREE.md schemas/TABLE_RUNS.md
-        schemas/ckpt.fbs
-        DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        OPTIONAL)
+
+# The pages for users, all that are there.
+file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+     README.md CHANGELOG.md docs/*.md schemas/*.md schemas/ckpt.fbs include/*.md bindings/*.md bindings/*/*.md
+     bindings/*/docs/*.md bench/*.md bench/*.svg contrib/*/*.md)
+set(pages_folder ${PROJECT_BINARY_DIR}/pages)
+set(copy_pages ${PROJECT_SOURCE_DIR}/cmake/copy_pages.py)
+add_custom_command(OUTPUT ${pages_folder}/README.md
+                   COMMAND ${CMAKE_COMMAND} -E rm -rf ${pages_folder}
+                   COMMAND ${Python3_EXECUTABLE} ${copy_pages} ${pages_folder} ${pages}
+                   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} DEPENDS ${pages} ${copy_pages} VERBATIM)
+add_custom_target(ckpt_pages ALL DEPENDS ${pages_folder}/README.md)
+install(DIRECTORY ${pages_folder}/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY examples/c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # All that `cmake --install` takes, for who builds no tests.
 add_custom_target(ckpt_installed)
-foreach(target ${installed} ckpt_tool ckpt_api_json)
+foreach(target ${installed} ckpt_tool ckpt_api_json ckpt_pages)
   if(TARGET ${target})
     add_dependencies(ckpt_installed ${target})
   endif()

@@ -14,6 +14,9 @@ import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cmake"))
+from copy_pages import LINK, prose
+
 # The first pattern that fits counts. tools/weight shows and checks the same limits.
 LIMITS = [
     ("README.md", 900),                      # the front page: two minutes
@@ -27,7 +30,6 @@ LIMITS = [
     ("*", 1200),
 ]
 UNSEEN = {".git", "build", "target", "venv", "__pycache__", "node_modules", "corpus", "fixtures"}
-LINK = re.compile(r"\[[^\]\n]*\]\(([^()\s]+)\)")
 
 
 def pages(root):
@@ -44,12 +46,6 @@ def limit_of(page):
 def too_long(words_by_page):
     return [f"{page}: {words} words, at most {limit_of(page)}" for page, words in sorted(words_by_page.items())
             if words > limit_of(page)]
-
-
-def prose(text):
-    """The text without code, line by line as it was."""
-    text = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S | re.M)
-    return re.sub(r"`[^`\n]+`(?!\]|[^\[\n]*\]\()", lambda m: " " * len(m.group()), text)
 
 
 def anchors(text):

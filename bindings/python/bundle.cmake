@@ -10,9 +10,9 @@ pkg_get_variable(ckpt_prefix ckpt prefix)
 install(PROGRAMS ${ckpt_prefix}/bin/ckpt DESTINATION ckpt/prefix/bin)
 install(DIRECTORY ${ckpt_prefix}/share/ckpt/maps DESTINATION ckpt/prefix/share/ckpt)
 
-# On the PATH, where man and the shells look, and beside the package's metadata.
+# On the PATH, where man and the shells look, the pages for users, and beside the package's metadata.
 install(PROGRAMS ${CMAKE_CURRENT_SOURCE_DIR}/command/ckpt DESTINATION ${SKBUILD_SCRIPTS_DIR})
 install(DIRECTORY ${ckpt_prefix}/share/ DESTINATION ${SKBUILD_DATA_DIR}/share PATTERN share/ckpt EXCLUDE
-        PATTERN share/doc EXCLUDE)
+        PATTERN doc/ckpt/LICENSE EXCLUDE PATTERN doc/ckpt/licenses EXCLUDE PATTERN doc/ckpt/examples EXCLUDE)
 install(FILES ${ckpt_prefix}/share/doc/ckpt/LICENSE DESTINATION ${SKBUILD_METADATA_DIR}/licenses)
 install(DIRECTORY ${ckpt_prefix}/share/doc/ckpt/licenses DESTINATION ${SKBUILD_METADATA_DIR} OPTIONAL)

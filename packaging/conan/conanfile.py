@@ -13,7 +13,8 @@ from conan.tools.gnu import PkgConfigDeps
 
 PARTS = ("CMakeLists.txt", "LICENSE", "README.md", "CHANGELOG.md", "cmake/*", "include/*", "schemas/*", "src/*",
          "pkgconfig/*", "interop/CMakeLists.txt", "interop/ckpt_files.map", "interop/maps/*", "interop/src/*",
-         "contrib/recis/CMakeLists.txt", "contrib/recis/files/*", "bindings/cpp/*", "examples/c/*")
+         "contrib/recis/CMakeLists.txt", "contrib/recis/files/*", "bindings/cpp/*", "examples/c/*", "docs/*.md",
+         "bindings/*.md", "bench/*.md", "bench/*.svg", "contrib/*.md")
 
 
 class Ckpt(ConanFile):

@@ -56,6 +56,7 @@ case $step in
     expected+='ckpt/memory.hpp ckpt/options.hpp ckpt/table.hpp ckpt/tree.hpp ckpt_backend.h ckpt_file.h ckpt_keeper.h '
     expected+='ckpt_layer.h ckpt_maintain.h ckpt_table.h ckpt_tree.h'
     [[ $headers == "$expected" ]] || fail "installed headers: $headers"
+    python3 "$source/tests/pages.py" "$prefix/share/doc/ckpt"
     "$prefix/bin/ckpt" --version
     if grep -rIl --include='*.pc' --include='*.cmake' -e "$build" -e "$source" "$prefix"; then
       fail "a path of the build is installed"

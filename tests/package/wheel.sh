@@ -1,10 +1,13 @@
 #!/bin/bash
 # What a wheel promises, on a machine without a compiler and without a network: tools/package runs it there.
 #
-#   wheel.sh PYTHON DIST MORE      MORE: wheels of other projects, and a certificate for localhost
+#   wheel.sh PYTHON DIST [MORE]      MORE: wheels of other projects, and a certificate for localhost; without it only
+#                                    what a wheel of tools/test-languages promises, too
 set -euo pipefail
-python=$1 dist=$2 more=$3
-cd "$(mktemp -d)"
+python=$1 dist=$2 more=${3:-} tests=$(cd "$(dirname "$0")/.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
 "$python" -m venv venv
 venv/bin/pip install -q --no-index --find-links "$dist" libckpt
 PATH=$PWD/venv/bin:$PATH
@@ -13,7 +16,9 @@ fail() { echo "failed: $*" >&2; exit 1; }
 ckpt --version
 ckpt ls --help >/dev/null
 python - <<'P'
-import array, ckpt, json, struct
+import array, ckpt, json, os, struct
+loaded_from = os.path.join(os.path.dirname(ckpt.__file__), "prefix/lib/libckpt.so.0")
+assert loaded_from in open("/proc/self/maps").read(), f"it does not use its own {loaded_from}"
 saved, loaded = array.array("f", [1, 2, 3]), array.array("f", [0, 0, 0])
 with ckpt.Store("store") as store, ckpt.Session(store) as session, ckpt.Save(session, "step-7", 7) as save:
     save.add_tensor("w", saved)
@@ -31,18 +36,24 @@ ckpt verify store@latest
 ckpt import w.safetensors imported --map prefix-module-to-none
 ckpt verify imported@latest
 
-# With libckpt come its licences, manual pages and completions.
+# With libckpt come its licences, manual pages, completions, and pages whose links work, also where PyPI shows one.
 site=$(python -c 'import ckpt, os; print(os.path.dirname(os.path.dirname(ckpt.__file__)))')
-for file in "$site"/libckpt-*.dist-info/licenses/{LICENSE,lz4.txt} "$site"/ckpt/prefix/share/ckpt/maps/*.json \
-  venv/share/man/man1/ckpt.1 venv/share/bash-completion/completions/ckpt; do
+info=$(echo "$site"/libckpt-*.dist-info) share=$PWD/venv/share
+for file in "$info/licenses/LICENSE" "$site/ckpt/prefix/share/ckpt/maps/llama-hf-to-tune.json" \
+  "$share"/{man/man1/ckpt.1,doc/ckpt/README.md,bash-completion/completions/ckpt} \
+  "$share"/{fish/vendor_completions.d/ckpt.fish,zsh/site-functions/_ckpt}; do
   [[ -s $file ]] || fail "no $file"
 done
+python "$tests/pages.py" "$share/doc/ckpt"
+! grep -nE '\]\([a-z./]+[a-z]\.md' "$info/METADATA" || fail "links that lead nowhere on PyPI"
+[[ -n $more ]] || exit 0
+[[ -s $info/licenses/lz4.txt && -s $info/licenses/nanobind.txt ]] || fail "no licences of what is compiled in"
 
 # libcurl is the system's; this machine has none.
 said=$(ckpt ls s3://bucket/run 2>&1) && fail "a bucket without libcurl"
 [[ $said == *"libcurl4 of Debian, libcurl of Alpine"*"libckpt[s3]"* ]] || fail "without libcurl: $said"
 
-# The extra `s3` brings one. It trusts the system's certificates, wherever the system has them.
+# The extra `s3` brings one, for the tool too. It trusts the system's certificates, wherever the system has them.
 if compgen -G "$more/pycurl-*" >/dev/null; then
   pip install -q --no-index --find-links "$dist" --find-links "$more" 'libckpt[s3]'
   python - "$more" <<'P' &

@@ -16,10 +16,15 @@ get_packages() {
     echo "$wanted" >"$stamp"
   fi
 }
+# As a wheel, with libraries and tool in it. By LD_LIBRARY_PATH the module finds those of PREFIX, which are the same.
+wheels=$work/wheels
 make_python() {
+  local pip=$work/python/bin/pip log=build/log/languages-python-build.txt
   get_packages
-  quietly build/log/languages-python-build.txt \
-    "$work/python/bin/pip" install -q --no-cache-dir "$bindings/python" </dev/null
+  rm -rf "$wheels"
+  quietly "$log" "$pip" wheel -q --no-cache-dir --no-deps -w "$wheels" -C cmake.define.CKPT_BUNDLE=ON \
+    "$bindings/python" </dev/null
+  quietly "$log" "$pip" install -q --no-deps --force-reinstall "$wheels"/*.whl </dev/null
 }
 
 # With the library's own warnings as errors; $1: more CMake settings.
@@ -190,6 +195,13 @@ readmes() {
     "${languages[@]}"
   [[ -z $torch_venv ]] ||
     counted claims languages-fragments "$python" -B tests/languages/fragments_test.py "$prefix" "$work/fragments"
+}
+# That wheel where there is nothing else of ckpt.
+test_wheel() {
+  local alone=(env -u LD_LIBRARY_PATH -u PKG_CONFIG_PATH bash)
+  claim "the wheel by itself" "${alone[@]}" tests/package/wheel.sh "$python" "$wheels"
+  [[ -z $torch_venv ]] || claim "the wheel by itself: the README's training" "${alone[@]}" tests/package/readme.sh \
+    "$python" "$wheels" "$repo/README.md" "$torch_venv"
 }
 four_languages() {
   quietly build/log/languages-four-build.txt examples/languages/build.sh "$prefix" "$programs"

@@ -4,6 +4,9 @@
 #include <glob.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <memory>
+
 #include "store/cloud/library.h"
 
 namespace ckpt::store::cloud {
@@ -20,10 +23,13 @@ static Status cannot_load(std::string_view why) {
 static std::string libcurl_of_wheel() {
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&libcurl_of_wheel), &self) == 0) return "";
-  const std::string path = self.dli_fname, folder = path.substr(0, path.rfind('/') + 1);
-  if (!folder.ends_with("/ckpt/prefix/lib/")) return "";  // elsewhere anybody may own what is three folders above
+  const std::string path = self.dli_fname;  // by the tool it is ckpt/prefix/bin/../lib/…
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.substr(0, path.rfind('/') + 1).c_str(), nullptr),
+                                                         &std::free);
+  const std::string folder = real ? real.get() : "";
+  if (!folder.ends_with("/ckpt/prefix/lib")) return "";  // elsewhere anybody may own what is three folders above
   glob_t found{};
-  const bool is_there = glob((folder + "../../../pycurl.libs/libcurl-*.so.4*").c_str(), 0, nullptr, &found) == 0;
+  const bool is_there = glob((folder + "/../../../pycurl.libs/libcurl-*.so.4*").c_str(), 0, nullptr, &found) == 0;
   std::string libcurl = is_there ? found.gl_pathv[0] : "";
   globfree(&found);
   return libcurl;
