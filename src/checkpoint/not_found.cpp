@@ -119,8 +119,9 @@ class NotFound {
     const bool own = has([](const auto& file) { return !file.directory && format::parse_part_name(file.name); });
     if (own) return say("a checkpoint's own directory; its store is the directory that holds it", "a checkpoint");
     const bool store = files.empty() || has([](const auto& file) { return file.name == format::kControlDir; });
-    if (!store) return say("no store: this directory holds neither .ckpt nor a checkpoint");
-    return say("the store is empty: no checkpoint was saved here yet");
+    const std::string found = store && !files.empty() ? "" : "no store";
+    if (!store) return say("no store: this directory holds neither .ckpt nor a checkpoint", found);
+    return say("the store is empty: no checkpoint was saved here yet", found);
   }
 
   Status no_run() const {

@@ -19,7 +19,8 @@ constexpr Words kWords = {
     "Removes attempts that were given up (state aborted), unfinished copies that nobody works on, and what earlier\n"
     "removals left and is due. Without --write it only lists them. Never removes a checkpoint, damaged or not, nor an\n"
     "attempt that is open: a session may be writing it, and nobody but that session's successor can tell. The next\n"
-    "session of its run removes it, if a crash left it.",
+    "session of its run removes it, if a crash left it. A checkpoint that lost its MANIFEST looks the same and stays:\n"
+    "ckpt repair makes it anew; ckpt rm removes it once a later session has begun.",
     "  ckpt clean /data/run7\n"
     "  ckpt clean /data/run7 --write\n",
     "0 done, 1 some could not be removed, 2 error"};
@@ -48,7 +49,10 @@ void clean_attempts(const ckpt::Store& store, bool write, std::vector<Deed>* dee
   for (const ckpt::CheckpointInfo& info : store.list()) {
     if (copies.contains(info.id)) continue;
     if (info.state == CKPT_CHECKPOINT_OPEN)
-      deeds->push_back({info.id, "unfinished: it may be written now; its run's next session removes it", info.bytes});
+      deeds->push_back({info.id,
+                        "unfinished: it may be written now; its run's next session removes it, unless it was committed "
+                        "and lost its MANIFEST",
+                        info.bytes});
     if (info.state != CKPT_CHECKPOINT_ABORTED) continue;
     Deed deed{info.id, "aborted", info.bytes, true};
     try {
@@ -94,6 +98,7 @@ int run(const Args& args) {
   const ckpt::Options options = make_options(args);
   const std::string path = locate_store(args.store, options);
   const ckpt::Store store = ckpt::Store::open(path, options);
+  (void)list_store(store);
   std::vector<Deed> deeds;
   clean_copies(store, options, args.write, &deeds);
   clean_attempts(store, args.write, &deeds);

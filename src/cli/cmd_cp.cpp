@@ -55,9 +55,10 @@ bool names_a_file(const std::string& path) {
 std::string target_of(const Args& args) {
   if (names_a_file(args.to)) invalid(shown(args.to) + " is no store: ckpt export writes such a file");
   const std::string& to = args.to;
+  if (is_directory(to)) return locate_store(to);
   if (const size_t at = to.rfind('@'); at != std::string::npos && to.find('/', at) == std::string::npos)
     invalid(shown(to) + ": TO is a store; a copy keeps its name");
-  return is_directory(to) ? locate_store(to) : to;
+  return to;
 }
 
 void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& args, Copied* copied) {
@@ -136,7 +137,7 @@ bool is_of_run(const ckpt::CheckpointInfo& info, const std::optional<std::string
 int copy_all(const Args& args, const std::string& target, const ckpt::Options& options) {
   const ckpt::Store from = ckpt::Store::open(locate_store(args.from), options), to = ckpt::Store::open(target, options);
   std::vector<Copied> all;
-  for (const ckpt::CheckpointInfo& info : from.list()) {
+  for (const ckpt::CheckpointInfo& info : list_store(from, args.setting("run").value_or(""))) {
     const bool is_attempt = info.state == CKPT_CHECKPOINT_OPEN || info.state == CKPT_CHECKPOINT_ABORTED;
     if (is_attempt || (info.flags & CKPT_CHECKPOINT_COPY) != 0 || !is_of_run(info, args.setting("run"))) continue;
     Copied& copied = all.emplace_back();
@@ -148,7 +149,6 @@ int copy_all(const Args& args, const std::string& target, const ckpt::Options& o
     }
     if (!args.json || copied.error) print_copied(copied);
   }
-  if (const auto run = args.setting("run"); run && all.empty()) need_run(from, *run);
   return tell(args, target, all);
 }
 

@@ -110,7 +110,7 @@ uint64_t total_bytes(const std::string& path, const std::vector<Entry>& entries)
 }
 
 int show_store(const Args& args, const std::string& path, const ckpt::Options& options) {
-  const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.run);
+  const std::vector<Entry> entries = read_entries(ckpt::Store::open(path, options), args.setting("run").value_or(""));
   const uint64_t total = total_bytes(path, entries);
   if (args.json) {
     Json json = {{"store", shown(path)}, {"bytes", total}};

@@ -27,7 +27,8 @@ constexpr Words kWords = {
     "its state tree. A sparse table is one line, unless --tensors or --segments ask for its tensors; LARGEST RANK is\n"
     "how many of its rows the rank with most of them saved, and how many times the mean of all ranks that is; a note\n"
     "tells of a table whose slices would be uneven.\n"
-    "Reads and checks the manifest, the tree and the parts' indexes only; ckpt verify checks the data. With --skew it\n"
+    "Reads and checks the manifest, the tree, and the parts' sizes and indexes only; ckpt verify checks the data. With "
+    "--skew it\n"
     "reads all ids of sparse tables, and tells how many buckets have rows, and of the fullest one what it tells of "
     "the\n"
     "largest rank. With --segments it also shows where each tensor's bytes are in the parts. It takes whatever ckpt "
@@ -40,7 +41,7 @@ constexpr Words kWords = {
     "  ckpt info /data/run7@label:step-100 --json\n"
     "  ckpt info model.pt\n"
     "  ckpt info https://huggingface.co/ORG/MODEL/resolve/main/model.safetensors\n",
-    "0 shown, 2 error"};
+    "0 shown, 1 shown, but a part is missing or damaged, 2 error"};
 
 std::string time_text(uint64_t unix_ms) {
   if (unix_ms == 0) return "-";
@@ -378,6 +379,13 @@ void print_as_json(const Args& args, const Opened& opened, const Tensors& tensor
   print_json(json);
 }
 
+// The manifest tells all that is shown; whoever sees it must not take that for parts that are there.
+int tell_damages(const ckpt::Reader& reader, const ckpt::Options& options) {
+  const std::vector<std::string> damages = damages_of_parts(reader, options);
+  for (const std::string& line : damages) std::fprintf(stderr, "ckpt: damaged: %s\n", line.c_str());
+  return damages.empty() ? kExitOk : kExitNo;
+}
+
 int run(const Args& args) {
   const uint64_t lines = args.all ? UINT64_MAX : kOutlineLines;
   if (is_foreign(args.checkpoint, make_options(args))) {
@@ -393,7 +401,8 @@ int run(const Args& args) {
   const ckpt::Reader& reader = opened.reader;
   const Tensors tensors = read_tensors(reader, args.pattern, args.at);
   const std::vector<SparseTable> tables = read_tables(reader, args.pattern, args.at);
-  if (args.json) return print_as_json(args, opened, tensors, tables, options), kExitOk;
+  const int code = tell_damages(reader, options);
+  if (args.json) return print_as_json(args, opened, tensors, tables, options), code;
   const Tensors listed = args.segments || !args.pattern.empty() ? tensors : without_tables(tensors, tables);
   std::string text = identity_text(opened.info) + tensors_text(listed) + tables_text(opened, tables);
   text += uneven_text(tables, options);
@@ -402,7 +411,7 @@ int run(const Args& args) {
   text += objects_text(reader);
   if (args.pattern.empty() && args.at.empty()) text += trees_text(reader, lines);
   print(text + attrs_text(reader, without_tables(tensors, tables), tables));
-  return kExitOk;
+  return code;
 }
 
 }  // namespace

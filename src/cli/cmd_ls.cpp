@@ -21,7 +21,7 @@ struct Args : Common {
 constexpr Words kWords = {
     "ls", "list the checkpoints of a store",
     "Lists every checkpoint and every attempt to save one, oldest first. "
-    "STATE is committed (can be loaded), open (being\n"
+    "STATE is committed (its MANIFEST is whole; ckpt verify looks at the parts), open (being\n"
     "written, or left by a crash), aborted (given up), damaged (its MANIFEST cannot be read; "
     "see ckpt repair),\n"
     "unreadable (this user cannot read it, or the disk fails now) or newer revision (this ckpt is too old for it). "
@@ -32,7 +32,9 @@ constexpr Words kWords = {
     "--state shows only these states, --last N then only the newest N, --sort orders what is left: age oldest first,\n"
     "as without it, but across runs; size largest first; name by id, step-9 before step-10.\n"
     "With -o mirror=…, NOTES also say what the mirror has: mirrored, mirroring (a copy has begun), only in the "
-    "mirror;\nand the last line says if it lags.\n"
+    "mirror;\nand the last line says what it lacks; with -o mirror_keep_last=N, as its trainer has, only what is newer "
+    "than what it "
+    "has.\n"
     "A web server (https://) does not tell what it holds: name a checkpoint there by its address.",
     "  ckpt ls /data/run7\n"
     "  ckpt ls /data/run7 -o mirror=s3://bucket/run7\n"
@@ -152,7 +154,7 @@ std::vector<Entry> filtered(const Args& args, std::vector<Entry> entries) {
 
 std::string none_text(const Args& args, const std::string& path) {
   std::string text = "no checkpoints in " + escaped(shown(path));
-  if (!args.run.empty()) text += " of run \"" + args.run + "\"";
+  if (const auto run = args.setting("run")) text += " of run \"" + escaped(*run) + "\"";
   if (!args.states.empty()) text += " of state " + joined(args.states, " or ");
   return text + "\n";
 }
@@ -161,9 +163,10 @@ int run(const Args& args) {
   ckpt::Options options = make_options(args);
   const bool mirrored = args.setting("mirror").has_value();
   std::string path = locate_store(args.store, options, mirrored);
-  const std::vector<Entry> all = read_entries(ckpt::Store::open(path, options), args.run);
+  const std::vector<Entry> all = read_entries(ckpt::Store::open(path, options), args.setting("run").value_or(""));
   const std::vector<Entry> entries = filtered(args, all);
-  const std::string lag = mirrored ? lag_text(not_mirrored(all)) : "";
+  const auto lacking = not_mirrored(all, args.setting("mirror_keep_last").has_value());
+  const std::string lag = mirrored ? lag_text(lacking) : "";
   if (!args.json) {
     print(entries.empty() ? none_text(args, path) : table_text(entries));
     if (!lag.empty()) print(lag + "\n");
@@ -177,7 +180,7 @@ int run(const Args& args) {
              one.add("names", Json::array(names_of(entry.info)));
              return one;
            }));
-  if (mirrored) json.add("mirror_lacks", not_mirrored(all).size());
+  if (mirrored) json.add("mirror_lacks", lacking.size());
   print_json(json);
   return kExitOk;
 }

@@ -17,18 +17,22 @@ struct Args : Common {
   bool write = false, dry_run = false;
 };
 
-constexpr Words kWords = {"prune", "remove old checkpoints",
-                          "Concerns the numbered checkpoints of a run: those whose label has their step in it, such "
-                          "as step-100. Any other label\n"
-                          "(best) stays until ckpt rm removes it. Keeps the newest --keep-last, every step that "
-                          "--keep-every divides, the labels\n"
-                          "of --protect and those that a trainer was given, any that is being read, and always the "
-                          "newest sound one. Removes\n"
-                          "the others; without --write it only lists them. It prunes run \"main\", or the run that "
-                          "--run names, and no other.",
-                          "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
-                          "  ckpt prune /data/run7 --keep-last 3 --protect step-1000 --write\n",
-                          "0 done, 1 some could not be removed, since they are being read or otherwise, 2 error"};
+constexpr Words kWords = {
+    "prune", "remove old checkpoints",
+    "Concerns the numbered checkpoints of a run: those whose label has their step in it, such "
+    "as step-100. Any other label\n"
+    "(best) stays until ckpt rm removes it. Keeps the newest --keep-last, every step that "
+    "--keep-every divides, the labels\n"
+    "of --protect and those that a trainer was given, any that is being read, and always the "
+    "newest sound one: its\n"
+    "manifest and its parts' sizes, headers and indexes are looked at, no data, so ckpt verify it "
+    "before. A trainer's\n"
+    "keep_best is not known here: --protect those labels. Removes the others; without --write it only lists them. It "
+    "prunes run \"main\", or the run that "
+    "--run names, and no other.",
+    "  ckpt prune /data/run7 --keep-last 3 --keep-every 1000\n"
+    "  ckpt prune /data/run7 --keep-last 3 --protect step-1000 --write\n",
+    "0 done, 1 some could not be removed, since they are being read or otherwise, 2 error"};
 
 ckpt::Options options_of(const Args& args) {
   ckpt::Options options = make_options(args);
@@ -69,7 +73,7 @@ int run(const Args& args) {
   ckpt::Options options = options_of(args);
   std::string path = locate_store(args.store);
   const ckpt::Store store = ckpt::Store::open(path, options);
-  if (const auto run = args.setting("run")) need_run(store, *run);
+  (void)list_store(store, args.setting("run").value_or(""));
   ckpt::Report report{nullptr};
   const Work work = watch(options, [&] { report = store.prune(options); });
   if (args.json) {

@@ -47,7 +47,9 @@ Json to_json(const ckpt::RunInfo& run) {
 int run(const Args& args) {
   ckpt::Options options = make_options(args);
   std::string path = locate_store(args.store);
-  const std::vector<ckpt::RunInfo> runs = ckpt::Store::open(path, options).runs();
+  const ckpt::Store store = ckpt::Store::open(path, options);
+  const std::vector<ckpt::RunInfo> runs = store.runs();
+  if (runs.empty()) (void)list_store(store);
   if (args.json)
     print_json(
         {{"store", shown(path)}, {"runs", Json::array(runs, [](const ckpt::RunInfo& info) { return to_json(info); })}});

@@ -19,10 +19,14 @@ struct Args : Common {
 constexpr Words kWords = {
     "status", "say in one line whether all is well",
     "Names the latest checkpoint of a run, its step and age, and what is wrong: there is none, a newer one cannot be\n"
-    "loaded, one is damaged, or it is older than --max-age. With -o mirror=…, also how far the mirror lags; "
-    "that is wrong\n"
-    "once it lacks one that is older than --max-age. Attempts that are unfinished are counted, not wrong: one may be\n"
-    "written right now. Reads only lists and the ends of MANIFESTs; ckpt verify reads data.\n"
+    "loaded, one is damaged, or it is older than --max-age. With -o mirror=…, also how many the mirror lacks; that is\n"
+    "wrong once one of them is older than --max-age (with -o mirror_keep_last=N, as its trainer has, only what is "
+    "newer\n"
+    "than what it has counts), or if it has none, or alone has the latest. Attempts that are unfinished are counted, "
+    "not wrong:\n"
+    "one may be written right now. Reads lists and the ends of MANIFESTs, and of the latest also each part's size, "
+    "header,\n"
+    "trailer and index: some small reads for each. ckpt verify reads data.\n"
     "--prometheus prints figures for a textfile collector: write them to a file, and rename that.",
     "  ckpt status /data/run7 --max-age 2h\n"
     "  ckpt status /data/run7 --max-age 90min -o mirror=s3://bucket/run7\n"
@@ -58,11 +62,8 @@ struct Health {
 const char* code_name(int code) { return code == kExitOk ? "ok" : code == kExitNo ? "WRONG" : "CANNOT SAY"; }
 
 // As other commands choose: the run that was named, else main, or the only one.
-std::string choose_run(const Args& args, const ckpt::Store& store, const std::vector<ckpt::CheckpointInfo>& all) {
-  if (const auto run = args.setting("run")) {
-    need_run(store, *run);
-    return *run;
-  }
+std::string choose_run(const Args& args, const std::vector<ckpt::CheckpointInfo>& all) {
+  if (const auto run = args.setting("run")) return *run;
   std::set<std::string> runs;
   for (const ckpt::CheckpointInfo& info : all)
     if (counts(info)) runs.insert(info.run);
@@ -72,14 +73,28 @@ std::string choose_run(const Args& args, const ckpt::Store& store, const std::ve
                            joined(std::vector<std::string>(runs.begin(), runs.end())));
 }
 
-void look_at_latest(const ckpt::Store& store, Health* health) try {
-  health->latest = store.find("latest", {{"run", health->run}});
-  if (const uint64_t newer = health->latest->passed_over; newer > 0)
-    health->wrong.push_back(counted(newer, "checkpoint") + " newer than the latest cannot be loaded");
+// Of a directory that cannot be read only its name is known: of one session it does not tell which is newer.
+void look_at_newer(const ckpt::Report& report, Health* health) {
+  uint64_t damaged = 0, unread = 0;
+  for (const ckpt::Finding& finding : report)
+    if (finding.kind == CKPT_FINDING_PASSED_OVER) (is_damage(finding.status) ? damaged : unread)++;
+  if (damaged > 0) health->wrong.push_back(counted(damaged, "checkpoint") + " newer than the latest cannot be loaded");
+  if (unread > 0)
+    health->unknown.push_back(counted(unread, "checkpoint") + " that may be newer than the latest cannot be read");
+}
+
+void look_at_latest(const ckpt::Store& store, ckpt::Options options, Health* health) try {
+  options.set("run", health->run);
+  const ckpt::Reader reader = ckpt::Reader::open(store, "latest", options);
+  health->latest = reader.info();
+  look_at_newer(reader.report(), health);
+  const std::vector<std::string> damages = damages_of_parts(reader, options);
+  if (!damages.empty())
+    health->wrong.push_back(strformat("the latest is damaged: {}{}", damages[0], damages.size() > 1 ? ", …" : ""));
 } catch (const ckpt::Error& error) {
   if (error.status() == CKPT_NOT_FOUND)
     health->wrong.push_back("no checkpoint of run \"" + escaped(health->run) + "\" yet");
-  else if (error.status() == CKPT_CORRUPT || error.status() == CKPT_FORMAT || error.status() == CKPT_INCOMPLETE)
+  else if (is_damage(error.status()))
     health->wrong.push_back("none can be loaded: " + error_text(error));
   else
     throw;
@@ -109,25 +124,32 @@ void look_at_age(std::optional<uint64_t> max_age, Health* health) {
     health->wrong.push_back("the latest is older than " + human_duration(*max_age));
 }
 
-void look_at_mirror(const std::vector<Entry>& entries, std::optional<uint64_t> max_age, Health* health) {
-  const std::vector<const Entry*> lacking = not_mirrored(entries);
+void look_at_mirror(const std::vector<Entry>& entries, bool prunes, std::optional<uint64_t> max_age, Health* health) {
+  constexpr uint32_t kAny = CKPT_CHECKPOINT_MIRRORED | CKPT_CHECKPOINT_MIRRORING | CKPT_CHECKPOINT_MIRROR_ONLY;
+  const std::vector<const Entry*> lacking = not_mirrored(entries, prunes);
+  const auto is_there = [](const Entry& entry) { return (entry.info.flags & kAny) != 0; };
+  if (!lacking.empty() && std::none_of(entries.begin(), entries.end(), is_there))
+    health->wrong.push_back("the mirror has none of the checkpoints: is its address right?");
+  if (health->latest && (health->latest->flags & CKPT_CHECKPOINT_MIRROR_ONLY) != 0)
+    health->wrong.push_back("the latest is only in the mirror: the store lost it");
   health->lacks = lacking.size();
   health->lag_seconds = lacking.empty() ? 0 : age_seconds(lacking[0]->info);
   if (max_age && health->lag_seconds > max_age) health->wrong.push_back(lag_text(lacking));
 }
 
-Health look(const Args& args, const ckpt::Store& store) {
+Health look(const Args& args, const ckpt::Store& store, const ckpt::Options& options) {
   const auto max_age = parse_age(args.max_age);
-  const auto all = store.list();
+  const auto all = list_store(store, args.setting("run").value_or(""));
   Health health;
-  health.run = choose_run(args, store, all);
+  health.run = choose_run(args, all);
   std::vector<Entry> entries;  // what is damaged may be of any run
   for (const ckpt::CheckpointInfo& info : all)
     if (health.run == info.run || info.run[0] == '\0') entries.push_back({.info = info});
-  look_at_latest(store, &health);
+  look_at_latest(store, options, &health);
   look_at_states(entries, &health);
   look_at_age(max_age, &health);
-  if (args.setting("mirror")) look_at_mirror(entries, max_age, &health);
+  const bool prunes = args.setting("mirror_keep_last").has_value();
+  if (args.setting("mirror")) look_at_mirror(entries, prunes, max_age, &health);
   return health;
 }
 
@@ -173,6 +195,8 @@ std::vector<Figure> figures_of(const Health& health) {
 }
 
 std::string label_value(const std::string& text) {
+  if (const size_t end = text.find('\n'); end != text.npos)  // which has an escape there, too
+    return label_value(text.substr(0, end)) + "\\n" + label_value(text.substr(end + 1));
   std::string out;
   for (const char c : escaped(text)) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
   return out;
@@ -202,17 +226,17 @@ Json to_json(const std::string& store, const Health& health) {
 int run(const Args& args) try {
   const ckpt::Options options = make_options(args);
   const std::string path = locate_store(args.store, options, args.setting("mirror").has_value());
-  const Health health = look(args, ckpt::Store::open(path, options));
+  const Health health = look(args, ckpt::Store::open(path, options), options);
   if (args.json)
     print_json(to_json(shown(path), health));
   else
     print(args.prometheus ? prometheus_text(shown(path), health.run, figures_of(health)) : line_of(health));
   return health.code();
 } catch (const ckpt::Error&) {
-  // A collector that gets nothing would go on with old figures.
+  // A collector that gets nothing would go on with old figures, and an alert may be for run "main".
   if (args.prometheus)
-    print(
-        prometheus_text(shown(args.store), args.setting("run").value_or(""), {{"status", "2 cannot say", kExitError}}));
+    print(prometheus_text(shown(args.store), args.setting("run").value_or("main"),
+                          {{"status", "2 cannot say", kExitError}}));
   throw;
 }
 

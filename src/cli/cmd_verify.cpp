@@ -221,6 +221,8 @@ void print_damage(const Outcome& outcome) {
                   count == 1 ? "damage" : "damages", escaped(outcome.id), outcome.mode));
 }
 
+bool proves_damage(const ckpt::Finding& finding) { return is_damage(finding.status); }
+
 void print_outcome(const Outcome& outcome) {
   if (outcome.damaged()) return print_damage(outcome);
   if (!outcome.unknown.empty())
@@ -229,9 +231,15 @@ void print_outcome(const Outcome& outcome) {
       outcome.seconds > 0.2 ? ", " + human_rate(static_cast<double>(outcome.bytes) / outcome.seconds) : "";
   print(strformat("{}: {} ({} check, {}{})\n", colored("sound", Color::kGreen), escaped(outcome.id), outcome.mode,
                   human_bytes(outcome.bytes), rate));
-  if (const auto passed_over = outcome.passed_over(); !passed_over.empty())
+  const auto passed_over = outcome.passed_over();
+  const auto damaged = std::count_if(passed_over.begin(), passed_over.end(), proves_damage);
+  const auto unread = static_cast<uint64_t>(passed_over.size()) - static_cast<uint64_t>(damaged);
+  if (damaged > 0)
     print(strformat("{}: {} newer than it cannot be loaded\n", colored("DAMAGED", Color::kRed),
-                    counted(passed_over.size(), "checkpoint")));
+                    counted(static_cast<uint64_t>(damaged), "checkpoint")));
+  if (unread > 0)
+    print(strformat("{}: {} that may be newer than it cannot be read\n", colored("CANNOT SAY", Color::kRed),
+                    counted(unread, "checkpoint")));
 }
 
 Json to_json(const Outcome& outcome) {
@@ -246,11 +254,6 @@ Json to_json(const Outcome& outcome) {
           {"requests", requests_json(outcome.stats)},
           {"damages", damages},
           {"opening", findings_json(outcome.opening)}};
-}
-
-// These errors prove that bytes are wrong, so the answer is "damaged".
-bool is_damage(ckpt_status status) {
-  return status == CKPT_CORRUPT || status == CKPT_FORMAT || status == CKPT_INCOMPLETE;
 }
 
 void check(const ckpt::Reader& reader, const Args& args, const ckpt::Options& options, Bar* bar, Outcome* outcome) {
@@ -297,8 +300,7 @@ int verify_one(const Args& args) {
   args.json ? print_json(to_json(outcome)) : print_outcome(outcome);
   if (!args.json) print(requests_line(outcome.stats));
   const auto passed_over = outcome.passed_over();
-  const bool damage = outcome.damaged() || std::any_of(passed_over.begin(), passed_over.end(),
-                                                       [](const auto& one) { return is_damage(one.status); });
+  const bool damage = outcome.damaged() || std::any_of(passed_over.begin(), passed_over.end(), proves_damage);
   if (damage) return kExitNo;
   return outcome.sound() ? kExitOk : kExitError;
 }
@@ -326,7 +328,7 @@ const char* result_of(const Outcome& outcome) {
 // What was committed, whether or not it can be read.
 bool is_to_check(const Args& args, const ckpt::CheckpointInfo& info) {
   if (info.state == CKPT_CHECKPOINT_OPEN || info.state == CKPT_CHECKPOINT_ABORTED) return false;
-  return args.run.empty() || args.run == info.run || info.run[0] == '\0';
+  return args.setting("run").value_or(info.run) == info.run || info.run[0] == '\0';
 }
 
 int print_pass(const Args& args, const std::map<std::string, uint64_t>& results, const VerifyReport& report) {
@@ -354,7 +356,7 @@ int verify_all(const Args& args) {
   std::vector<ckpt::CheckpointInfo> pending;
   std::map<std::string, uint64_t> results;
   Bar bar;
-  for (const ckpt::CheckpointInfo& info : store.list()) {
+  for (const ckpt::CheckpointInfo& info : list_store(store, args.setting("run").value_or(""))) {
     ids.insert(info.id);
     if (!is_to_check(args, info)) continue;
     const std::string known = report.result_of(info);

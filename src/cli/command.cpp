@@ -108,6 +108,15 @@ Opened open_checkpoint(const std::string& argument, const Common& common, const 
   return {std::move(store), std::move(reader), info};
 }
 
+std::vector<std::string> damages_of_parts(const ckpt::Reader& reader, ckpt::Options options) {
+  const ckpt::Job job = reader.verify(options.set("verify_mode", "quick"));
+  job.wait_done(-1);
+  std::vector<std::string> lines;
+  for (const ckpt::Finding& finding : job.report())
+    lines.push_back(escaped((finding.part == nullptr ? "" : std::string(finding.part) + ": ") + text_of(finding.text)));
+  return lines;
+}
+
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 void print_json(const Json& json) { print(json.pretty() + "\n"); }

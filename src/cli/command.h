@@ -154,6 +154,9 @@ struct Opened {
 // run, that run is used. Warns on stderr of what the selector passed over.
 Opened open_checkpoint(const std::string& argument, const Common& common, const ckpt::Options& options);
 
+// What is wrong with the sizes, headers, trailers and indexes of the parts: a line for each damage. Reads no data.
+std::vector<std::string> damages_of_parts(const ckpt::Reader& reader, ckpt::Options options);
+
 // Writes `text` to stdout unchanged.
 void print(std::string_view text);
 void print_json(const Json& json);

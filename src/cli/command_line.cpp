@@ -162,12 +162,18 @@ Option& Option::positive() { return option_->check(number_from(1, "POSITIVE")), 
 Option& Option::not_negative() { return option_->check(number_from(0, "NONNEGATIVE")), *this; }
 Option& Option::one_value() { return option_->allow_extra_args(false), *this; }
 
+// Of an option: a script's variable that is not set must not switch off what it was to set.
+static CLI::Validator not_empty() {
+  return {[](std::string& text) -> std::string { return text.empty() ? "needs a value, found ''" : ""; }, ""};
+}
+
 template <typename T>
 Option Command::add(const char* name, T& to, const char* help) {
   if constexpr (std::is_same_v<T, bool>)
     return Option(command_->add_flag(name, to, help));
   else
-    return Option(command_->add_option(name, to, help));
+    return Option(name[0] == '-' ? command_->add_option(name, to, help)->check(not_empty())
+                                 : command_->add_option(name, to, help));
 }
 template Option Command::add(const char*, bool&, const char*);
 template Option Command::add(const char*, std::string&, const char*);

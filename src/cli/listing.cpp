@@ -40,7 +40,7 @@ uint64_t time_of(const ckpt::CheckpointInfo& info, const std::vector<ckpt::Check
 
 std::vector<Entry> read_entries(const ckpt::Store& store, const std::string& run) {
   std::vector<Entry> entries;
-  const auto all = store.list();
+  const auto all = list_store(store, run);
   const auto latest = latest_ids(store, all);
   for (const ckpt::CheckpointInfo& info : all)
     if (run.empty() || run == info.run) entries.push_back({info, latest.contains(info.id), time_of(info, all)});
@@ -65,12 +65,13 @@ std::string age_text(const ckpt::CheckpointInfo& info) {
   return age ? human_duration(*age) : "-";
 }
 
-std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries) {
+std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries, bool prunes) {
   std::vector<const Entry*> lacking;
   for (const Entry& entry : entries) {
-    if ((entry.info.flags & (CKPT_CHECKPOINT_MIRRORED | CKPT_CHECKPOINT_MIRROR_ONLY)) != 0)
+    const bool has = (entry.info.flags & (CKPT_CHECKPOINT_MIRRORED | CKPT_CHECKPOINT_MIRROR_ONLY)) != 0;
+    if (has && prunes)
       std::erase_if(lacking, [&](const Entry* one) { return std::string_view(one->info.run) == entry.info.run; });
-    else if (counts(entry.info))
+    else if (!has && counts(entry.info))
       lacking.push_back(&entry);
   }
   return lacking;
@@ -79,8 +80,8 @@ std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries) {
 std::string lag_text(const std::vector<const Entry*>& lacking) {
   if (lacking.empty()) return "";
   const ckpt::CheckpointInfo& first = lacking[0]->info;
-  return "the mirror lags: it lacks the newest " + std::to_string(lacking.size()) + ", from " + escaped(first.id) +
-         " on, which was saved " + age_text(first) + " ago";
+  return "the mirror lags: it lacks " + std::to_string(lacking.size()) + ", of which " + escaped(first.id) +
+         " was saved " + age_text(first) + " ago";
 }
 
 uint64_t freed_bytes(const ckpt::CheckpointInfo& info) { return info.bytes - std::min(info.shared_bytes, info.bytes); }

@@ -19,7 +19,7 @@ struct Entry {
   uint64_t time = 0;    // when it was saved; an attempt does not tell: as the newest of its session or an earlier one
 };
 
-// Of one run, or of all: then `run` is empty. Oldest first, run by run.
+// Of one run, or of all: then `run` is empty. Oldest first, run by run. NOT_FOUND as list_store.
 std::vector<Entry> read_entries(const ckpt::Store& store, const std::string& run);
 
 // Whether it may be the latest of its run: committed, no copy, of this store.
@@ -30,8 +30,9 @@ bool counts(const ckpt::CheckpointInfo& info);
 std::optional<uint64_t> age_seconds(const ckpt::CheckpointInfo& info);
 std::string age_text(const ckpt::CheckpointInfo& info);  // "5 h"; "-" if unknown
 
-// The checkpoints that the mirror should have by now: those that are newer than all of their run that it has.
-std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries);
+// The checkpoints that the mirror should have by now; if it has a retention of its own (`prunes`), only those that are
+// newer than all of their run that it has.
+std::vector<const Entry*> not_mirrored(const std::vector<Entry>& entries, bool prunes);
 std::string lag_text(const std::vector<const Entry*>& lacking);  // "" if it lacks nothing
 
 // What its removal frees: its files that no other checkpoint has.

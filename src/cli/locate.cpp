@@ -1,5 +1,6 @@
 #include "cli/locate.h"
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <system_error>
@@ -228,7 +229,10 @@ static Target locate_now(std::string_view argument, bool has_mirror) {
   if (is_web(argument)) return locate_web(argument);
   std::string_view path = without_file_scheme(argument);
   size_t at = path.rfind('@');
-  if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos)
+  const auto is_name = [&] {
+    return !is_remote(path) && at > 0 && !exists(std::string(path.substr(0, at))) && exists(std::string(path));
+  };
+  if (at != std::string_view::npos && path.find('/', at) == std::string_view::npos && !is_name())
     return locate_selector(path, at, has_mirror);
   std::string bare = without_trailing_slashes(path);
   return is_remote(path) ? Target{Target::Kind::kStore, bare, "latest"} : locate_directory(bare, has_mirror);
@@ -280,17 +284,33 @@ std::string locate_store(std::string_view argument, bool has_mirror) {
               [argument = std::string(argument), has_mirror] { return locate_store_now(argument, has_mirror); });
 }
 
-void need_run(const ckpt::Store& store, const std::string& run) {
+static void need_store(const ckpt::Store& store) try { (void)store.find("latest"); } catch (const ckpt::Error& error) {
+  if (error.detail("found") == "no store")
+    fail(CKPT_NOT_FOUND, "no store: " + shown(error.detail("path")) +
+                             " holds neither .ckpt nor a checkpoint; is its disk mounted, its name right?");
+}
+
+static void need_run(const ckpt::Store& store, const std::string& run) {
   for (const ckpt::RunInfo& known : store.runs())
     if (known.name == run) return;
   (void)store.find("latest", {{"run", run}});  // its error names the runs that there are
 }
 
+std::vector<ckpt::CheckpointInfo> list_store(const ckpt::Store& store, const std::string& run) {
+  std::vector<ckpt::CheckpointInfo> all = store.list();
+  if (all.empty()) need_store(store);
+  const auto is_of_it = [&](const ckpt::CheckpointInfo& info) { return run == info.run; };
+  if (!run.empty() && std::none_of(all.begin(), all.end(), is_of_it)) need_run(store, run);
+  return all;
+}
+
 std::string resolve_id(const ckpt::Store& store, const Target& target, const ckpt::Options& options) {
-  if (target.kind == Target::Kind::kStore)
+  if (target.kind == Target::Kind::kStore) {
+    (void)list_store(store);
     invalid(shown(target.store) + " is a store: name one checkpoint, as a directory or as " + shown(target.store) +
             "@latest");
-  bool is_id = target.kind == Target::Kind::kDirectory || is_listed(store, target.selector);
+  }
+  const bool is_id = target.kind == Target::Kind::kDirectory || is_listed(store, target.selector);
   return is_id ? target.selector : store.find(target.selector, options).id;
 }
 

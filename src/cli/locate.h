@@ -3,8 +3,8 @@
 //   DIRECTORY        with MANIFEST or parts in it: that checkpoint; its parent directory is the store
 //   DIRECTORY        any other: a store; means its latest checkpoint
 //   STORE@SELECTOR   latest, label:L, L, name:N, step:N or an id. An '@' with a '/' after it belongs to the path: if a
-//   store's
-//                    name has an '@', write a '/' at its end.
+//                    store's name has an '@', write a '/' at its end; without it, it is found if no store is called
+//                    by what is before the '@'.
 //   s3://BUCKET/STORE/ID     that checkpoint, where the server has it in that store; so in any bucket, and in stores
 //                            from outside
 //   https://HOST/DIRECTORY   that checkpoint, since a web server does not tell what a store holds. A query stays with
@@ -13,6 +13,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/error.h"
 
@@ -51,9 +52,10 @@ std::string shown(std::string_view argument);
 std::string locate_store(std::string_view argument, bool has_mirror = false);
 std::string locate_store(std::string_view argument, const ckpt::Options& options, bool has_mirror = false);
 
-// NOT_FOUND unless a trainer has opened the run, or it has checkpoints: so a command that does nothing, since the run's
-// name is mistyped, does not pass for one that had nothing to do.
-void need_run(const ckpt::Store& store, const std::string& run);
+// What a store lists, of all runs. NOT_FOUND where no store is, or if `run` is given and neither a trainer has opened
+// it nor it has checkpoints: so a command that does nothing, since a disk is not mounted or a name is mistyped, does
+// not pass for one that had nothing to do.
+std::vector<ckpt::CheckpointInfo> list_store(const ckpt::Store& store, const std::string& run = "");
 
 // The id of the checkpoint or attempt that `target` names, committed or not. Refuses a bare store: the callers remove
 // or write, so nothing is guessed. NOT_FOUND, INVALID, IO.

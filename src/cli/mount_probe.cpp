@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,8 @@
 
 namespace cli {
 namespace {
+
+volatile std::sig_atomic_t stopped = 0;  // the signal
 
 constexpr size_t kPage = 4096, kSmall = 16 * kPage, kStep = 4 << 20;
 constexpr int kMake = O_RDWR | O_CREAT, kFolder = O_RDONLY | O_DIRECTORY;
@@ -123,6 +126,7 @@ constexpr Probe kProbes[] = {
     {"map", "ckpt cannot map checkpoints",
      [](const Text& in) -> Text {
        const OpenFile file = must_open(in + "/data", O_RDONLY);
+       need_small(file);  // beyond the end of a short one, memory kills who reads it
        void* address = mmap(nullptr, kSmall, PROT_READ, MAP_SHARED, file.get(), 0);
        need(address != MAP_FAILED, words(errno), State::kWithout);
        const bool same = memcmp(address, Pages(kSmall).data, kSmall) == 0;
@@ -154,14 +158,30 @@ double rate_of(const std::string& path, int flags, uint64_t bytes) {
   const int fd = file.get();
   const auto begin = Clock::now();
   for (off_t at = 0; at < static_cast<off_t>(bytes); at += kStep)
-    if ((writes ? pwrite(fd, pages.data, kStep, at) : pread(fd, pages.data, kStep, at)) != kStep) return 0;
+    if (stopped != 0 || (writes ? pwrite(fd, pages.data, kStep, at) : pread(fd, pages.data, kStep, at)) != kStep)
+      return 0;
   if (fsync(file.get()) != 0) return 0;
   return static_cast<double>(bytes) / std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
 }
 
 }  // namespace
 
+void Watch::begin(const char* step) {
+  at_->step = step, at_->since = Clock::now();
+  need(stopped == 0, "stopped by a signal");
+}
+
+Watch::~Watch() {
+  at_->step = nullptr;
+  if (stopped != 0) std::raise(stopped);  // whose handler is gone
+}
+
 Watch::Watch(Ms longest) try {
+  struct sigaction act{}, old{};
+  act.sa_handler = [](int number) { stopped = number; };
+  act.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    if (sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(number, &act, nullptr);
   std::thread([at = at_, longest] {
     while (at->step != nullptr && Clock::now() - at->since.load() < longest) usleep(200000);
     if (at->step == nullptr) return;
@@ -206,7 +226,7 @@ bool is_there(const std::string& folder, View view, const std::string& name) {
 
 bool wait_until(Ms limit, const std::function<bool()>& holds) {
   for (const auto begin = Clock::now(); !holds(); usleep(1000))
-    if (Clock::now() - begin > limit) return false;
+    if (stopped != 0 || Clock::now() - begin > limit) return false;
   return true;
 }
 

@@ -24,12 +24,14 @@ struct Promise {
   std::string found;
 };
 
-// Ends the process when one step takes too long: a server that hangs hangs its callers.
+// Ends the process when one step takes too long: a server that hangs hangs its callers. SIGINT, SIGTERM and SIGHUP end
+// the step that waits, then no other begins (Refused), so that folders are removed, and at last the process; the second
+// one ends it at once.
 class Watch {
  public:
   explicit Watch(Ms longest);
-  ~Watch() { begin(nullptr); }
-  void begin(const char* step) { at_->step = step, at_->since = Clock::now(); }
+  ~Watch();
+  void begin(const char* step);
 
  private:
   struct At {

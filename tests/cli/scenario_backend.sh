@@ -38,6 +38,7 @@ labels "['step-3']"
 [ "$(find store -name 'PART_*' | wc -l)" -eq 1 ] || fail "left: $(find store -type f)"
 
 # The query of an address may be a secret.
+mkdir -p "none?pw=s3cret/.ckpt"; touch "none?pw=s3cret/%part" "none?pw=s3cret/.ckpt/store"
 for command in ls runs; do
   expect 0 $command "folder://$SCRATCH/none?pw=s3cret" --backend "$folder"; says "no .* in folder://$SCRATCH/none$"
   expect 0 $command "folder://$SCRATCH/none?pw=s3cret" --backend "$folder" --json; says_not s3cret

@@ -80,3 +80,12 @@ expect 0 check left
 [ "$(ls -A left | tr '\n' ' ')" = ".ckpt-check.other-1-000000 .ckpt-check.peers " ] || fail "$(ls -A left)"
 rmdir left/.ckpt-check.other-1-000000
 peers 2 left --peers 2 --timeout 30
+
+# A disk that takes only a part of a file, and SIGTERM: that is said, and nothing is left.
+(trap '' XFSZ; ulimit -f 8; expect 1 check plain) || exit 1
+says '^sync_file +BROKEN +a short write$'; says '^map +BROKEN +other bytes'; nothing_left plain
+"$CKPT" check plain --peers 2 >.out 2>.err & check=$!
+for i in {1..500}; do [ -z "$(find plain -name 'hello.*')" ] || break; sleep 0.02; done
+kill -TERM $check; wait $check
+[ $? -eq 143 ] || fail "SIGTERM did not end it"
+nothing_left plain

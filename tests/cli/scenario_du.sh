@@ -11,7 +11,6 @@ for file, byte in ("a", 1), ("b", 2):
     body = bytes(i * 7 % 251 for i in range(end - 4000)) + bytes([byte]) * 4000
     open(f"{file}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
 PYTHON
-mkdir empty; expect 0 du empty; says '^0 checkpoints in empty: 0 B$'
 expect 2 du missing; complains 'no such directory'
 import a.safetensors store step-1 --step 1 -o run=main; first=$ID
 

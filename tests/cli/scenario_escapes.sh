@@ -12,7 +12,7 @@ for words in "$ESCAPE[31m" "--$ESCAPE[31m" "ls --$RIGHT_TO_LEFT" "ls a $RIGHT_TO
   # shellcheck disable=SC2086
   expect 2 $words; plain; complains '^ckpt: '
 done
-mkdir "no$ESCAPE[31m"
+mkdir -p "no$ESCAPE[31m/.ckpt"
 expect 0 runs "no$ESCAPE[31m"; plain; says '^no runs in no\\x1b\[31m$'
 
 # A state tree, as JSON too; as an object it is not for a terminal.

@@ -29,4 +29,4 @@ expect 2 ls . -o threads; complains 'key=value'
 expect 2 ls . -o threads=many; complains 'whole number'
 expect 2 ls . -o threads=-5; complains '^ckpt: '
 expect 2 ls . -o direct_io=maybe; complains '^ckpt: '
-expect 0 ls . -o direct_io=off -o threads=2
+mkdir .ckpt; expect 0 ls . -o direct_io=off -o threads=2

@@ -1,10 +1,20 @@
 # ls, info, rm: what is there, under every way to name it. Imports are of run "main" here so that "latest" means them.
 make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)" "b BF16 2 803fc03f" "s I64 - 0700000000000000"
-mkdir empty
-expect 0 ls empty; says 'no checkpoints in empty'
+mkdir empty notes; touch notes/text
 expect 2 ls missing; complains '^ckpt: no such directory: missing'
 import a.safetensors store step-1 --step 1 -o run=main; first=$ID
 import a.safetensors store step-2 --step 2 -o run=main; second=$ID
+
+# What is no store, such as a disk that is not mounted, is none without checkpoints; nor is an unknown run.
+for command in ls runs du status clean report rm 'verify --all' 'prune --keep-last 1' 'cp --all'; do
+  to=; [ "$command" != 'cp --all' ] || to=copies
+  for place in empty notes; do
+    expect 2 $command $place $to; complains "^ckpt: no store: .*$place holds neither .ckpt nor a checkpoint; "
+  done
+  [[ "$command" =~ runs|clean|rm ]] || { expect 2 $command store $to --run none; complains 'run "none" has no ch'; }
+done
+expect 2 ls store --run ''; complains "^ckpt: --run: needs a value, found ''"
+cp -r store at@sign; expect 0 info at@sign --json; json_is 'd["id"]' "$second"; rm -r at@sign
 
 expect 0 ls store; is_quiet
 says '^CHECKPOINT .* STEP +RANKS +TENSORS +SIZE +STATE +AGE +NOTES'
@@ -36,7 +46,7 @@ expect 2 ls store --sort step; complains "^ckpt: --sort needs one of age, size, 
 for last in 0 -1 x; do expect 2 ls store --last "$last"; complains "^ckpt: --last: needs a whole .* 1 or more"; done
 
 expect 0 ls store --run main; says "^$first "
-expect 0 ls store --run none; says 'no checkpoints in store of run "none"'
+expect 0 ls store --run main --state open; says 'no checkpoints in store of run "main" of state open'
 
 # Every way to name the same checkpoint.
 for name in "store/$first" "store/$first/" "store@$first" store@label:step-1 store@step:1 \
@@ -135,7 +145,7 @@ expect 2 info models; complains 'run "main" has no checkpoint; runs, newest firs
 import a.safetensors near m -o mirror=far; kept=$ID
 import a.safetensors near n; only_here=$ID
 expect 0 ls near -o mirror=far; says "^$kept .* mirrored$"; says "^$only_here .* latest$"
-says "^the mirror lags: it lacks the newest 1, from $only_here on, which was saved .* ago$"
+says "^the mirror lags: it lacks 1, of which $only_here was saved .* ago$"
 expect 0 ls near; says_not 'mirror'
 rm -r near
 expect 0 ls near -o mirror=far --json

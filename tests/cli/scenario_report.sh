@@ -63,4 +63,4 @@ expect 2 report store --stats; complains '^ckpt: --stats is for a checkpoint: st
 expect 2 report store -o missing/page.html; complains '^ckpt: cannot write missing/page.html: '
 expect 2 report store -o page; complains 'key=value'
 expect 2 report missing -o page.html; complains 'no such directory'; page_is page.html
-mkdir empty; expect 0 report empty --json; json_is 'd["entries"]' '[]'
+mkdir -p empty/.ckpt; expect 0 report empty --json; json_is 'd["entries"]' '[]'

@@ -1,6 +1,6 @@
 # runs: which runs a store has, who owns them, and their newest checkpoints.
 make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
-mkdir empty
+mkdir -p empty/.ckpt
 expect 0 runs empty; says 'no runs in empty'
 expect 2 runs missing; complains '^ckpt: no such directory: missing'
 import a.safetensors store base -o run=import; base=$ID

@@ -1,6 +1,6 @@
 # status: one line, figures and an exit code, of stores that are well and of those that are not.
 make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
-mkdir empty
+mkdir -p empty/.ckpt
 expect 1 status empty; says '^WRONG: no checkpoint of run "main" yet; 0 committed$'
 expect 2 status missing; complains '^ckpt: no such directory: missing'
 import a.safetensors store step-1 --step 1 -o run=main; first=$ID
@@ -14,6 +14,7 @@ expect 0 status store --max-age '90 min'
 for age in 2 2x h -2h 0h 1.5h; do
   expect 2 status store "--max-age=$age"; complains "such as 2h or 90min; found '$age'"
 done
+expect 2 status store --max-age ''; complains "^ckpt: --max-age: needs a value, found ''"
 sleep 2.1
 expect 1 status store --max-age 1s; says "^WRONG: the latest is older than 1 s; latest $first, "
 expect 1 status store --max-age 1s --json
@@ -50,7 +51,8 @@ import a.safetensors models b -o run=other; expect 2 status models; complains 'n
 expect 1 status store --prometheus
 says '^ckpt_status\{store="store",run="main"\} 1$'; says '^ckpt_latest_step\{.*\} 1$'; says '^ckpt_damaged\{.*\} 1$'
 says '^# HELP ckpt_latest_age_seconds '; says '^# TYPE ckpt_latest_age_seconds gauge$'; says_not mirror
-expect 2 status missing --prometheus; says '^ckpt_status\{store="missing",run=""\} 2$'
+expect 2 status missing --prometheus; says '^ckpt_status\{store="missing",run="main"\} 2$'
+cp -r store $'two\nlines'; expect 1 status $'two\nlines' --prometheus; says '^ckpt_status\{store="two\\nlines",'
 expect 2 status store --prometheus --json; complains 'exclude each other'
 
 # The mirror's lag is wrong once what it lacks is older than that.
@@ -59,4 +61,33 @@ import a.safetensors near n; sleep 2.1
 expect 0 status near -o mirror=far; says '; mirror lacks 1$'
 expect 0 status near -o mirror=far --max-age 1h --json
 json_is '(d["mirror_lacks"], d["mirror_lag_seconds"] > 1)' '(1, True)'
-expect 1 status near -o mirror=far --max-age 1s; says 'the mirror lags: it lacks the newest 1, from n'
+expect 1 status near -o mirror=far --max-age 1s; says 'the mirror lags: it lacks 1, of which n[0-9.]* was saved'
+
+# Also one that is older than what the mirror has, if that prunes none; a mirror that has nothing; a store that is lost.
+import a.safetensors near o -o mirror=far; rm -r far/n.*
+expect 0 status near -o mirror=far; says '; mirror lacks 1$'
+expect 0 status near -o mirror=far -o mirror_keep_last=2; says '; mirror lacks 0$'
+expect 1 status near -o mirror=nowhere; says '^WRONG: the mirror has none of the checkpoints: is its address right\?; '
+rm -r near; expect 1 status near -o mirror=far; says '^WRONG: the latest is only in the mirror: the store lost it; '
+
+# The latest is more than its MANIFEST: so says info, too.
+import a.safetensors parts step-1; part=parts/$ID/PART_000; cp "$part" whole
+is_wrong() {
+  expect 1 status parts; says '^WRONG: the latest is damaged: PART_000: '
+  expect 1 info parts; complains '^ckpt: damaged: PART_000: '; rm -f "$part"
+}
+rm "$part"; is_wrong; mkfifo "$part"; is_wrong; head -c 100 whole >"$part"; is_wrong
+cp whole "$part"; expect 0 status parts; expect 0 info parts; is_quiet
+
+# What another user cannot read: of the latest's session it may be newer, of an earlier one it is older.
+if [ "$(id -u)" -eq 0 ]; then
+  import a.safetensors barred a; import a.safetensors barred b; chmod 755 "$SCRATCH"
+  cannot_say() { # COMMAND
+    setpriv --reuid=65534 --regid=65534 --clear-groups "$CKPT" "$1" barred >.out 2>.err
+    [ $? -eq 2 ] || fail "$1 of what is barred did not exit with 2"
+  }
+  chmod 000 barred/a.1.1; cannot_say status; says '^CANNOT SAY: 1 unreadable \(a.1.1\); latest b.2.1'
+  cp -r barred/b.2.1 barred/c.2.1; chmod 000 barred/c.2.1
+  cannot_say status; says '^CANNOT SAY: 1 checkpoint that may be newer than the latest cannot be read; 2 unreadable'
+  cannot_say verify; says '^CANNOT SAY: 1 checkpoint that may be newer than it cannot be read$'
+fi

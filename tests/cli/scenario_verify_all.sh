@@ -5,7 +5,7 @@ text = json.dumps({"w": {"dtype": "F32", "shape": [1000, 1000], "data_offsets": 
 open("a.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + bytes(i * 7 % 251 for i in range(4000000)))
 PYTHON
 for step in 1 2 3; do import a.safetensors store "step-$step" --step "$step" -o run=main; done
-mkdir store/step-9.9.1 empty
+mkdir -p store/step-9.9.1 empty/.ckpt
 expect 0 verify empty --all; says '^0 checkpoints sound$'
 expect 2 verify missing --all; complains 'no such directory'
 expect 2 verify "store/step-1.1.1" --all; complains 'its store is'

@@ -47,7 +47,7 @@ fi
 store=$scheme://ckpt-test/tool-$RANDOM-$$
 make_safetensors a.safetensors "w F32 2x3 $(f32 0 1 2 3 4 5)"
 make_safetensors b.safetensors "w F32 2x3 $(f32 0 1 2 3 4 6)"
-expect 0 ls "$store" --json; json_is 'd["checkpoints"]' '[]'
+expect 2 ls "$store"; complains '^ckpt: no store: '
 for step in 1 2 3; do import a.safetensors "$store" "step-$step" --step "$step" -o run=main; done
 import b.safetensors "$store" other -o run=else; other=$ID
 labels() { expect 0 ls "$store" --json; json '" ".join(c["label"] for c in d["checkpoints"])'; }
