@@ -24,7 +24,9 @@ constexpr Words kWords = {
     "checkpoint:\n"
     "the same command goes on with it, and keeps the parts that are there (-o check=full reads them whole first); ckpt "
     "rm removes it.\n"
-    "A checkpoint that is there already is not copied again, and files that another one there has are not sent.\n"
+    "A checkpoint that is there already is not copied again, but for parts that are missing there or damaged (what "
+    "the\n"
+    "ends of a part tell; -o check=full reads all of it), and files that another one there has are not sent.\n"
     "Makes the store if there is none; one that is empty becomes another\n"
     "place of the store, where @latest and labels find the copies. In a store with checkpoints of its own a copy is "
     "foreign: it is\n"
@@ -43,7 +45,7 @@ struct Copied {
   double seconds = 0;
   ckpt::JobStats stats{};
   uint64_t parts_kept = 0, files_shared = 0;
-  bool there = false;
+  bool there = false, mended = false, gone = false;
   std::string foreign;  // why
   std::optional<ckpt::Error> error;
 };
@@ -73,7 +75,8 @@ void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& arg
   for (const ckpt::Finding& finding : report) {
     if (finding.kind == CKPT_FINDING_DIFFERENT) copied->foreign = text_of(finding.text);
     if (finding.kind == CKPT_FINDING_REUSED) copied->files_shared = finding.count;
-    if (finding.kind != CKPT_FINDING_KEPT) continue;
+    copied->mended |= finding.kind == CKPT_FINDING_REPAIRED;
+    if (finding.kind != CKPT_FINDING_KEPT && finding.kind != CKPT_FINDING_REPAIRED) continue;
     copied->parts_kept = finding.count;
     copied->there = finding.status == CKPT_EXISTS;
   }
@@ -81,6 +84,7 @@ void copy_one(const ckpt::Reader& reader, const ckpt::Store& to, const Args& arg
 
 void print_copied(const Copied& copied) {
   const std::string name = escaped(copied.id);
+  if (copied.gone) return print("removed meanwhile: " + name + "\n");
   if (copied.error) {
     std::fputs(strformat("ckpt: {}: {}\n", name, error_text(*copied.error)).c_str(), stderr);
     return;
@@ -94,16 +98,18 @@ void print_copied(const Copied& copied) {
   const std::string shared = copied.files_shared > 0 ? strformat(" ({} not sent, since checkpoints there have them)",
                                                                  human_bytes(copied.stats.bytes_reused))
                                                      : "";
-  print(strformat("copied {}: {}{}, {}{}{}\n", name, counted(copied.info->part_count, "part"), kept,
-                  human_bytes(copied.bytes), rate, shared));
+  print(strformat("{} {}: {}{}, {}{}{}\n", copied.mended ? "mended" : "copied", name,
+                  counted(copied.info->part_count, "part"), kept, human_bytes(copied.bytes), rate, shared));
   print(requests_line(copied.stats));
 }
 
 Json to_json(const Copied& copied) {
   Json json = {{"id", copied.id},
-               {"result", copied.error   ? "failed"
-                          : copied.there ? "already there"
-                                         : "copied"},
+               {"result", copied.gone     ? "removed meanwhile"
+                          : copied.error  ? "failed"
+                          : copied.there  ? "already there"
+                          : copied.mended ? "mended"
+                                          : "copied"},
                {"bytes_copied", copied.bytes},
                {"parts_kept", copied.parts_kept},
                {"files_shared", copied.files_shared},
@@ -116,22 +122,34 @@ Json to_json(const Copied& copied) {
 }
 
 int tell(const Args& args, const std::string& to, const std::vector<Copied>& all) {
-  uint64_t failed = 0, there = 0;
+  uint64_t failed = 0, there = 0, gone = 0;
   for (const Copied& copied : all) {
     failed += copied.error ? 1 : 0;
     there += copied.there ? 1 : 0;
+    gone += copied.gone ? 1 : 0;
   }
   if (args.json)
     print_json({{"from", shown(args.from)}, {"to", to}, {"copies", Json::array(all, [](const auto& c) {
                                                            return to_json(c);
                                                          })}});
   else if (args.all)
-    print(strformat("{} copied, {} already there, {} failed\n", all.size() - failed - there, there, failed));
+    print(strformat("{} copied, {} already there, {}{} failed\n", all.size() - failed - there - gone, there,
+                    gone == 0 ? "" : strformat("{} removed meanwhile, ", gone), failed));
   return failed == 0 ? kExitOk : kExitNo;
 }
 
 bool is_of_run(const ckpt::CheckpointInfo& info, const std::optional<std::string>& run) {
   return !run || *run == info.run || *info.run == '\0';  // what is damaged may tell its run no more
+}
+
+// Retention, say, beside a training.
+bool was_removed(const ckpt::Store& store, const std::string& id, const ckpt::Options& options) {
+  try {
+    (void)ckpt::Reader::open(store, id, options);
+    return false;
+  } catch (const ckpt::Error& error) {
+    return error.status() == CKPT_NOT_FOUND || error.status() == CKPT_GONE;
+  }
 }
 
 int copy_all(const Args& args, const std::string& target, const ckpt::Options& options) {
@@ -145,7 +163,8 @@ int copy_all(const Args& args, const std::string& target, const ckpt::Options& o
     try {
       copy_one(ckpt::Reader::open(from, info.id, options), to, args, &copied);
     } catch (const ckpt::Error& error) {
-      copied.error = error;
+      copied.gone = was_removed(from, info.id, options);
+      if (!copied.gone) copied.error = error;
     }
     if (!args.json || copied.error) print_copied(copied);
   }

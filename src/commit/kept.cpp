@@ -36,7 +36,7 @@ Status refuse(const store::Store& store, std::string_view id, const std::string&
 template <typename May>
 Result<uint64_t> say(store::Store& store, std::string_view id, std::string_view word, const May& may) {
   constexpr int kTries = 100, kCostOfIo = 25;
-  CKPT_TRY(store.make_directory(format::kKeptDir));
+  CKPT_TRY(needs_room(store.make_directory(format::kKeptDir)));
   Status put;
   for (int tries = 0; tries < kTries; tries += put.code() == CKPT_IO ? kCostOfIo : 1) {
     CKPT_ASSIGN(const Last last, last_word(store, id));
@@ -44,12 +44,20 @@ Result<uint64_t> say(store::Store& store, std::string_view id, std::string_view 
     CKPT_TRY(may(last.word));
     put = store.put_if_absent(format::kept_key(id, last.number + 1), as_bytes(word));
     if (put.ok()) return last.number + 1;
-    if (put.code() != CKPT_EXISTS && put.code() != CKPT_IO) return put;  // of an IO the next look tells what was put
+    if (put.code() != CKPT_EXISTS && put.code() != CKPT_IO)
+      return needs_room(std::move(put));  // of an IO the next look tells what was put
   }
   return put;
 }
 
 }  // namespace
+
+Status needs_room(Status status) {
+  if (status.code() != CKPT_NO_SPACE) return status;
+  return std::move(status).in(
+      "a small file must be written first, so remove another checkpoint (ckpt rm, which needs "
+      "no room), or any other file, and try again");
+}
 
 Result<bool> is_kept(const store::Store& store, std::string_view id) {
   CKPT_ASSIGN(const Last last, last_word(store, id));

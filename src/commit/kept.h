@@ -17,6 +17,9 @@ Result<bool> is_kept(const store::Store& store, std::string_view id);
 void note_kept(const store::Store& store, std::span<checkpoint::CheckpointEntry> entries);
 void note_kept(const store::Store& store, checkpoint::CheckpointEntry& entry);
 
+// What a full disk holds against a small file that must be there first says how to make room.
+Status needs_room(Status status);
+
 // See ckpt_store_keep.
 Status keep(store::Store& store, std::string_view id);
 Status release(store::Store& store, std::string_view id);

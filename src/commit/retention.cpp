@@ -90,30 +90,36 @@ static Status leave_word(store::Store& store, const format::Summary& summary, se
   std::string key = format::pruned_key(summary.token, summary.attempt, summary.label);
   const bool own = session && summary.token == session->plan().token;
   const bool only_own = own && summary.world_size == 1;
+  Status put;
   if (!only_own) {
     // Its session has ended, and a newer one has tidied up.
     CKPT_ASSIGN(bool asks, store.exists(format::claim_key(summary.token, 0)));
     if (!asks) return Ok();
-    Status put = store.put_if_absent(key, as_bytes("\n"));
+    put = store.put_if_absent(key, as_bytes("\n"));
     if (put.code() == CKPT_NOT_FOUND) return Ok();
-    if (!put.ok() && put.code() != CKPT_EXISTS) return put;
+    if (put.code() == CKPT_EXISTS) put = Ok();
+    if (!put.ok() && put.code() != CKPT_NO_SPACE) return put;
   }
   const std::string old = own ? session->keep_word(std::move(key)) : "";
   if (!old.empty() && !only_own) (void)store.remove(old, false);
-  return Ok();
+  return put;
 }
 
 static Status remove_committed(store::Store& store, const checkpoint::CheckpointEntry& entry, session::Session* session,
                                bool* guarded = nullptr) {
-  CKPT_TRY(leave_word(store, entry.summary, session));
-  return remove_directory(store, entry.id, Content::kCommitted, guarded);
+  const Status said = leave_word(store, entry.summary, session);
+  if (said.code() != CKPT_NO_SPACE) CKPT_TRY(said);
+  CKPT_TRY(remove_directory(store, entry.id, Content::kCommitted, guarded));
+  // A full disk has room for the word now. A rank that has asked since got COMMIT_UNKNOWN, which is never wrong.
+  if (!said.ok()) (void)leave_word(store, entry.summary, session);
+  return Ok();
 }
 
 // The slot decides between the writer and us, as it does between ranks.
 Status remove_attempt(store::Store& store, std::string_view id, std::string_view reason) {
-  CKPT_TRY(session::close_attempt(
+  CKPT_TRY(needs_room(session::close_attempt(
       store, id,
-      {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = std::string(reason), .closed_by_token = 0}));
+      {.save_id = {}, .rank = 0, .status = CKPT_ABORTED, .reason = std::string(reason), .closed_by_token = 0})));
   CKPT_ASSIGN(const auto entry, checkpoint::read_entry(store, id));
   if (entry.state == CKPT_CHECKPOINT_COMMITTED)
     return Status(CKPT_CONFLICT, store.path(id) + " was committed just now").with("path", store.path(id));

@@ -76,6 +76,7 @@ Status status_of(const Finding& finding) {
 }
 
 constexpr uint8_t kBorrowed = 2;  // another checkpoint of the target has it
+constexpr uint8_t kWrong = 3;     // in a complete copy: damaged since, and to be replaced
 
 class Copy {
  public:
@@ -93,8 +94,10 @@ class Copy {
  private:
   Result<bool> is_committed() const;
   Status open_place(bool* existed);
+  Status hold();
   void show_life();
-  Status look_at_parts();
+  Status look_at_parts(bool committed);
+  bool is_whole() const { return std::ranges::count(there_, 1) == std::ssize(there_); }
   Result<bool> part_is_there(uint32_t number) const;
   Status borrow_files();
   Status copy_parts();
@@ -122,9 +125,11 @@ class Copy {
   const std::string& id_;
   const CopyPlan plan_;
   std::unique_ptr<store::Lock> lock_;            // of the record: somebody works on this copy (dead_copies.h)
+  std::unique_ptr<store::Lock> held_;            // of MANIFEST, as a reader's
   std::unique_ptr<store::Heartbeat> heartbeat_;  // on a store without locks
   std::shared_ptr<void> alive_;
-  std::vector<uint8_t> there_;       // parts and bases: 1: an earlier copy left it; kBorrowed
+  std::vector<uint8_t> there_;       // parts and bases: 1: an earlier copy left it; kBorrowed, kWrong
+  bool mended_ = false;              // a complete copy, which lacked some
   std::atomic<uint64_t> memory_{0};  // of the streams that run
 };
 
@@ -133,14 +138,15 @@ Status Copy::run() {
   auto found = is_committed();
   CKPT_TRY(there(found.status()));
   const bool committed = *found;
+  if (committed) CKPT_TRY(there(look_at_parts(true)));
+  const bool whole = committed && is_whole();
+  mended_ = committed && !whole;
   bool existed = committed;
-  if (!committed) CKPT_TRY(there(open_place(&existed)));
-  if (committed)
-    std::fill(there_.begin(), there_.end(), 1);
-  else if (existed)
-    CKPT_TRY(there(look_at_parts()));
+  if (!whole) CKPT_TRY(there(open_place(&existed)));
+  if (mended_) CKPT_TRY(there(hold()));
+  if (!committed && existed) CKPT_TRY(there(look_at_parts(false)));
   if (!committed) CKPT_TRY(there(borrow_files()));
-  if (!committed || options_.check == "full") CKPT_TRY(copy_parts());
+  if (!whole || options_.check == "full") CKPT_TRY(copy_parts());
   CKPT_TRY(job_.check());
   if (!committed) {
     CKPT_ASSIGN(const std::vector<std::byte> manifest, read_manifest());
@@ -207,6 +213,16 @@ Status Copy::open_place(bool* existed) {
   }
 }
 
+// A complete copy, whose parts are replaced: nobody removes it meanwhile, if locks do that.
+Status Copy::hold() {
+  auto lock = to_.lock_shared(format::slot_key(id_));
+  if (lock.status().code() == CKPT_NOT_FOUND) return removed_there();
+  CKPT_TRY(lock.status());
+  held_ = lock.take();
+  CKPT_ASSIGN(const bool committed, is_committed());
+  return committed ? Ok() : removed_there();
+}
+
 void Copy::show_life() {
   constexpr int64_t kEachMs = 60000;
   if (!to_.traits().tells_age) return;
@@ -216,12 +232,15 @@ void Copy::show_life() {
   alive_ = heartbeat_->begin(format::copy_beat_key(id_, random_id()));
 }
 
-Status Copy::look_at_parts() {
-  to_.sweep(id_);
+Status Copy::look_at_parts(bool committed) {
+  if (!committed) to_.sweep(id_);
   return for_each_parallel(plan_.parts, there_.size(), [&](size_t i) -> Status {
     CKPT_TRY(job_.check());
-    CKPT_ASSIGN(const bool there, part_is_there(static_cast<uint32_t>(i)));
-    there_[i] = there ? 1 : 0;
+    auto there = part_is_there(static_cast<uint32_t>(i));
+    const ckpt_status code = there.status().code();
+    const bool wrong = committed && (code == CKPT_MISMATCH || code == CKPT_CONFLICT);
+    if (!wrong) CKPT_TRY(there.status());
+    there_[i] = wrong ? kWrong : *there ? 1 : 0;
     return Ok();
   });
 }
@@ -274,7 +293,7 @@ Status Copy::borrow_files() {
 Status Copy::copy_parts() {
   std::vector<uint32_t> todo;
   for (uint32_t i = 0; i < there_.size(); i++) {
-    if (there_[i] && options_.check != "full") continue;
+    if (there_[i] && there_[i] != kWrong && options_.check != "full") continue;
     CKPT_ASSIGN(const fb::Part record, from_.part_record(i));
     job_.counters.bytes_total += record.size();
     todo.push_back(i);
@@ -294,13 +313,17 @@ Status Copy::copy_part(uint32_t number) {
   PartVerifier part(from_, index_only, job_, findings, number);
   CKPT_TRY(part.open());
   if (!found.empty()) return from_.at_part(status_of(found[0]), number);
-  if (there_[number]) return there(check_part_there(number, part));
+  const bool replace = there_[number] == kWrong;
+  if (there_[number] && !replace) return there(check_part_there(number, part));
   CKPT_ASSIGN(const checkpoint::PartReader file, from_.part(number));
   auto writer = to_.create(format::file_key(id_, from_.name_of(number)), part.part().size);
   if (writer.status().code() == CKPT_NOT_FOUND) return there(removed_there());
   CKPT_TRY(there(writer.status()));
   CKPT_TRY(stream(part, from_.store(), *file, writer->get(),
                   [&](Status status) { return from_.at_part(std::move(status), number); }));
+  // Only now, when what replaces it has been read and found sound.
+  const Status removed = replace ? to_.remove(format::file_key(id_, from_.name_of(number)), true) : Ok();
+  if (!removed.ok() && removed.code() != CKPT_NOT_FOUND) return there(removed);
   return there(publish(number, **writer, part.part().size));
 }
 
@@ -423,7 +446,11 @@ void Copy::tidy() {
 
 void Copy::tell(bool committed) {
   const auto kept = static_cast<uint64_t>(std::count(there_.begin(), there_.end(), 1));
-  if (committed)
+  if (mended_)
+    report_->add(CKPT_FINDING_REPAIRED, CKPT_OK, id_,
+                 strformat("{}: {} of {} parts were missing or damaged there, and were copied again", id_,
+                           there_.size() - kept, there_.size()));
+  else if (committed)
     report_->add(CKPT_FINDING_KEPT, CKPT_EXISTS, id_, id_ + ": already there");
   else if (kept != 0)
     report_->add(CKPT_FINDING_KEPT, CKPT_OK, id_,

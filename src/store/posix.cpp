@@ -160,6 +160,9 @@ Status PosixStore::probe_with(const std::string& key) {
 
 Status PosixStore::make_directory(std::string_view key) {
   CKPT_TRY(check_key(key));
+  Status made = store::make_directory(root_, key);
+  if (made.code() != CKPT_NO_SPACE) return made;
+  empty_pool(root_);
   return store::make_directory(root_, key);
 }
 
@@ -246,7 +249,15 @@ Status PosixStore::retire(std::string_view directory, std::string_view slot, Byt
   for (const Entry& file : files)
     if (file.directory) return foreign_directory(path(directory), file.name);
   const std::string trash = trash_key(last_of(directory), random_id());
-  CKPT_TRY(make_directory(kTrashDir));
+  const Status made = make_directory(kTrashDir);
+  if (made.code() == CKPT_NO_SPACE) {
+    // A full disk has no room for a directory: the one that is removed becomes the trash itself.
+    Status moved = move_directory(root_, directory, kTrashDir);
+    if (moved.ok()) (void)empty_trash();  // which notes what it leaves
+    if (moved.code() != CKPT_EXISTS) return moved;
+  } else {
+    CKPT_TRY(made);
+  }
   CKPT_TRY(move_directory(root_, directory, trash));
   // It is out of sight, so what fails from here on does not undo that: finish_removals tries again, and tells.
   const Status status = delete_retired(trash, slot);
@@ -265,8 +276,8 @@ Status PosixStore::empty_trash() {
   CKPT_TRY(entries.status());
   Status first;
   for (const Entry& entry : *entries) {
-    if (!entry.directory) continue;
-    Status status = delete_retired(strformat("{}/{}", kTrashDir, entry.name), "");
+    const std::string key = strformat("{}/{}", kTrashDir, entry.name);
+    Status status = entry.directory ? delete_retired(key, "") : remove(key, false);
     if (status.ok() || status.code() == CKPT_NOT_FOUND) continue;
     left_trash_ = true;
     if (first.ok() && status.code() != CKPT_CONFLICT) first = std::move(status);

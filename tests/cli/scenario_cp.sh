@@ -48,6 +48,37 @@ expect 0 cp store@step:2 own; complains '^ckpt: note: step-2.2.1: .*foreign'
 expect 0 ls own --json; json_is '[c["id"] for c in d["checkpoints"] if c["foreign"]]' "['step-2.2.1']"
 expect 2 cp store@step:1 own; complains 'another checkpoint has this name'; complains 'expected: |is save'
 
+# A backup that lost a part is made whole again.
+rm copy/step-1.1.1/PART_000; : >copy/step-2.2.1/PART_000
+expect 0 cp store copy --all; says '^mended step-1.1.1: 1 part'; says '^mended step-2.2.1: 1 part'
+expect 0 verify copy@step:1; expect 0 verify copy@step:2
+
+# What retention removes meanwhile: the copying waits where it tells of the first copy, since nobody reads its stderr.
+import a.safetensors mine of-its-own
+python3 - "$CKPT" <<'PYTHON' || fail "cp of what is removed meanwhile"
+import os, subprocess, sys, time
+tool = sys.argv[1]
+read, write = os.pipe()
+os.set_blocking(write, False)
+try:
+    while True:
+        os.write(write, bytes(4096))
+except BlockingIOError:
+    os.set_blocking(write, True)
+copying = subprocess.Popen([tool, "cp", "store", "mine", "--all"], stdout=subprocess.PIPE, stderr=write)
+os.close(write)
+for _ in range(3000):
+    if os.path.exists("mine/step-1.1.1/MANIFEST"):
+        break
+    time.sleep(0.01)
+subprocess.run([tool, "rm", "store@step:2"], check=True, stdout=subprocess.DEVNULL)
+while os.read(read, 65536):
+    pass
+out = copying.communicate()[0].decode()
+wanted = "2 copied, 0 already there, 1 removed meanwhile, 0 failed"
+sys.exit(out if copying.returncode != 0 or "removed meanwhile: step-2.2.1" not in out or wanted not in out else 0)
+PYTHON
+
 # What is no checkpoint and no store.
 expect 2 cp a.safetensors copy; complains 'ckpt import'
 for file in x.safetensors x.pt a.safetensors; do expect 2 cp store "$file"; complains 'ckpt export'; done

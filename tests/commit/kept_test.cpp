@@ -63,6 +63,19 @@ INSTANTIATE_TEST_SUITE_P(Stores, Kept,
 
 INSTANTIATE_TEST_SUITE_P(OnS3, Kept, ::testing::ValuesIn(s3_kinds()), [](const auto& kind) { return kind.param.name; });
 
+TEST_P(Kept, ToReleaseItOnAFullDiskIsAnErrorThatSaysHowToMakeRoom) {
+  const Handles handles = filled();
+  ASSERT_TRUE(keep(*handles(), kId).ok());
+  store::ShellStore full(handles());
+  full.before([](std::string_view operation, std::string_view) {
+    return operation == "put" ? Status(CKPT_NO_SPACE, "full") : Ok();
+  });
+  const Status refused = release(full, kId);
+  EXPECT_EQ(refused.code(), CKPT_NO_SPACE);
+  EXPECT_NE(refused.message().find("ckpt rm"), std::string::npos) << refused.message();
+  EXPECT_TRUE(*is_kept(*handles(), kId));
+}
+
 TEST_P(Kept, StaysUntilItIsReleased) {
   const Handles handles = filled();
   auto store = handles();

@@ -74,6 +74,39 @@ TEST_F(Retention, ASaveThatRemovesNothingTellsWhatStaysInTheTrash) {
   EXPECT_NE(report.findings[0].text.find("trash/s0"), std::string::npos) << report.findings[0].text;
 }
 
+// What is removed makes room, and the word for whoever still asks is said then.
+TEST_F(Removal, OnAFullDiskNeedsNoRoom) {
+  bool full = true;
+  shell->before([&](std::string_view operation, std::string_view) {
+    if (operation == "retire") full = false;
+    return full && operation == "put" ? Status(CKPT_NO_SPACE, "full") : Ok();
+  });
+  const Status removed = remove_by_id(*shell, "s1.1.1");
+  ASSERT_TRUE(removed.ok()) << removed.message();
+  EXPECT_TRUE(*inner->exists(format::pruned_key(1, 1, "s1")));
+  full = true;
+  Report report;
+  Job job;
+  ASSERT_TRUE(apply_retention(*shell, {.run = "main", .keep_last = 1}, &report, job).ok());
+  EXPECT_EQ(ids(), std::vector<std::string>{"s3.1.1"});
+  // A disk that stays full costs the word, and nothing else.
+  shell->before([&](std::string_view operation, std::string_view) {
+    return operation == "put" ? Status(CKPT_NO_SPACE, "full") : Ok();
+  });
+  EXPECT_TRUE(remove_by_id(*shell, "s3.1.1").ok());
+  EXPECT_TRUE(ids().empty());
+}
+
+TEST_F(Removal, OfAnAttemptOnAFullDiskSaysHowToMakeRoom) {
+  ASSERT_TRUE(inner->make_directory("s4.1.9").ok());
+  shell->before([&](std::string_view operation, std::string_view) {
+    return operation == "put" ? Status(CKPT_NO_SPACE, "full") : Ok();
+  });
+  const Status refused = remove_attempt(*shell, "s4.1.9", "by the test");
+  EXPECT_EQ(refused.code(), CKPT_NO_SPACE);
+  EXPECT_NE(refused.message().find("ckpt rm"), std::string::npos) << refused.message();
+}
+
 TEST_F(Retention, LeavesAloneWhatIsNamedRatherThanNumbered) {
   auto session = open_session(inner);
   const std::vector<std::pair<std::string, int64_t>> saves = {{"best", 4},   {"ep1-ba10", 10},  {"epoch-3", 30},

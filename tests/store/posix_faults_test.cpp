@@ -81,6 +81,29 @@ TEST_F(PosixFull, AWriterThatGrowsPastTheSpaceIsNoSpaceAndGoneWhenDropped) {
   EXPECT_EQ(free_bytes(), before);
 }
 
+// No directory can be made for the trash: what is removed becomes the trash.
+TEST_F(PosixFaults, ADirectoryIsRetiredWhereNoInodeIsLeft) {
+  std::filesystem::create_directory(scratch_ / "few");
+  const TestMount mount(scratch_ / "few", "nr_inodes=40");
+  ASSERT_TRUE(mount.ok());
+  open_at(scratch_ / "few");
+  for (const std::string key : {"d/MANIFEST", "d/PART_000", "e/MANIFEST"}) {
+    ASSERT_TRUE(store_->make_directory(key.substr(0, 1)).ok());
+    ASSERT_TRUE(store_->put_if_absent(key, as_bytes("x")).ok());
+  }
+  for (int i = 0; i < 100; i++) std::ofstream(scratch_ / strformat("few/fill{}", i));
+  ASSERT_EQ(code(store_->put_if_absent("d/more", {})), "NO_SPACE");
+  EXPECT_EQ(code(store_->retire("d", "MANIFEST", {})), "OK");
+  EXPECT_EQ(names(*store_, "d"), "<NOT_FOUND>");
+  EXPECT_EQ(names(*store_, ".ckpt/trash"), "");
+  EXPECT_EQ(code(store_->retire("e", "MANIFEST", {})), "OK");
+  EXPECT_EQ(names(*store_, ".ckpt/trash"), "");
+  // One that was killed in between leaves files there.
+  ASSERT_TRUE(store_->put_if_absent(".ckpt/trash/PART_000", as_bytes("x")).ok());
+  ASSERT_EQ(code(open_posix(root_, {}).take()->prepare()), "OK");
+  EXPECT_EQ(names(*store_, ".ckpt/trash"), "");
+}
+
 // ---- read-only ----
 
 TEST_F(PosixFull, AReadOnlyFileSystemIsIoForEveryChangeAndReadable) {
