@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -160,28 +161,37 @@ class Comparison {
 struct Leaves {
   std::map<std::string, std::string> tensors;  // their names
   std::map<std::string, std::string> values;   // in dicts, lists and tuples only, and empty ones of these
+  std::map<std::string, std::string> records;  // their classes
 };
 
 class LeavesOf {
  public:
-  static Leaves get(const Tree& tree, uint32_t node) {
-    LeavesOf walk(tree);
+  // Whether there was a record of this class at a place: option opaque=dict writes a dict that names it.
+  using WasRecord = std::function<bool(const std::string& place, std::string_view class_name)>;
+
+  static Leaves get(const Tree& tree, uint32_t node, const WasRecord& was_record = nullptr) {
+    LeavesOf walk(tree, was_record);
     walk.add(node, "", true);
     return std::move(walk.out_);
   }
 
  private:
-  explicit LeavesOf(const Tree& tree) : tree_(tree) {}
+  LeavesOf(const Tree& tree, const WasRecord& was_record) : tree_(tree), was_record_(was_record) {}
 
   // As deep as a tree may be. `plain`: every format keeps what stands here.
   void add(uint32_t number, const std::string& place, bool plain) {
     const tree::TreeNode& node = tree_[number];
+    if (const tree::TreeNode* value = value_of_number(number)) {
+      if (plain) out_.values[place] = text_of(*value);
+      return;
+    }
     if (node.kind == CKPT_NODE_TENSOR) {
       out_.tensors[place] = node.text_view();
     } else if (!node.container() || (node.child_count == 0 && node.kind != CKPT_NODE_RECORD)) {
       if (plain) out_.values[place] = text_of(node);
     }
-    const bool record = node.kind == CKPT_NODE_RECORD;
+    if (node.kind == CKPT_NODE_RECORD) out_.records[place] = node.text_view();
+    const bool record = node.kind == CKPT_NODE_RECORD || (was_record_ && was_record_(place, named_class(number)));
     const bool ordered = record && node.text_view() == kOrderedDict;
     const bool of_ranks = record && node.text_view() == tree::kPerRankClass;
     for (uint32_t child = node.container() ? tree_.first_child(number) : tree::kNoNode; child != tree::kNoNode;
@@ -191,6 +201,25 @@ class LeavesOf {
       const bool still = node.kind != CKPT_NODE_SET && (!record || of_ranks || (ordered && key == "items"));
       add(child, silent ? place : place + '/' + segment(tree_[child]), plain && still);
     }
+  }
+
+  // Of a number of numpy's, which is written as the number itself, or as numpy's where the format may. The parts of a
+  // complex one are bytes.
+  const tree::TreeNode* value_of_number(uint32_t number) const {
+    const tree::TreeNode& node = tree_[number];
+    if (node.kind != CKPT_NODE_RECORD || !node.text_view().starts_with("numpy.")) return nullptr;
+    for (uint32_t child = tree_.first_child(number); child != tree::kNoNode; child = tree_[child].next)
+      if (tree_[child].key_view() == "value" && !tree_[child].container() && tree_[child].kind != CKPT_NODE_BYTES &&
+          tree_[child].kind != CKPT_NODE_TENSOR)
+        return &tree_[child];
+    return nullptr;
+  }
+
+  // What a dict says of its class; "" for nothing.
+  std::string_view named_class(uint32_t number) const {
+    const uint32_t first = tree_[number].kind == CKPT_NODE_DICT ? tree_.first_child(number) : tree::kNoNode;
+    const bool names = first != tree::kNoNode && tree_[first].key_view() == "__class__";
+    return names && tree_[first].kind == CKPT_NODE_TEXT ? tree_[first].text_view() : std::string_view();
   }
 
   static std::string segment(const tree::TreeNode& node) {
@@ -206,6 +235,7 @@ class LeavesOf {
   }
 
   const Tree& tree_;
+  const WasRecord& was_record_;
   Leaves out_;
 };
 
@@ -231,6 +261,13 @@ class Expectation {
     all.missing_ = all.names_;
     all.missing_values_ = all.leaves_.values;
     return all;
+  }
+
+  bool has_record(const std::string& place, std::string_view class_name) const {
+    return std::ranges::any_of(places_for(place, wanted_.places), [&](const std::string& own) {
+      const auto found = leaves_.records.find(own);
+      return found != leaves_.records.end() && found->second == class_name;
+    });
   }
 
   // The places of the files' tensors, before any is matched.
@@ -414,7 +451,9 @@ Status compare_export(const State& state, ForeignCheckpoint& files, const Wanted
   CKPT_ASSIGN(Expectation expected, Expectation::make(state, wanted));
   if (!wanted.tensors_only) {
     CKPT_ASSIGN(const Tree tree, files.take_tree());
-    const Leaves written = LeavesOf::get(tree, 0);
+    const Leaves written = LeavesOf::get(tree, 0, [&](const std::string& place, std::string_view class_name) {
+      return expected.has_record(place, class_name);
+    });
     expected.learn(written);
     CKPT_TRY(expected.match_values(written));
   }

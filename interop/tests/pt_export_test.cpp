@@ -2,6 +2,8 @@
 // opens it, is for tests/torch/export_test.py to say.
 #include <filesystem>
 
+#include "interop/src/formats.h"
+#include "interop/src/read_back.h"
 #include "interop/src/zip/reader.h"
 #include "store_fixture.h"
 
@@ -232,6 +234,36 @@ TEST_F(PtExport, FormatFollowsThePathUnlessItIsSaid) {
   const Failure failure = export_to(path("z.pt"), "a", {{"shards", "2"}});
   EXPECT_EQ(failure.code, CKPT_INVALID);
   EXPECT_NE(failure.message.find("shards"), std::string::npos);
+}
+
+TEST_F(PtExport, NumbersOfNumpysAndUnknownClassesAreReadBackAsWhatTheyBecome) {
+  const auto tree = [](const std::string& value) {
+    return R"({"a":)" + leaf("a") + R"(,"l":[)" + record("numpy.float32", R"("value":)" + value) + R"(],"i":)" +
+           record("numpy.int64", R"("value":3)") + R"(,"b":)" + record("numpy.bool_", R"("value":true)") + "}";
+  };
+  save("s", {{floats("a", {2}, 1)}, {}, tree("3.0")});
+  for (const std::string format : {"pt", "dcp", "composer"}) {
+    const std::string to = path(format == "composer" || format == "pt" ? format + ".pt" : format);
+    const Failure out = export_to(to, "s", {{"format", format.c_str()}, {"verify_after", "1"}});
+    EXPECT_EQ(out.code, CKPT_OK) << format << out.message;
+  }
+  const Failure kept = export_to(path("k.pt"), "s", {{"format", "pt"}, {"opaque", "keep"}, {"verify_after", "1"}});
+  EXPECT_EQ(kept.code, CKPT_OK) << kept.message;
+  save("class", {{floats("a", {2}, 1)},
+                 {},
+                 R"({"a":)" + leaf("a") + R"(,"o":)" + record("my.Class", R"("args":[1],"items":{"x":2})") + "}"});
+  for (const std::string format : {"pt", "dcp"}) {
+    const Failure dict = export_to(path("dict." + format), "class",
+                                   {{"format", format.c_str()}, {"opaque", "dict"}, {"verify_after", "1"}});
+    EXPECT_EQ(dict.code, CKPT_OK) << format << dict.message;
+  }
+  save("other", {{floats("a", {2}, 1)}, {}, tree("4.0")});
+  const client::Reader other(open("other", "main"));
+  for (const char* file : {"pt.pt", "k.pt"}) {
+    auto content = read_foreign(path(file), {});
+    ASSERT_TRUE(content.ok());
+    EXPECT_EQ(compare_export(other, *content, {}, {}).code(), CKPT_CORRUPT) << file;
+  }
 }
 
 }  // namespace
