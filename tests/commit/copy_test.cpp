@@ -153,37 +153,6 @@ TEST_P(Copies, GoOnWithThePartsThatAreThere) {
   EXPECT_EQ(*load(to, "latest", 2), 1);
 }
 
-// As a disk or a person leaves a backup: MANIFEST is there, and parts are not, or are too short.
-TEST_P(Copies, ThatLostPartsOrHaveDamagedOnesAreMadeWholeAgain) {
-  Start start(from, 3);
-  ASSERT_TRUE(all_ok(start.save(1)).ok());
-  ASSERT_TRUE(copy(from, "s1", to).status.ok());
-  ASSERT_TRUE(to()->remove("s1.1.1/PART_000", true).ok());
-  ASSERT_TRUE(to()->remove("s1.1.1/PART_002", true).ok());
-  ASSERT_TRUE(to()->put_if_absent("s1.1.1/PART_002", as_bytes("cut short")).ok());
-  const Told told = copy(from, "s1", to);
-  ASSERT_TRUE(told.status.ok()) << told.status.message();
-  ASSERT_EQ(told.report.findings.size(), 1u);
-  EXPECT_EQ(told.report.findings[0].kind, CKPT_FINDING_REPAIRED);
-  EXPECT_EQ(told.kept(), 1u);
-  EXPECT_EQ(files_of(*to(), "s1.1.1"), files_of(*from(), "s1.1.1"));
-  EXPECT_TRUE(copy(from, "s1", to).was_there());
-  auto records = to()->list(format::kAttemptsDir);
-  EXPECT_TRUE(!records.ok() || records->empty()) << "a record stayed";
-}
-
-// What is wrong there stays until what replaces it is known to be sound.
-TEST(CopyTarget, ThatIsDamagedKeepsItsPartsIfTheSourceIsDamagedToo) {
-  auto source = small_source(), target = fresh_memory_store();
-  ASSERT_TRUE(copy(*open(source), *target).status.ok());
-  for (auto* store : {source.get(), target.get()}) {
-    ASSERT_TRUE(store->remove("s1.1.1/PART_000", true).ok());
-    ASSERT_TRUE(store->put_if_absent("s1.1.1/PART_000", as_bytes("cut short")).ok());
-  }
-  EXPECT_FALSE(copy(*open(source), *target).status.ok());
-  EXPECT_EQ(as_text(*target->get("s1.1.1/PART_000", 100)), "cut short");
-}
-
 TEST_P(Copies, MadeTwiceAtOnceBothEndWell) {
   Start start(from, 3);
   ASSERT_TRUE(all_ok(start.save(1)).ok());
