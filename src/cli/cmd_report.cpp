@@ -22,7 +22,7 @@ namespace cmd_report {
 namespace {
 
 struct Args : Common {
-  std::string place, other, output = "report.html";
+  std::string place, other, output;
   bool stats = false;
 };
 
@@ -178,6 +178,8 @@ Json report_of(const Args& args, const ckpt::Options& options) {
 
 int run(Args args) {
   take_output(&args);
+  if (args.json && !args.output.empty()) invalid("--json prints, and makes no page: leave out --output");
+  if (args.output.empty()) args.output = "report.html";
   const ckpt::Options options = args.other.empty() ? make_options(args) : make_options(args, args.place, args.other);
   Json json = report_of(args, options);
   json.add("made_unix_ms", static_cast<uint64_t>(std::time(nullptr)) * 1000);

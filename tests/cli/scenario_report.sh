@@ -26,6 +26,7 @@ json_is '[e["step"] for e in d["entries"] if e["state"] == "committed"]' '[0, 1,
 json_is '[e["step"] for e in d["entries"] if e["latest"]]' '[10]'
 json_is '[e["attrs"]["save.seconds"][0] for e in d["entries"] if e["step"] == 5]' "['[']"
 expect 0 report store --json; json_is 'd["kind"]' store
+expect 2 report store --json --output page2.html # which it would not write
 expect 0 report store@latest --stats --output page2.html
 page_is page2.html
 json_is 'any("</script>" in name for name in d["tensors"]["name"])' True
