@@ -75,14 +75,14 @@ inline std::vector<Kind> s3_kinds() {
                [] { return [uri = store::fresh_s3_uri()] { return *store::open_bucket(uri, store::s3_options()); }; }}};
 }
 
-constexpr uint64_t kRows = 12, kColumns = 5;
+constexpr uint64_t kStateRows = 12, kStateColumns = 5;
 
 inline ckpt_tensor_desc rows_of(uint32_t rank, uint32_t world) {
-  return f32_rows(kRows, kColumns, kRows / world * rank, kRows / world);
+  return f32_rows(kStateRows, kStateColumns, kStateRows / world * rank, kStateRows / world);
 }
 
 inline std::vector<float> values_of(int64_t step, uint32_t rank, uint32_t world) {
-  std::vector<float> values(kRows / world * kColumns);
+  std::vector<float> values(kStateRows / world * kStateColumns);
   for (size_t i = 0; i < values.size(); i++)
     values[i] = static_cast<float>(step * 1000) + static_cast<float>(rank * values.size() + i);
   return values;
@@ -130,7 +130,7 @@ inline Result<int64_t> load(const Handles& handles, const std::string& selector,
   for (uint32_t rank = 0; rank < world; rank++) {
     CKPT_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(handles(), {selector, "main"}));
     CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
-    std::vector<float> values(kRows / world * kColumns);
+    std::vector<float> values(kStateRows / world * kStateColumns);
     CKPT_TRY(load->add_tensor("w", rows_of(rank, world), values.data(), values.size() * sizeof(float)));
     CKPT_TRY(run_whole(*load));
     step = checkpoint->summary().step;

@@ -102,7 +102,7 @@ TEST_P(AnyStore, AReaderOfAPrunedCheckpointGetsItsBytesOrGone) {
   ASSERT_TRUE(checkpoint.ok());
   ASSERT_TRUE(all_ok(start.save(2, {.keep_last = 1})).ok());
   auto load = load::Load::make(*checkpoint, {});
-  std::vector<float> values(kRows * kColumns);
+  std::vector<float> values(kStateRows * kStateColumns);
   ASSERT_TRUE((*load)->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)).ok());
   const Status loaded = run_whole(**load);
   if (loaded.ok())

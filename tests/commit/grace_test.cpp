@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, Grace, ::testing::ValuesIn(places()),
 // What a reader that opened a checkpoint of one rank gets of it.
 Status load_from(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, int64_t step) {
   CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
-  std::vector<float> values(kRows * kColumns);
+  std::vector<float> values(kStateRows * kStateColumns);
   CKPT_TRY(load->add_tensor("w", rows_of(0, 1), values.data(), values.size() * sizeof(float)));
   CKPT_TRY(run_whole(*load));
   EXPECT_EQ(values, values_of(step, 0, 1));

@@ -54,16 +54,18 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(S3Ends);
 
 Status save_wide(const std::shared_ptr<session::Session>& session, int64_t step, Job& job) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, {}));
-  const std::vector<float> values(kRows * kWide, static_cast<float>(step));
-  CKPT_TRY(save->add_tensor("w", f32_rows(kRows, kWide, 0, kRows), values.data(), values.size() * sizeof(float)));
+  const std::vector<float> values(kStateRows * kWide, static_cast<float>(step));
+  CKPT_TRY(
+      save->add_tensor("w", f32_rows(kStateRows, kWide, 0, kStateRows), values.data(), values.size() * sizeof(float)));
   CKPT_TRY(save->begin());
   return save->work(job, false);
 }
 
 Status load_wide(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, Job& job) {
   CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
-  std::vector<float> values(kRows * kWide);
-  CKPT_TRY(load->add_tensor("w", f32_rows(kRows, kWide, 0, kRows), values.data(), values.size() * sizeof(float)));
+  std::vector<float> values(kStateRows * kWide);
+  CKPT_TRY(
+      load->add_tensor("w", f32_rows(kStateRows, kWide, 0, kStateRows), values.data(), values.size() * sizeof(float)));
   CKPT_TRY(load->begin());
   return load->work(job);
 }

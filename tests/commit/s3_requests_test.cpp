@@ -41,17 +41,19 @@ Told under_a_job(const std::function<Status(Job&)>& work) {
 Status save_numbers(const std::shared_ptr<session::Session>& session, int64_t step, uint64_t columns, Job& job,
                     const SaveOptions& options = {}) {
   CKPT_ASSIGN(auto save, save::Save::make(session, "s" + std::to_string(step), step, options));
-  std::vector<float> values(kRows * columns);
+  std::vector<float> values(kStateRows * columns);
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000) + static_cast<float>(step);
-  CKPT_TRY(save->add_tensor("w", f32_rows(kRows, columns, 0, kRows), values.data(), values.size() * sizeof(float)));
+  CKPT_TRY(save->add_tensor("w", f32_rows(kStateRows, columns, 0, kStateRows), values.data(),
+                            values.size() * sizeof(float)));
   CKPT_TRY(save->begin());
   return save->work(job, false);
 }
 
 Status load_numbers(const std::shared_ptr<checkpoint::Checkpoint>& checkpoint, uint64_t columns, Job& job) {
   CKPT_ASSIGN(auto load, load::Load::make(checkpoint, {}));
-  std::vector<float> values(kRows * columns);
-  CKPT_TRY(load->add_tensor("w", f32_rows(kRows, columns, 0, kRows), values.data(), values.size() * sizeof(float)));
+  std::vector<float> values(kStateRows * columns);
+  CKPT_TRY(load->add_tensor("w", f32_rows(kStateRows, columns, 0, kStateRows), values.data(),
+                            values.size() * sizeof(float)));
   CKPT_TRY(load->begin());
   return load->work(job);
 }
@@ -117,7 +119,7 @@ TEST_P(S3Requests, OfASmallSaveAndLoadAreAFew) {
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
   EXPECT_EQ(loaded.requests, asked(1, 1, "0 PUT 0 LIST 0 DELETE")) << "all of so small a part comes with its end";
   EXPECT_EQ(proxy_->requests(), asked(1, 1));
-  EXPECT_GT(loaded.received, kRows * 5 * sizeof(float));
+  EXPECT_GT(loaded.received, kStateRows * 5 * sizeof(float));
 }
 
 // Sixteen processes would ask no more than this one.
@@ -144,7 +146,7 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kMany, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
   EXPECT_EQ(saved.requests, "5 GET 6 PUT 5 LIST 1 DELETE 0 again") << "begin, two parts, completion";
-  EXPECT_GT(saved.sent, kRows * kMany * sizeof(float));
+  EXPECT_GT(saved.sent, kStateRows * kMany * sizeof(float));
   auto opened = *checkpoint::Checkpoint::open(store, {"s1.1.1", "main"});
 
   proxy_->arm(Fault::kNone, 0);
@@ -176,7 +178,7 @@ TEST_P(S3Requests, OfALargerSaveLoadVerificationCopyAndRetentionAreInProportion)
 // As the benchmark counts them: by the job of the load, from a reader that is open. To open it by its id are two more,
 // as `latest` three.
 TEST_P(S3Requests, OfOneTensorAreAtMostThree) {
-  constexpr uint64_t kLarge = (32 << 20) / (kRows * sizeof(float)) + 1;  // columns: 32 MiB, two reads
+  constexpr uint64_t kLarge = (32 << 20) / (kStateRows * sizeof(float)) + 1;  // columns: 32 MiB, two reads
   auto store = through_proxy();
   auto session = open_session(store);
   ASSERT_TRUE(under_a_job([&](Job& job) { return save_numbers(session, 1, kLarge, job); }).status.ok());
@@ -199,7 +201,7 @@ TEST_P(S3Requests, OfAPartAreNoMoreThanTheStoreTakesBlocks) {
       return traits;
     }
   };
-  constexpr uint64_t kLarge = (48 << 20) / (kRows * sizeof(float));  // columns: 48 MiB
+  constexpr uint64_t kLarge = (48 << 20) / (kStateRows * sizeof(float));  // columns: 48 MiB
   auto session = open_session(std::make_shared<FewBlocks>(through_proxy()));
   const Told saved = under_a_job([&](Job& job) { return save_numbers(session, 1, kLarge, job); });
   ASSERT_TRUE(saved.status.ok()) << saved.status.message();
