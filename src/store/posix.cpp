@@ -160,9 +160,6 @@ Status PosixStore::probe_with(const std::string& key) {
 
 Status PosixStore::make_directory(std::string_view key) {
   CKPT_TRY(check_key(key));
-  Status made = store::make_directory(root_, key);
-  if (made.code() != CKPT_NO_SPACE) return made;
-  empty_pool(root_);
   return store::make_directory(root_, key);
 }
 

@@ -11,6 +11,7 @@
 
 #include "store/kernel.h"
 #include "store/keys.h"
+#include "store/posix_recycle.h"
 
 namespace ckpt::store {
 
@@ -66,8 +67,11 @@ Status make_directory(const Root& root, std::string_view key) {
     const std::string_view level = key.substr(0, key.size() - (rest.empty() ? 0 : rest.size() + 1));
     std::string path = root.path(level);
     const Busy busy("making", path);
-    if (retry([&] { return mkdirat(directory.get(), element.c_str(), 0777); }) != 0 && errno != EEXIST)
-      return fail(errno, "make directory", path);
+    const auto make = [&] { return retry([&] { return mkdirat(directory.get(), element.c_str(), 0777); }); };
+    int made = make();
+    // Only this is tried again: of a sync that failed, the next would not tell what was lost.
+    if (made != 0 && (errno == ENOSPC || errno == EDQUOT)) empty_pool(root), made = make();
+    if (made != 0 && errno != EEXIST) return fail(errno, "make directory", path);
     // Levels that exist are synced too, since whoever made them may not have done so yet.
     CKPT_TRY(sync_directory(directory.get(), parent_of(path)));
     constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;

@@ -142,7 +142,7 @@ TEST_F(Locate, StoreArgumentRefusesACheckpointAndNamesItsStore) {
 
 TEST_F(Locate, BareStoreNeverNamesTheOneToRemove) {
   try {
-    resolve_id(ckpt::Store(nullptr), locate(root_ + "/run"), {});
+    resolve_id(ckpt::Store::open(root_ + "/run"), locate(root_ + "/run"), {});
     FAIL() << "a store was taken for a checkpoint";
   } catch (const ckpt::Error& error) {
     EXPECT_EQ(error.status(), CKPT_INVALID);
