@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/call.h"
+#include "base/parallel.h"
 
 #ifndef MADV_POPULATE_READ  // of Linux 5.14; glibc before 2.35 does not name it
 #define MADV_POPULATE_READ 22
@@ -307,8 +308,12 @@ Result<Output> Output::begin_directory(const std::string& target) {
 }
 
 // What is left of it goes, the file that says so last.
+// Where there is no memory for it, the next export to the same target does it (remove_left).
 Output::~Output() {
-  if (!parent_) return;
+  if (parent_) (void)call_guarded([&] { return clean(), Ok(); });
+}
+
+void Output::clean() {
   std::optional<Closing> failed;
   if (!is_published_) failed.emplace(Status(CKPT_CANCELLED, "the export has failed"));
   if (directory_) remove_own_files(directory_.get(), 1);

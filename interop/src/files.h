@@ -96,6 +96,7 @@ class Output {
   bool is_taken(bool unless_empty_directory) const;
   Status make_locked_file(mode_t mode);
   Status sync_directories();
+  void clean();
 
   std::string target_, folder_, name_;      // "d/f", "d", "f"
   std::string locked_name_;                 // empty: a file without a name

@@ -55,7 +55,7 @@ json_is 'd["rows"]' "[{'row_id': 1, 'row': {'emb': [1.0, 0.5], 'seen': 1}}]"
 json_is 'd["table"], d["row_count"], d["missing_ids"]' "('emb', 5, [6])"
 expect 2 cat store emb --columns nothing; complains 'table emb has no column nothing; it has emb, seen'
 expect 2 cat store emb --ids 5,x; complains "expected numbers of 64 bits, found '5,x'"
-expect 2 cat store emb --ids ''; complains 'expected numbers'
+expect 2 cat store emb --ids ''; complains 'needs a value'
 expect 2 cat store emb --box 1; complains 'is a sparse table: --box'
 expect 2 cat store w --ids 1; complains 'w is not a sparse table'
 expect 0 cat store emb/seen; says '^\[4, 1, 7, 2, 5\]$'

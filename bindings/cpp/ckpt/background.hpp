@@ -8,6 +8,8 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "call.hpp"
 
@@ -66,11 +68,26 @@ class Saves {
     for (const auto& job : copy()) job->wait(CKPT_JOB_COMMITTED);
     return failure();
   }
-  // For destructors, which cannot throw. In unwinding it cancels: other ranks must not wait for a rank that goes away.
+  // For destructors, which cannot throw, also where there is no memory. In unwinding it cancels: other ranks must not
+  // wait for a rank that goes away.
   void end_and_print() noexcept {
-    if (unwinding_)
-      for (const auto& job : copy()) ckpt_job_cancel(job->get()), job->told = true;
-    if (const auto error = end()) (void)std::fprintf(stderr, "ckpt: %s: %s\n", error->status_name(), error->what());
+    std::vector<std::shared_ptr<JobState>> jobs;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      jobs.swap(jobs_);
+    }
+    for (const auto& job : jobs)
+      if (unwinding_) ckpt_job_cancel(job->get()), job->told = true;
+    bool said = false;
+    for (const auto& job : jobs) {
+      ckpt_error* err = nullptr;
+      const ckpt_status status = ckpt_job_wait(job->get(), CKPT_JOB_COMMITTED, -1, &err);
+      const bool failed = status != CKPT_OK && status != CKPT_FORKED && !job->told.exchange(true);
+      if (failed && !std::exchange(said, true))
+        (void)std::fprintf(stderr, "ckpt: %s: the save \"%s\" in the background failed: %s\n", ckpt_status_name(status),
+                           job->label.c_str(), ckpt_error_message(err));
+      ckpt_error_free(err);
+    }
   }
 
  private:

@@ -88,9 +88,7 @@ impl Store {
     pub fn name(&self, run: &str, name: &str, id: Option<&str>) -> Result<()> {
         let (run, name, id) = (c_text(run)?, c_text(name)?, c_text(id.unwrap_or(""))?);
         // SAFETY: the texts live until the call returns.
-        check(|err| unsafe {
-            sys::ckpt_store_name(self.handle.get(), run.as_ptr(), name.as_ptr(), id.as_ptr(), err)
-        })
+        check(|err| unsafe { sys::ckpt_store_name(self.handle.get(), run.as_ptr(), name.as_ptr(), id.as_ptr(), err) })
     }
 
     /// Applies a retention policy to the numbered checkpoints of one run, whose label has their step in it
