@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/parallel.h"
 #include "interop/src/feed.h"
 #include "interop/src/outer_call.h"
 
@@ -91,8 +92,18 @@ class Importer {
   // The share of the rank that is being played, in the background so that it can be cancelled.
   Status run_save() {
     CKPT_TRY(feed());
+    const Status unknown = unknown_end();
     CKPT_ASSIGN(const client::Job job, result(save().start_in_place()));
-    return follow(job, CKPT_JOB_COMMITTED, &job_);
+    return follow_to_end(job, &job_, unknown);
+  }
+
+  // Made beforehand: where memory runs out while a save ends, nobody can read what became of it.
+  static Status unknown_end() {
+    return Status(CKPT_COMMIT_UNKNOWN, "memory ran out while the save ended: ckpt ls tells whether it was committed");
+  }
+  Status follow_to_end(const client::Job& save, Job* counted, const Status& unknown) const {
+    return call_guarded([&] { return follow(save, CKPT_JOB_COMMITTED, counted); },
+                        [&](const Status&) { return unknown; });
   }
 
   client::Options for_session() const {
@@ -125,6 +136,7 @@ class Importer {
   // The other ranks' shares, while rank 0 waits for them in the background.
   Status save_all() {
     CKPT_TRY(feed());
+    const Status unknown = unknown_end();
     CKPT_ASSIGN(const client::Job job, result(save().start()));  // given up where another rank fails
     // Rank 0 decides about the label before the others begin.
     CKPT_TRY(follow(job, CKPT_JOB_WRITTEN, &job_));
@@ -134,7 +146,7 @@ class Importer {
       (void)job.cancel();  // which makes it known that rank 0 failed, too
       return status;
     }
-    return follow(job, CKPT_JOB_COMMITTED, nullptr);
+    return follow_to_end(job, nullptr, unknown);
   }
 
   Status play(uint32_t rank) {
@@ -272,8 +284,11 @@ Result<std::string> import_checkpoint(const client::Store& store, ForeignCheckpo
   Result<std::string> id = importer.run();
   if (id.ok() && then) CKPT_TRY(then(*id));
   if (id.ok()) return id;
-  const Closing tidying(id.status());
-  with_parts([&] { return importer.clean(), true; }, CKPT_CALL_TIDY);
+  (void)call_guarded([&] {  // what is left for lack of memory, the next session of the run removes
+    const Closing tidying(id.status());
+    with_parts([&] { return importer.clean(), true; }, CKPT_CALL_TIDY);
+    return Ok();
+  });
   return id;
 }
 

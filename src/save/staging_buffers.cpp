@@ -19,6 +19,7 @@ bool StagingBuffers::has(size_t wanted) {
     else
       sure_ = std::min<size_t>(count_, sure_ + std::max<uint64_t>(kStep / buffer_bytes_, 1));
   }
+  free_.reserve(sure_);  // so that give() needs no memory: it is called where a write has ended
   return free_.size() + sure_ - used_ >= wanted;
 }
 

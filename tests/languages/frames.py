@@ -58,7 +58,17 @@ _GROUP = '''
 import torch.distributed as dist
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 '''
+_BOARDS = '''
+import logging
+class Board:
+    seen = []
+    def add_scalar(self, *what): self.seen.append(what)
+    log = add_scalar
+writer = run = Board()
+path = work / "managed"
+'''
 PYTHON = {
+    "docs/managers.md#1": (_BOARDS, "keeper.save(3, state); keeper.wait(); assert len(Board.seen) > 2"),
     "bindings/python/README.md#2": ("", "assert state['step'] == 100 and (state['w'] == array).all()"),
     "bindings/python/README.md#3": ("", "assert step == 3"),
     "bindings/python/README.md#4": (
@@ -68,6 +78,9 @@ PYTHON = {
                                         "session.close(); assert len(ckpt.ls(store)) == 1"),
     "bindings/python/docs/calls.md#2": (_FULL_SAVE, "thread.join(); assert (numpy.asarray(view) == array).all()"),
     "bindings/python/docs/calls.md#3": ("", "assert state == {}"),
+    "bindings/python/docs/checkpointer.md#2": (
+        "n, validate, keeper = 500, lambda model: {'val_loss': 1.0}, ckpt.Checkpointer(work / 'due', every=500)",
+        "keeper.wait(); assert keeper.latest_step() == 500"),
     "bindings/python/docs/checkpointer.md#1": ("", "assert ckpt.ls(work / 'data-run7')[-1].step == 10000"),
     "bindings/python/docs/jax.md#2": (
         "import jax; params = {'w': jax.numpy.ones(4)}; sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])",

@@ -217,12 +217,12 @@ class CheckpointMixin(Trainer):  # type: ignore[misc]
                 and one.state == CheckpointState.COMMITTED]
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
+        self._keeper_now().wait()  # while _rotate still knows the limit
         limit, self.args.save_total_limit = self.args.save_total_limit, None  # Trainer would look for directories
         try:
             out = super()._finalize_training(*args, **kwargs)
         finally:
             self.args.save_total_limit = limit
-        self._keeper_now().wait()
         if limit == 1 and self.state.best_model_checkpoint is not None and self.is_world_process_zero():
             self._rotate(None)
         return out
